@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/policy_table.h"
 #include "policies/rules/rules.h"
 

@@ -7,6 +7,7 @@
 
 #include "mm/core/number.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/rules/rules.h"
 
 static mm_status no_memory(const mm_policy_ops *ops) {

@@ -8,6 +8,7 @@
 
 #include "mm/core/number.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/options.h"
 #include "policies/policy_table.h"
 #include "policies/rules/rules.h"

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_sync.h"
 #include "mm/stash/stash_table.h"

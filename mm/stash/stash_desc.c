@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "mm/core/graph/dtype.h"
+#include "mm/core/text.h"
 #include "mm/stash/stash.h"
 
 enum { FLAGS = MM_STASH_SIGNS | MM_STASH_EXACT };

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
 #include "mm/stash/stash_off_plan.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mm/core/log.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
 #include "mm/stash/stash_sync.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/text.h"
 #include "mm/stash/stash_plan.h"
 #include "policies/rules/rules.h"
 

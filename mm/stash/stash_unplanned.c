@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
 #include "mm/stash/stash_report.h"

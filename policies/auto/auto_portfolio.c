@@ -7,6 +7,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
 #include "policies/engine/engine.h"

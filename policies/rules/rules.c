@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/rules/config.h"
 
 const char mm_mask_spec[] = "mask";

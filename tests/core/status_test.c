@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "mm/core/log.h"
 #include "mm/core/number.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tests/core/comma_locale.h"
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "policies/policy.h"
 
 /* moDNN's share of the steps that are to fit together, in thousandths: its authors' choice. */

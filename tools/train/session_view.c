@@ -6,6 +6,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/size.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/prepare.h"
 

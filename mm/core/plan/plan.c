@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "mm/core/hash.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 const char *mm_stream_id_name(mm_stream_id id) {
 #define WORD(name, word) word,

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "mm/core/status.h"
+#include "mm/core/size.h"
 #include "mm/device/contract/device.h"
 #include "tests/mm/manager/manager_rig.h"
 
