@@ -3,6 +3,7 @@
 #ifndef PIPELINE_ALLREDUCE_H
 #define PIPELINE_ALLREDUCE_H
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/plan/program.h"
 #include "pipeline/dispatch.h"
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/device/contract/clock.h"
 #include "mm/device/trace.h"
 #include "pipeline/allreduce.h"

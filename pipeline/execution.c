@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "pipeline/allreduce.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution_events.h"

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "buffers/layout/heap_size.h"
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/size.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution.h"

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_touch.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution.h"
 

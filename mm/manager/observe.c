@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/log.h"
+#include "mm/core/plan/plan_digest.h"
 #include "mm/core/time/facts_renew.h"
 #include "mm/core/time/simulate.h"
 #include "mm/device/contract/clock.h"

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
 #include "policies/rules/rules.h"

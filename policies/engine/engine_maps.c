@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "policies/engine/recompute.h"
 #include "policies/rules/rules.h"

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_measures.h"
 #include "tests/core/plan_mutate.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/plan_proof.h"

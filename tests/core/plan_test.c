@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_fits.h"
 #include "tests/core/small_graph.h"
 
 typedef struct fixture {

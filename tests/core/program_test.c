@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/plan/program.h"
 #include "tests/core/small_graph.h"
 

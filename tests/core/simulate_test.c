@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_measures.h"
 #include "tests/pipeline/dispatch_rig.h"
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 3 };

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/device/contract/device.h"
 #include "mm/manager/prepare.h"

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "mm/core/facts/facts.h"
+#include "mm/core/plan/plan_digest.h"
 #include "mm/core/time/simulate.h"
 #include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
