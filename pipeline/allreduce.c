@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* All-reduce of shared tensors by the caller's functions. They are called on the streams that copy a tensor to pinned
  * memory and back. Tensors that are all-reduced in place have a stream of their own (d->sums). */
+#include "pipeline/allreduce.h"
+
 #include <stdlib.h>
 
-#include "pipeline/internal.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/tracing.h"
 
 /* The call for one piece of a node that copies a shared tensor. */
 struct mm_allreduce_call {

@@ -3,9 +3,19 @@
 
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/device/contract/clock.h"
 #include "mm/device/trace.h"
-#include "pipeline/internal.h"
+#include "pipeline/allreduce.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/operation.h"
+#include "pipeline/replay.h"
+#include "pipeline/running.h"
+#include "pipeline/runtime_alloc.h"
+#include "pipeline/self_check.h"
+#include "pipeline/tracing.h"
+#include "pipeline/variable_codes.h"
 
 /* ---------------------------------------------------------------- failures and progress */
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the values that an iteration to be aborted holds: mm_dispatch_pause, and what may be called after it. */
-#include "pipeline/internal.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/variable_codes.h"
 
 mm_status mm_dispatch_pause(mm_dispatch *d) {
     mm_failure first = {.status = MM_OK};

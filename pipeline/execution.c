@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* A program made ready to run: its events, its indices, and its times. */
+#include "pipeline/execution.h"
+
 #include <stdlib.h>
 
-#include "pipeline/internal.h"
+#include "mm/core/plan/plan_codes.h"
+#include "pipeline/allreduce.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution_events.h"
+#include "pipeline/runtime_alloc.h"
+#include "pipeline/self_check.h"
+#include "pipeline/tracing.h"
+#include "pipeline/variable_codes.h"
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a plan's execution"); }
 

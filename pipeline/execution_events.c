@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates the events that an iteration of a program needs. */
-#include "pipeline/internal.h"
+#include "pipeline/execution_events.h"
+
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
 
 static mm_status need_event(mm_execution *p, mm_event **events, mm_stream_id stream, int32_t seq) {
     mm_event **event = &events[p->program->at[stream][seq]];

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Enqueues a piece of an operation: a call of a codec, or a copy over the link. */
+#include "pipeline/operation.h"
+
 #include <string.h>
 
 #include "mm/device/trace.h"
-#include "pipeline/internal.h"
+#include "pipeline/allreduce.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/variable_codes.h"
 
 static void *address_or_null(mm_dispatch *d, int segment) {
     return segment < 0 ? NULL : mm_dispatch_address(d, segment);

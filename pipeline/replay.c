@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is captured by the device while it is issued, and then replayed as a whole. */
-#include "pipeline/internal.h"
+#include "pipeline/replay.h"
+
+#include "pipeline/allreduce.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/running.h"
 
 static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (d->config.issue != MM_ISSUE_INLINE) return "operations are issued by threads, not inline";

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The iteration under way: whether it has failed, and where its segments lie. */
-#include "pipeline/internal.h"
+#include "pipeline/running.h"
+
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/runtime_alloc.h"
 
 mm_status mm_dispatch_failure(mm_dispatch *d) {
     pthread_mutex_lock(&d->lock);

@@ -4,13 +4,19 @@
  * Threads do not deadlock, because memory is promised to nodes, and the plan has room for all if it is promised in
  * issue order. A node may get its promise before an earlier node only if the earlier node's segments still fit. So the
  * earliest node without a promise waits only for nodes that have all their memory, in whatever order threads run. */
+#include "pipeline/runtime_alloc.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "buffers/layout/heap_size.h"
-#include "pipeline/internal.h"
+#include "mm/core/plan/plan_touch.h"
+#include "mm/core/size.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/running.h"
 
 /* How long to wait for a free before a fragmented heap counts as full. Chosen: far above the time of a step. */
 enum { PATIENCE_S = 20 };

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks at run time, for tests and for debugging. A segment is overwritten with NaNs after its last use, so that a
  * later use shows. A map that comes back exactly (lossless codec, copy) is compared with the map as it was evicted. */
+#include "pipeline/self_check.h"
+
 #include <stdlib.h>
 
-#include "pipeline/internal.h"
+#include "mm/core/plan/plan_touch.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
 
 enum { POISON = 0xff }; /* each element is a NaN in f32, f16 and bf16 */
 

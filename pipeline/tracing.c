@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Times at which the pieces of iterations ran, from events: for traces, and for windows (window.c). */
+#include "pipeline/tracing.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/device/contract/clock.h"
-#include "pipeline/internal.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
+#include "pipeline/execution_events.h"
+#include "pipeline/window.h"
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for tracing a plan's execution"); }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Codes of variable size: where each body begins, and how many bytes it took. Each code has a record in pinned memory,
  * at an address that is constant for the execution's life, so that recordings stay valid. */
+#include "pipeline/variable_codes.h"
+
 #include <stdlib.h>
 
-#include "pipeline/internal.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the bodies of codes"); }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Windows: times of a program's nodes in its latest iterations. */
+#include "pipeline/window.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/internal.h"
+#include "pipeline/dispatch_state.h"
+#include "pipeline/execution.h"
 
 static void window_destroy(mm_window *w) {
     if (!w) return;

@@ -3,6 +3,7 @@
 
 #include "mm/core/status.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 
 /* The policies that may be advised, lossless ones first. Of equally fast ones the first is advised. A policy that fits
  * as published (when=always) fits in its default form (when=needed), too. */

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 
 /* Adds a policy, which `f` then owns; frees it instead if the list has an equal one. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {

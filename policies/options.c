@@ -7,6 +7,8 @@
 
 #include "mm/core/number.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
+#include "policies/rules/rules.h"
 
 static mm_status no_memory(const mm_policy_ops *ops) {
     return mm_fail(MM_ERR_NOMEM, "out of memory for policy %s", ops->name);

@@ -8,8 +8,10 @@
 
 #include "mm/core/number.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/options.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 
 #define ENTRY(name) &mm_policy_##name,
 static const mm_policy_ops *const table[] = {MM_POLICIES(ENTRY)};

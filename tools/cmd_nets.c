@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "nets/io/net_file.h"
 #include "nets/io/op_list.h"
 #include "nets/net_attrs.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/manager/arena.h"
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
+
 /* ---------------------------------------------------------------- touched bytes */
 
 /* Adds the touched bytes of the arena's [begin, end) to *touched. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 

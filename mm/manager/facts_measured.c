@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes facts from times that a manager measured. */
+#include "mm/manager/facts_measured.h"
+
 #include <string.h>
 
 #include "mm/manager/install.h"
 #include "mm/manager/manager.h"
-#include "mm/manager/measured.h"
 #include "mm/manager/observe.h"
+
+mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
+    MM_TRY(mm_manager_drain(m, "mm_measured_get"));
+    const mm_ready *r = mm_manager_find(m, graph);
+    if (!r || !m->options.measure_times)
+        return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
+    *measured_out = (mm_measured){
+        .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
+    return MM_OK;
+}
 
 void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {

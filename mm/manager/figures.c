@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics, touched bytes, and the lists of policies, codecs and devices. */
+/* Statistics, touched bytes, sizes of codes, and the lists of policies, codecs and devices. */
+#include "mm/manager/figures.h"
+
 #include <string.h>
 
 #include "mm/manager/arena.h"
 #include "mm/manager/install.h"
-#include "mm/manager/measured.h"
 
 /* The members that mm_stats had before mm_stats_get became a macro, too. */
 enum { FIRST_STATS_BYTES = offsetof(mm_stats, replans) };
@@ -55,25 +56,6 @@ mm_status mm_touched_get(mm_manager *m, mm_touched *touched_out) {
     if (!m->options.measure_touched)
         return mm_fail(MM_ERR_ORDER, "mm_touched_get: the manager was created without measure_touched");
     return mm_arena_touched(m, touched_out);
-}
-
-mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
-    MM_TRY(mm_manager_drain(m, "mm_measured_get"));
-    const mm_ready *r = mm_manager_find(m, graph);
-    if (!r || !m->options.measure_times)
-        return mm_fail(MM_ERR_ORDER, "mm_measured_get: no graph that was run with measure_times");
-    *measured_out = (mm_measured){
-        .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
-    return MM_OK;
-}
-
-const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
-    const mm_ready *r = mm_manager_find(m, graph);
-    return r ? r->prepared->planned.plan : NULL;
-}
-
-mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
-    return mm_plan_set_offer(&m->plans, plan, device_bytes);
 }
 
 mm_status mm_code_sizes(mm_manager *m, const mm_graph *graph, mm_code_size *sizes_out, int capacity, int *n_out) {

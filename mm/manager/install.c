@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "mm/manager/arena.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"

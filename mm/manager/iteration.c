@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_codes.h"
+#include "mm/core/text.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"

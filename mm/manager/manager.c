@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/manager/manager.h"
 
+#include "mm/core/log.h"
+
 void mm_manager_notify(mm_manager *m, mm_event_kind kind, const char *name, int64_t bytes, int64_t ns) {
     mm_event_info info = {.kind = kind, .name = name, .bytes = bytes, .ns = ns};
     if (m->options.event_fn) m->options.event_fn(m->options.event_ctx, &info);

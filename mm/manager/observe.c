@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
+#include "mm/core/plan/plan_digest.h"
 #include "mm/core/time/facts_renew.h"
 #include "mm/core/time/simulate.h"
 #include "mm/device/contract/clock.h"

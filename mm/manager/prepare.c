@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Prepares and forgets graphs; sets external memory and recompute functions. */
+#include "mm/manager/prepare.h"
+
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/persistent.h"
@@ -83,4 +85,13 @@ mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor
     mm_execution_unrecord(r->execution);
     r->external[tensor] = data;
     return MM_OK;
+}
+
+const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
+    const mm_ready *r = mm_manager_find(m, graph);
+    return r ? r->prepared->planned.plan : NULL;
+}
+
+mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
+    return mm_plan_set_offer(&m->plans, plan, device_bytes);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
+#include "mm/core/log.h"
 #include "mm/manager/iteration.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"

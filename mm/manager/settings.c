@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings that the user changes between iterations: the policy, the budget. */
+#include "mm/core/size.h"
 #include "mm/manager/arena.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"

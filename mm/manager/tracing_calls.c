@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Traces: a timeline of iterations, from mm_trace_start to mm_trace_stop. */
+#include "mm/manager/tracing_calls.h"
+
 #include "mm/manager/install.h"
-#include "mm/manager/measured.h"
 #include "mm/manager/states.h"
 
 mm_status mm_trace_start(mm_manager *m, const char *name) {

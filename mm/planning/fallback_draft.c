@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/planning/fallback_draft.h"
 
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "mm/planning/refusal.h"
 #include "policies/fallback.h"
 

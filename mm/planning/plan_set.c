@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_fits.h"
+#include "mm/core/text.h"
+
 /* ---------------------------------------------------------------- one graph */
 
 static void drop(mm_prepared *p) {

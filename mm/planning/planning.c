@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/status.h"
 #include "pipeline/codec/code_block.h"
 #include "pipeline/codec/codec_facts.h"

@@ -3,6 +3,7 @@
 #ifndef MM_PLANNING_PLANNING_H
 #define MM_PLANNING_PLANNING_H
 
+#include "mm/core/plan/plan_measures.h"
 #include "mm/core/plan/program.h"
 #include "pipeline/codec/codec.h"
 #include "policies/policy.h"

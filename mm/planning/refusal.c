@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 #include "policies/advice.h"

@@ -6,6 +6,13 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/size.h"
+#include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_desc.h"
+#include "mm/stash/stash_iteration.h"
+#include "mm/stash/stash_report.h"
+#include "mm/stash/stash_sync.h"
+#include "mm/stash/stash_table.h"
 
 /* ---------------------------------------------------------------- enter and exit */
 

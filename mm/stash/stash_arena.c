@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The arena's memory: how much of it is usable, and how much was touched. */
+#include "mm/stash/stash_arena.h"
+
 #include <stdlib.h>
 
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_sync.h"
 
 void mm_stash_note_peak(mm_stash *s) {
     const int64_t now = s->extent_bytes + s->stats.kept_bytes;

@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_sync.h"
+#include "mm/stash/stash_table.h"
 
 /* No padding follows the last member, as with mm_options. */
 _Static_assert(offsetof(mm_stash_options, reclaim_ctx) + sizeof(void *) == sizeof(mm_stash_options),

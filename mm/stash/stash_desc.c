@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Converts a tensor as a framework describes it into a description of its bytes in memory. */
+#include "mm/stash/stash_desc.h"
+
 #include <stdio.h>
 
 #include "mm/core/graph/dtype.h"
+#include "mm/core/text.h"
 #include "mm/stash/stash.h"
 
 enum { FLAGS = MM_STASH_SIGNS | MM_STASH_EXACT };

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Begins and ends iterations, and passes their events to the plan, if they follow one. */
+#include "mm/stash/stash_iteration.h"
+
 #include <stdio.h>
 
+#include "mm/core/log.h"
+#include "mm/core/size.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_off_plan.h"
+#include "mm/stash/stash_planned.h"
+#include "mm/stash/stash_table.h"
+#include "mm/stash/stash_unplanned.h"
 
 static bool is_following(const mm_stash *s) { return s->follow.order != NULL; }
 

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* An iteration leaves its plan: each entry's bytes are found where the plan has them at that moment, and the entry
  * becomes an unplanned one there. Codes are decoded to host memory. */
+#include "mm/stash/stash_off_plan.h"
+
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_unplanned.h"
 
 /* ---------------------------------------------------------------- where bytes are */
 

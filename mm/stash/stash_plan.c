@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "mm/core/plan/plan_fits.h"
+#include "mm/core/text.h"
 #include "mm/planning/refusal.h"
 
 static int64_t cpu_now_ns(void) {

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* An iteration that follows a learned order: its events are matched with those of the order, and run steps of the
  * plan. */
+#include "mm/stash/stash_planned.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mm/core/log.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_sync.h"
+#include "mm/stash/stash_unplanned.h"
 
 /* ---------------------------------------------------------------- begin */
 

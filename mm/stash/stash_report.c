@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What became of the entries of the iteration that ended last, and where its plan has them; and what was refused. */
+#include "mm/stash/stash_report.h"
+
 #include <stdio.h>
 
 #include "mm/stash/stash.h"

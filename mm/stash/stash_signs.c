@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/text.h"
 #include "mm/stash/stash_plan.h"
+#include "policies/rules/rules.h"
 
 /* Whether the rule's codec is lossy. */
 static mm_status is_lossy(const mm_rule *rule, const char *device, bool *lossy_out) {

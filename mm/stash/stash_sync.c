@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "mm/stash/stash_sync.h"
+
 #include <string.h>
 
 #include "mm/stash/stash.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of entries, and the records of deferred calls ("notes"). */
+#include "mm/stash/stash_table.h"
+
 #include <stdlib.h>
 
 #include "mm/stash/stash.h"

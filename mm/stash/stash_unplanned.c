@@ -7,11 +7,17 @@
  *
  * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are
  * enqueued on the stash's stream in the order of the calls, so a piece can be used for the next entry at once. */
+#include "mm/stash/stash_unplanned.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/size.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_report.h"
+#include "mm/stash/stash_sync.h"
 
 static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)mm_pool_base(s->pool) + offset; }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "mm/core/size.h"
 #include "nets/host/onednn_internal.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mm/core/text.h"
 #include "nets/net_attrs.h"
 #include "nets/zoo/zoo.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/number.h"
+#include "mm/core/text.h"
 #include "nets/zoo/layers.h"
 
 /* ",name=number" behind a name, at most once. */

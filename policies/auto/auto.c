@@ -14,6 +14,7 @@
 #include "policies/engine/engine.h"
 #include "policies/option_tables.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/nominal.h"
 
 /* ---------------------------------------------------------------- the policy */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
 

@@ -7,10 +7,12 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
 #include "policies/engine/engine.h"
 #include "policies/policy_table.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
 /* The policies that are tried. Those that win most often come first, so that plans of later ones need not be placed if

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
 /* Plans for all maps. Places are searched for; if the result misses the budget, an exact search may still meet it. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/rules/rules.h"
 
 static const mm_assignment *assigned(const mm_engine *e) { return e->maps.assigned; }
 
@@ -45,7 +46,7 @@ static int encode(mm_engine *e, const mm_map *m, int codec, int after, bool pass
     const bool body = code->body_bound_bytes > 0;
     const int64_t bytes = code->code_bytes;
     mm_region region = passing && !body ? MM_REGION_GENERAL : e->config->codes;
-    int node = add_op(e, MM_NODE_ENCODE, m, s->value[m->tensor], codec, region, bytes, code_out);
+    int node = add_op(e, MM_NODE_ENCODE, m, s->tensors[m->tensor].value, codec, region, bytes, code_out);
     if (node >= 0 && body && !mm_body_pools_add(&e->pools, s, *code_out, passing)) return -1;
     if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
     mm_plan_wait(s->plan, node, after);
@@ -78,14 +79,14 @@ static mm_status mask_made(mm_engine *e, int step, int node) {
     for (int u = 0; info->n_codes > 0 && u < info->n_uses; u++) {
         const int index = e->maps.map_of[info->uses[u].tensor];
         if (index < 0 || info->uses[u].access != MM_WRITE || !e->maps.maps[index].mask_in_step) continue;
-        MM_TRY(write_code(e, &e->maps.maps[index], node, e->mask, &e->schedule.sign[info->uses[u].tensor]));
+        MM_TRY(write_code(e, &e->maps.maps[index], node, e->mask, &e->schedule.tensors[info->uses[u].tensor].sign));
     }
     return MM_OK;
 }
 
 static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
-    if (m->in_step) return write_code(e, m, after, m->codec, &e->schedule.value[m->tensor]);
-    int from = e->schedule.value[m->tensor];
+    if (m->in_step) return write_code(e, m, after, m->codec, &e->schedule.tensors[m->tensor].value);
+    int from = e->schedule.tensors[m->tensor].value;
     m->away_node = after;
     m->away_segment = from;
     if (m->action != MM_ACTION_SWAP) {
@@ -110,11 +111,11 @@ static mm_status put_away(mm_engine *e, mm_map *m, int after) {
     int n_before = e->n_holding;
     memcpy(before, e->holding, sizeof before);
     e->n_holding = 0;
-    e->holding[e->n_holding++] = s->segment_group[s->value[m->tensor]];
+    e->holding[e->n_holding++] = s->segment_group[s->tensors[m->tensor].value];
     if (m->sign && !m->mask_in_step) {
-        int node = encode(e, m, e->mask, after, m->lean, &s->sign[m->tensor]);
+        int node = encode(e, m, e->mask, after, m->lean, &s->tensors[m->tensor].sign);
         if (node < 0) return MM_ERR_NOMEM;
-        s->sign_node[m->tensor] = node;
+        s->tensors[m->tensor].sign_node = node;
     }
     if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
     if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
@@ -157,11 +158,11 @@ static void hold_until_gone(mm_engine *e) {
 /* Whether the assignment says when fetches begin. */
 static bool is_timed(const mm_engine *e) { return assigned(e) && assigned(e)->fetch; }
 
-static bool has_mask(const mm_engine *e, const mm_map *m) { return e->schedule.sign[m->tensor] >= 0; }
+static bool has_mask(const mm_engine *e, const mm_map *m) { return e->schedule.tensors[m->tensor].sign >= 0; }
 
 /* Whether the map has been fetched, or need not be. */
 static bool is_fetched(const mm_engine *e, const mm_map *m) {
-    return m->in_step || e->schedule.value_node[m->tensor] >= 0;
+    return m->in_step || e->schedule.tensors[m->tensor].value_node >= 0;
 }
 
 /* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
@@ -176,8 +177,8 @@ static void wait_for_step(mm_engine *e, int node) {
 static mm_status mask_late(mm_engine *e, const mm_map *m) {
     mm_schedule *s = &e->schedule;
     if (!m->late || has_mask(e, m)) return MM_OK;
-    const int node = encode(e, m, e->mask, s->value_node[m->tensor], true, &s->sign[m->tensor]);
-    s->sign_node[m->tensor] = node;
+    const int node = encode(e, m, e->mask, s->tensors[m->tensor].value_node, true, &s->tensors[m->tensor].sign);
+    s->tensors[m->tensor].sign_node = node;
     return node < 0 ? MM_ERR_NOMEM : MM_OK;
 }
 
@@ -199,8 +200,8 @@ static mm_status fetch(mm_engine *e, mm_map *m) {
         mm_plan_wait(s->plan, node, after);
     }
     if (is_timed(e) || mm_config_fetch(e->config) != MM_FETCH_DEPTH) wait_for_step(e, first);
-    s->value[m->tensor] = segment;
-    s->value_node[m->tensor] = node;
+    s->tensors[m->tensor].value = segment;
+    s->tensors[m->tensor].value_node = node;
     return mm_config_fetch(e->config) == MM_FETCH_DEMAND ? MM_OK : mask_late(e, m);
 }
 
@@ -336,7 +337,7 @@ static mm_status fetch_after(mm_engine *e, int step) {
 /* The next backward step that reads the map in this form; INT_MAX: none does. */
 static int next_reader(const mm_engine *e, const mm_map *m, int step, mm_form form) {
     const mm_schedule *s = &e->schedule;
-    while (++step <= s->last_step[m->tensor]) {
+    while (++step <= s->tensors[m->tensor].last_step) {
         const mm_step_info *info = mm_graph_step(s->graph, step);
         for (int u = 0; u < info->n_uses; u++)
             if (info->uses[u].form == form && s->plan->alias[info->uses[u].tensor] == m->tensor) return step;
@@ -355,7 +356,7 @@ static mm_status let_go_after(mm_engine *e, int step) {
         if (next < step + MM_FAR_STEPS || (!m->late && sign < step + MM_FAR_STEPS)) continue;
         if (sign < INT_MAX) MM_TRY(mask_late(e, m));
         if (next == INT_MAX) continue;
-        e->schedule.value_node[m->tensor] = -1;
+        e->schedule.tensors[m->tensor].value_node = -1;
         m->again = true;
     }
     return MM_OK;

@@ -28,7 +28,7 @@ static mm_tensor root_of(const mm_schedule *s, const mm_use *use) { return s->pl
 
 /* The next step that uses the storage; INT_MAX: none does. */
 static int next_user(const mm_schedule *s, mm_tensor root, int step) {
-    while (++step <= s->last_step[root]) {
+    while (++step <= s->tensors[root].last_step) {
         const mm_step_info *info = mm_graph_step(s->graph, step);
         for (int u = 0; u < info->n_uses; u++)
             if (root_of(s, &info->uses[u]) == root) return step;
@@ -53,8 +53,8 @@ mm_status mm_gradients_return(mm_gradients *g, int step) {
     for (int u = 0; u < info->n_uses; u++) {
         const mm_tensor t = root_of(s, &info->uses[u]);
         if (g->node[t] < 0) continue;
-        s->value_node[t] = copy(g, MM_NODE_IN, t, g->segment[t], g->node[t], &s->value[t]);
-        if (s->value_node[t] < 0) return MM_ERR_NOMEM;
+        s->tensors[t].value_node = copy(g, MM_NODE_IN, t, g->segment[t], g->node[t], &s->tensors[t].value);
+        if (s->tensors[t].value_node < 0) return MM_ERR_NOMEM;
         g->node[t] = -1;
     }
     return MM_OK;
@@ -68,7 +68,7 @@ mm_status mm_gradients_go(mm_gradients *g, int step, int node) {
         if (!g->leave[t] || g->node[t] >= 0) continue;
         const int next = next_user(s, t, step);
         if (next == INT_MAX || next < step + MM_FAR_STEPS) continue;
-        g->node[t] = copy(g, MM_NODE_OUT, t, s->value[t], node, &g->segment[t]);
+        g->node[t] = copy(g, MM_NODE_OUT, t, s->tensors[t].value, node, &g->segment[t]);
         if (g->node[t] < 0) return MM_ERR_NOMEM;
     }
     return MM_OK;

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "policies/engine/recompute.h"
+#include "policies/rules/rules.h"
 
 /* Whether any of the layers that read a tensor in the forward pass is named. */
 static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
@@ -21,7 +23,7 @@ static bool is_reader_named(const mm_schedule *s, const uint8_t *named, mm_tenso
 /* Whether a layer is named whose output lies in the tensor's storage. All tensors written there in place count: of
  * conv -> bn -> relu in one storage, the ReLU's output is a convolution's output too. */
 static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor tensor) {
-    for (; tensor >= 0; tensor = s->over[tensor])
+    for (; tensor >= 0; tensor = s->tensors[tensor].over)
         if (named[mm_graph_tensor(s->graph, tensor)->producer]) return true;
     return false;
 }
@@ -29,7 +31,7 @@ static bool is_maker_named(const mm_schedule *s, const uint8_t *named, mm_tensor
 /* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last reader of elements. */
 static void backward_reads(const mm_schedule *s, mm_map *m) {
     m->last_value = -1;
-    for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
+    for (int i = m->first_backward; i <= s->tensors[m->tensor].last_step; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++) {
             if (s->plan->alias[step->uses[u].tensor] != m->tensor) continue;
@@ -67,7 +69,7 @@ static bool codes(const mm_schedule *s, int step, mm_tensor tensor, mm_access ac
 
 /* Whether all backward steps that read the map's elements can read its code. */
 static bool readers_code(const mm_schedule *s, const mm_map *m) {
-    for (int i = m->first_backward; i <= s->last_step[m->tensor]; i++) {
+    for (int i = m->first_backward; i <= s->tensors[m->tensor].last_step; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++) {
             if (s->plan->alias[step->uses[u].tensor] != m->tensor) continue;
@@ -252,7 +254,7 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor, int
                                    .last_forward = info->last_forward,
                                    .first_backward = info->first_backward,
                                    .needed = info->first_backward,
-                                   .last_value = s->last_step[tensor],
+                                   .last_value = s->tensors[tensor].last_step,
                                    .value = true,
                                    .exact = true,
                                    .along = true,
@@ -286,7 +288,7 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
      * maps of which only steps, and no codec beside them, read and write the elements. */
     if (m->lean || m->in_step || (!m->value && m->mask_in_step)) return;
     if (config->buffers == MM_REGION_HEAP) mm_schedule_split(s, t);
-    for (mm_tensor part = t; part >= 0; part = s->over[part]) maps->region_of[part] = (uint8_t)config->buffers;
+    for (mm_tensor part = t; part >= 0; part = s->tensors[part].over) maps->region_of[part] = (uint8_t)config->buffers;
 }
 
 /* Whether a gradient map may be moved out: a lean rule is assigned to it, or names it and all maps are selected. The
@@ -312,7 +314,7 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
     /* No tensor is written in place over a map that is acted on: in the backward pass its elements lie elsewhere, or
      * only its mask is there. */
     for (int t = 0; t < n; t++)
-        if (s->over[t] >= 0 && maps->map_of[s->over[t]] >= 0) mm_schedule_split(s, t);
+        if (s->tensors[t].over >= 0 && maps->map_of[s->tensors[t].over] >= 0) mm_schedule_split(s, t);
     mm_recompute_choose_retaining(s, maps, config->recompute);
     order_fetches(maps);
 }

@@ -83,7 +83,7 @@ static inline int mm_maps_fetch_step(const mm_maps *maps, const mm_map *map) {
 static inline void mm_maps_read_signs_from_value(const mm_schedule *schedule, mm_map *map) {
     map->value = true;
     map->sign = false;
-    map->last_value = schedule->last_step[map->tensor];
+    map->last_value = schedule->tensors[map->tensor].last_step;
 }
 
 #endif

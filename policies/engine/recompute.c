@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/engine/recompute.h"
 
+#include "policies/rules/rules.h"
+
 /* RECOMPUTE_MEMORY: most tensors that are made or read for one map; a map that would take more is kept. Otherwise steps
  * that run again would grow with the square of the depth. Chosen: networks of up to 150 layers stay below. */
 enum { LONGEST_CHAIN = 128 };
@@ -53,7 +55,7 @@ static bool can_have(query *q, mm_tensor input) {
         meet(q->maps, input);
         return m->value;
     }
-    if (m && q->near && s->last_step[input] >= q->when) {
+    if (m && q->near && s->tensors[input].last_step >= q->when) {
         q->exact &= m->exact;
         meet(q->maps, input);
         return true;
@@ -101,7 +103,7 @@ static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, 
                .map = m,
                .all = mode >= MM_RECOMPUTE_SQRT,
                .near = mode == MM_RECOMPUTE_NESTED,
-               .when = s->last_step[m->tensor],
+               .when = s->tensors[m->tensor].last_step,
                .exact = true};
     maps->marks++;
     maps->n_met = 0;
@@ -211,7 +213,7 @@ static int count_sources(const mm_graph *graph, mm_tensor tensor) {
 
 /* Whether a sum or a concatenation is among the layers whose outputs lie in the map's storage. */
 static bool is_join(const mm_schedule *s, mm_tensor tensor) {
-    for (; tensor >= 0; tensor = s->over[tensor])
+    for (; tensor >= 0; tensor = s->tensors[tensor].over)
         if (count_sources(s->graph, tensor) > 1) return true;
     return false;
 }

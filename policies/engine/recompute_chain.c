@@ -23,7 +23,7 @@ static int64_t bytes_of(const mm_schedule *s, mm_tensor t) { return mm_align(mm_
 static int last_forward_of(const mm_schedule *s, mm_tensor t) { return mm_graph_tensor(s->graph, t)->last_forward; }
 
 static bool is_stashed(const mm_schedule *s, mm_tensor t) {
-    return mm_is_forward_map(s, t) && s->last_step[t] > last_forward_of(s, t);
+    return mm_is_forward_map(s, t) && s->tensors[t].last_step > last_forward_of(s, t);
 }
 
 bool mm_chain_leaves_out(const mm_schedule *s, mm_tensor map, int last) {
@@ -55,7 +55,7 @@ static void measure_steps(profile *p) {
 static bool is_overwritten(const mm_schedule *s, int step, mm_tensor t) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     for (int u = 0; u < info->n_uses; u++)
-        if (s->over[info->uses[u].tensor] == t) return true;
+        if (s->tensors[info->uses[u].tensor].over == t) return true;
     return false;
 }
 
@@ -66,7 +66,7 @@ static void measure_gradients(profile *p) {
         const mm_tensor_info *info = mm_graph_tensor(s->graph, t);
         if (info->kind != MM_GRADIENT_MAP || info->ownership != MM_MANAGED || s->plan->alias[t] != t) continue;
         if (info->first_use < 0) continue;
-        int last = s->last_step[t];
+        int last = s->tensors[t].last_step;
         if (last > info->first_use && is_overwritten(s, last, t)) last--;
         p->gradients[info->first_use] += bytes_of(s, t);
         p->gradients[last + 1] -= bytes_of(s, t);
@@ -119,7 +119,7 @@ static void add_backward(const profile *p, const mm_chains *chains, mm_stage *st
         if (backward < 0) continue;
         int64_t bytes = p->gradients[backward] + variant_of(s, backward)->workspace_bytes;
         for (int m = chains->first_map[stage->first]; m < chains->first_map[stage->last + 1]; m++)
-            if (s->last_step[chains->maps[m]] >= backward) bytes += bytes_of(s, chains->maps[m]);
+            if (s->tensors[chains->maps[m]].last_step >= backward) bytes += bytes_of(s, chains->maps[m]);
         if (bytes > stage->backward_bytes) stage->backward_bytes = bytes;
         if (begin >= 0 && backward > begin) continue;
         begin = backward;

@@ -27,7 +27,7 @@ static void weigh(mm_cutter *c) {
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
         if (!mm_is_forward_map(s, t)) continue;
         int made = mm_schedule_producer(s->graph, t), last = mm_graph_tensor(s->graph, t)->last_forward;
-        bool stashed = s->last_step[t] > last;
+        bool stashed = s->tensors[t].last_step > last;
         int64_t bytes = mm_align(mm_graph_tensor(s->graph, t)->bytes);
         if (stashed) c->weight[made] += bytes, c->total_weight += bytes;
         for (int i = made; i < last; i++) {

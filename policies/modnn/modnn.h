@@ -61,7 +61,7 @@ typedef struct modnn_need {
     mm_tensor root;
     int32_t use;  /* index of the use in modnn.uses */
     bool writes;  /* changes the value */
-    bool inplace; /* first written here, in place over another tensor (mm_schedule.over) */
+    bool inplace; /* first written here, in place over another tensor (mm_schedule_tensor.over) */
     int64_t made; /* decided: offset at which the step allocates it; -1: it was there, or is in place over another */
 } modnn_need;
 

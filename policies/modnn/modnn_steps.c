@@ -57,7 +57,7 @@ static void list_uses(modnn *m) {
             modnn_tensor *t = &m->tensors[need->root];
             m->uses[t->end] = (modnn_use){.step = s, .reads = need->use};
             need->use = t->end++;
-            need->inplace = need->use == t->next && m->schedule->over[need->root] >= 0;
+            need->inplace = need->use == t->next && m->schedule->tensors[need->root].over >= 0;
         }
 }
 
@@ -206,7 +206,7 @@ static void wait_for_needs(modnn *m) {
 
 /* An output takes the bytes of the input that it is written over. */
 static void hand_over(modnn *m, mm_tensor output) {
-    modnn_tensor *from = &m->tensors[m->schedule->over[output]];
+    modnn_tensor *from = &m->tensors[m->schedule->tensors[output].over];
     m->tensors[output].offset = from->offset;
     mm_modnn_memory_at(&m->memory, from->offset)->tensor = output;
     from->offset = -1;

@@ -24,7 +24,7 @@ static mm_status write_offload(writer *w, int i) {
     const mm_tensor root = w->m->outs.list[i].root;
     const int64_t bytes = mm_graph_tensor(s->graph, root)->bytes;
     const int node =
-        mm_schedule_op(s, MM_NODE_OUT, root, s->value[root], -1, MM_REGION_PINNED, bytes, &w->out_segment[i]);
+        mm_schedule_op(s, MM_NODE_OUT, root, s->tensors[root].value, -1, MM_REGION_PINNED, bytes, &w->out_segment[i]);
     if (node < 0) return MM_ERR_NOMEM;
     mm_plan_wait(s->plan, node, w->writer_node[w->m->outs.list[i].written]);
     w->out_node[i] = node;
@@ -40,8 +40,8 @@ static mm_status write_prefetch(writer *w, const modnn_transfer *t) {
     if (node < 0) return MM_ERR_NOMEM;
     mm_plan_wait(s->plan, node, w->out_node[t->copy]);
     put_at(s, segment, t->offset);
-    s->value[t->root] = segment;
-    s->value_node[t->root] = node;
+    s->tensors[t->root].value = segment;
+    s->tensors[t->root].value_node = node;
     return MM_OK;
 }
 
@@ -60,14 +60,14 @@ static mm_status write_step(writer *w, int step) {
     for (int i = m->first_need[step]; i < m->first_need[step + 1]; i++) {
         const modnn_need *need = &m->needs[i];
         if (need->made < 0) continue;
-        s->value[need->root] = s->value_node[need->root] = -1;
+        s->tensors[need->root].value = s->tensors[need->root].value_node = -1;
         mm_schedule_split(s, need->root); /* it may have been first made in place over another tensor */
     }
     const int node = mm_schedule_step(s, step, NULL);
     if (node < 0) return MM_ERR_NOMEM;
     w->writer_node[step] = node;
     for (int i = m->first_need[step]; i < m->first_need[step + 1]; i++)
-        if (m->needs[i].made >= 0) put_at(s, s->value[m->needs[i].root], m->needs[i].made);
+        if (m->needs[i].made >= 0) put_at(s, s->tensors[m->needs[i].root].value, m->needs[i].made);
     if (s->plan->nodes[node].work >= 0) put_at(s, s->plan->nodes[node].work, m->work_offset[step]);
     return MM_OK;
 }

@@ -4,6 +4,7 @@
 #define POLICIES_RULES_CONFIG_H
 
 #include "mm/core/plan/plan.h"
+#include "policies/rules/observer.h"
 #include "policies/rules/selector.h"
 
 /* Regions of the arena and of pinned memory. */
@@ -100,18 +101,6 @@ typedef enum mm_algorithms {
  * graphs does (mm_policy_sub_batch). */
 enum { MM_SUB_BATCH_OFF = -1, /* the whole batch */ MM_SUB_BATCH_AUTO = 0 /* as many as the budget bears */ };
 
-/* How comet finds the error of a weight gradient (comet.h). */
-typedef enum mm_bound_rule { MM_BOUND_SUM, MM_BOUND_EQ9 } mm_bound_rule;
-
-/* Options of a policy that samples: it chooses error bounds from measurements (mm_observer). */
-typedef struct mm_comet_config {
-    int every; /* iterations from one that samples to the next; 0: the policy does not sample */
-    mm_bound_rule rule;
-    int guard;    /* whether a bound is tightened where the measured error exceeds the target */
-    double sigma; /* target: the standard deviation of a weight gradient's error, as a share of mean |momentum| */
-    double a;     /* coefficient of MM_BOUND_EQ9 */
-} mm_comet_config;
-
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own */
 
 /* Who encodes and decodes a map that is compressed on the device. */
@@ -155,41 +144,5 @@ static inline mm_fetch mm_config_fetch(const mm_engine_config *config) {
 static inline bool mm_config_in_line(const mm_engine_config *config) {
     return config->fetch == MM_FETCH_DEPTH && config->depth == 0;
 }
-
-/* Spec of the codec of masks: one bit per element, set if the element is above zero. */
-extern const char mm_mask_spec[];
-
-/* Parses rules such as "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length, into config->rules. The caller
- * frees them with mm_rules_fini. MM_ERR_INVALID (the message says where and what; also for a rule that never applies,
- * because one before it takes all that it names), MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);
-void mm_rules_fini(mm_engine_config *config);
-
-/* Sets config->rules to a menu, each entry for all maps: masks, recomputation, swapping, lean swapping, and compression
- * by each of these codecs ("zfp:rate=4+dpr:fp16"; "": none), with the code on the device or in host memory.
- * mm_rules_parse would refuse these rules, since the first leaves nothing to the others: the planner chooses one for
- * each map. The caller frees them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too
- * long, or given twice; MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_rules_menu(const char *codecs, mm_engine_config *config);
-
-/* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */
-char *mm_rules_print(const mm_engine_config *config);
-
-/* Adds a rule for all maps, unless it would never apply. codec: NULL unless the action compresses. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_rules_add(mm_engine_config *config, mm_action action, const char *codec);
-
-/* A copy with rules of its own, which the caller frees with mm_rules_fini. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_out);
-bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b);
-
-/* Checks that the rules can use one of their codecs: that it gives elements back, and that its codes can be allocated.
- * MM_ERR_INVALID. */
-MM_CHECKED mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_facts *codec);
-
-/* The first codec that the rules name, masks aside; "" if they name none. */
-const char *mm_rules_codec(const mm_engine_config *config);
-
-/* Writes the specs of all codecs that the rules need, the mask included, at most `capacity`; returns their number. */
-int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CAPACITY], int capacity);
 
 #endif

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Observers: how a policy chooses the error bounds of its codes from what sampled iterations have measured. */
+/* Observers: how a policy chooses the error bounds of its codes from what sampled iterations have measured; and the
+ * options of comet, the policy that does. */
 #ifndef POLICIES_RULES_OBSERVER_H
 #define POLICIES_RULES_OBSERVER_H
 
-#include "policies/rules/config.h"
+#include "mm/core/graph/graph.h"
+
+/* How comet finds the error of a weight gradient (comet.h). */
+typedef enum mm_bound_rule { MM_BOUND_SUM, MM_BOUND_EQ9 } mm_bound_rule;
+
+/* Options of a policy that samples: it chooses error bounds from measurements (mm_observer). */
+typedef struct mm_comet_config {
+    int every; /* iterations from one that samples to the next; 0: the policy does not sample */
+    mm_bound_rule rule;
+    int guard;    /* whether a bound is tightened where the measured error exceeds the target */
+    double sigma; /* target: the standard deviation of a weight gradient's error, as a share of mean |momentum| */
+    double a;     /* coefficient of MM_BOUND_EQ9 */
+} mm_comet_config;
 
 /* A layer that is sampled, and the tensors that are measured for it. */
 typedef struct mm_watched {

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
+#include "policies/rules/rules.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/rules/config.h"
 
 const char mm_mask_spec[] = "mask";

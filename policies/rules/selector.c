@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 static const char READS[] = "-in";
 enum { READS_LENGTH = sizeof READS - 1, ALL_KINDS = (1u << MM_LAYER_KINDS) - 1 };

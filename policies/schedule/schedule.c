@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
 
@@ -32,7 +33,7 @@ static void recognise_aliases(mm_schedule *s) {
 
 static void find_last_steps(mm_schedule *s) {
     for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
-        int32_t *last = &s->last_step[s->plan->alias[t]];
+        int32_t *last = &s->tensors[s->plan->alias[t]].last_step;
         int own = mm_graph_tensor(s->graph, t)->last_use;
         if (own > *last) *last = own;
     }
@@ -60,20 +61,15 @@ static void recognise_inplace(mm_schedule *s) {
             const mm_pair *pair = &step->pairs[p];
             mm_tensor root = s->plan->alias[pair->input];
             if (!may_share(s, pair->output)) continue;
-            if (pair->alias || s->plan->alias[pair->output] != pair->output || s->over[pair->output] >= 0) continue;
-            if (s->last_step[root] != i || mm_graph_tensor(s->graph, pair->output)->first_use != i) continue;
+            if (pair->alias || s->plan->alias[pair->output] != pair->output || s->tensors[pair->output].over >= 0)
+                continue;
+            if (s->tensors[root].last_step != i || mm_graph_tensor(s->graph, pair->output)->first_use != i) continue;
             if (mm_graph_tensor(s->graph, root)->bytes != mm_graph_tensor(s->graph, pair->output)->bytes) continue;
             bool taken = !may_be_over(s, step, root, pair->output);
-            for (int u = 0; u < step->n_uses; u++) taken |= s->over[step->uses[u].tensor] == root;
-            if (!taken) s->over[pair->output] = root;
+            for (int u = 0; u < step->n_uses; u++) taken |= s->tensors[step->uses[u].tensor].over == root;
+            if (!taken) s->tensors[pair->output].over = root;
         }
     }
-}
-
-static int32_t *filled(size_t n, int32_t value) {
-    int32_t *array = malloc((n + 1) * sizeof *array);
-    for (size_t i = 0; array && i < n; i++) array[i] = value;
-    return array;
 }
 
 mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
@@ -87,16 +83,12 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts
     s->apart = sharing->stash == MM_STASH_APART;
     MM_TRY(mm_plan_create(graph, limits, &s->plan));
     size_t n = (size_t)mm_graph_tensors(graph);
-    s->last_step = filled(n, -1);
-    s->over = filled(n, -1);
-    s->value = filled(n, -1);
-    s->sign = filled(n, -1);
-    s->value_node = filled(n, -1);
-    s->sign_node = filled(n, -1);
-    if (!s->last_step || !s->over || !s->value || !s->sign || !s->value_node || !s->sign_node) {
+    s->tensors = malloc((n + 1) * sizeof *s->tensors);
+    if (!s->tensors) {
         mm_schedule_fini(s);
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     }
+    for (size_t i = 0; i < n; i++) s->tensors[i] = (mm_schedule_tensor){-1, -1, -1, -1, -1, -1};
     recognise_aliases(s);
     find_last_steps(s);
     recognise_inplace(s);
@@ -105,12 +97,7 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts
 
 void mm_schedule_fini(mm_schedule *s) {
     mm_plan_destroy(s->plan);
-    free(s->last_step);
-    free(s->over);
-    free(s->value);
-    free(s->sign);
-    free(s->value_node);
-    free(s->sign_node);
+    free(s->tensors);
     free(s->variant);
     free(s->segment_group);
     free(s->groups);
@@ -162,32 +149,32 @@ static mm_category raw_category(const mm_graph *graph, mm_tensor tensor, mm_regi
 static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of) {
     int64_t bytes = mm_graph_tensor(s->graph, root)->bytes;
     int group;
-    if (s->over[root] >= 0)
-        group = s->segment_group[s->value[s->over[root]]];
+    if (s->tensors[root].over >= 0)
+        group = s->segment_group[s->tensors[s->tensors[root].over].value];
     else
         group = mm_schedule_group(s, region_of ? (mm_region)region_of[root] : MM_REGION_GENERAL, bytes);
     if (group < 0) return -1;
     mm_category category = raw_category(s->graph, root, s->groups[group].region);
-    return s->value[root] = mm_schedule_segment(s, MM_CONTENT_RAW, category, root, bytes, group);
+    return s->tensors[root].value = mm_schedule_segment(s, MM_CONTENT_RAW, category, root, bytes, group);
 }
 
 static int bind_use(mm_schedule *s, int node, const mm_use *use, int32_t *binding, const uint8_t *region_of) {
     mm_tensor root = s->plan->alias[use->tensor];
     if (!is_managed(s->graph, root)) return 0;
-    if (use->form == MM_FORM_SIGN && s->sign[root] >= 0) {
-        *binding = s->sign[root];
-        if (s->sign_node[root] >= 0) mm_plan_wait(s->plan, node, s->sign_node[root]);
+    if (use->form == MM_FORM_SIGN && s->tensors[root].sign >= 0) {
+        *binding = s->tensors[root].sign;
+        if (s->tensors[root].sign_node >= 0) mm_plan_wait(s->plan, node, s->tensors[root].sign_node);
         return 0;
     }
-    if (s->value[root] < 0 && make_segment(s, root, region_of) < 0) return -1;
-    *binding = s->value[root];
-    if (s->value_node[root] >= 0) mm_plan_wait(s->plan, node, s->value_node[root]);
+    if (s->tensors[root].value < 0 && make_segment(s, root, region_of) < 0) return -1;
+    *binding = s->tensors[root].value;
+    if (s->tensors[root].value_node >= 0) mm_plan_wait(s->plan, node, s->tensors[root].value_node);
     return 0;
 }
 
 mm_status mm_schedule_least_workspaces(mm_schedule *s) {
     const int32_t *first = s->facts->variant_first;
-    s->variant = filled((size_t)s->facts->n_steps, 0);
+    s->variant = calloc((size_t)s->facts->n_steps + 1, sizeof *s->variant);
     if (!s->variant) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     for (int step = 0; step < s->facts->n_steps; step++)
         for (int v = first[step]; v < first[step + 1]; v++)
@@ -227,7 +214,8 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
 static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, const uint8_t *wanted, int when) {
     mm_tensor tensor = info->uses[u].tensor;
     return u < MM_GIVEN_USES && info->given >> u & 1 && !wanted[tensor] && s->plan->alias[tensor] == tensor &&
-           mm_graph_tensor(s->graph, tensor)->writes == 1 && s->last_step[tensor] >= when && s->value[tensor] >= 0;
+           mm_graph_tensor(s->graph, tensor)->writes == 1 && s->tensors[tensor].last_step >= when &&
+           s->tensors[tensor].value >= 0;
 }
 
 int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int when) {
@@ -248,18 +236,18 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int w
             if (bind_use(s, node, use, &s->plan->bindings[binding], NULL) < 0) return -1;
             continue;
         }
-        mm_tensor input = s->over[use->tensor];
+        mm_tensor input = s->tensors[use->tensor].over;
         bool over = wanted[use->tensor] && input >= 0 && wanted[input];
         int64_t bytes = mm_graph_tensor(s->graph, use->tensor)->bytes;
-        int group = over ? s->segment_group[s->value[input]] : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
+        int group = over ? s->segment_group[s->tensors[input].value] : mm_schedule_group(s, MM_REGION_GENERAL, bytes);
         if (group < 0) return -1;
         mm_category category = raw_category(s->graph, use->tensor, MM_REGION_GENERAL);
         int segment = mm_schedule_segment(s, MM_CONTENT_RAW, category, use->tensor, bytes, group);
         if (segment < 0) return -1;
         s->plan->bindings[binding] = segment;
         if (!wanted[use->tensor]) continue;
-        s->value[use->tensor] = segment;
-        s->value_node[use->tensor] = node;
+        s->tensors[use->tensor].value = segment;
+        s->tensors[use->tensor].value_node = node;
     }
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }

@@ -19,17 +19,21 @@ typedef struct mm_group {
     int32_t rank;   /* CODES: the map's first backward use; codes lie in its order */
 } mm_group;
 
+/* What is known of a tensor while the plan is built. */
+typedef struct mm_schedule_tensor {
+    int32_t last_step;  /* of a root (a tensor that aliases no other): last step that uses it or an alias of it */
+    mm_tensor over;     /* the tensor over which it is written in place; -1: none */
+    int32_t value;      /* of a root: the segment that holds its elements now; -1: none */
+    int32_t sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
+    int32_t value_node; /* the operation that wrote `value`; -1: a step did */
+    int32_t sign_node;  /* the operation that wrote `sign`; -1: none */
+} mm_schedule_tensor;
+
 typedef struct mm_schedule {
     const mm_graph *graph;
     const mm_facts *facts;
     mm_plan *plan;
-    /* per tensor */
-    int32_t *last_step;  /* of a root (a tensor that aliases no other): last step that uses it or an alias of it */
-    mm_tensor *over;     /* the tensor over which it is written in place; -1: none */
-    int32_t *value;      /* of a root: the segment that holds its elements now; -1: none */
-    int32_t *sign;       /* of a root: the segment of the mask that holds its signs now; -1: none */
-    int32_t *value_node; /* the operation that wrote `value`; -1: a step did */
-    int32_t *sign_node;  /* the operation that wrote `sign`; -1: none */
+    mm_schedule_tensor *tensors; /* per tensor of the graph */
     /* per segment; unset for segments of persistent tensors */
     int32_t *segment_group;
     int segment_capacity;
@@ -52,7 +56,7 @@ MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *gra
 void mm_schedule_fini(mm_schedule *schedule);
 
 /* Undoes an in-place pair: `tensor` gets storage of its own. */
-static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->over[tensor] = -1; }
+static inline void mm_schedule_split(mm_schedule *schedule, mm_tensor tensor) { schedule->tensors[tensor].over = -1; }
 
 /* The forward step that writes a tensor; -1: none does. */
 static inline int mm_schedule_producer(const mm_graph *graph, mm_tensor tensor) {
@@ -61,7 +65,7 @@ static inline int mm_schedule_producer(const mm_graph *graph, mm_tensor tensor) 
 
 /* Whether `step` or a later one uses the tensor, so that it is still there at `step`. */
 static inline bool mm_schedule_outlives(const mm_schedule *schedule, mm_tensor tensor, int step) {
-    return schedule->last_step[tensor] >= step;
+    return schedule->tensors[tensor].last_step >= step;
 }
 
 /* Makes each step that is appended from now on run the variant with the least workspace. MM_ERR_NOMEM. */

@@ -4,6 +4,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/account/plan_memory.h"
+#include "mm/core/plan/plan_codes.h"
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 #include "tests/core/small_graph.h"

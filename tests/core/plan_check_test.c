@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_measures.h"
 #include "tests/core/plan_mutate.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/plan_proof.h"

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/plan_proof.h"

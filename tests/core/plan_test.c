@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_fits.h"
 #include "tests/core/small_graph.h"
 #include "tests/core/test_case.h"
 

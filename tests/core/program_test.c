@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lowering a plan to its program: which nodes are cut into pieces, where, and what the pieces wait for. */
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/plan/program.h"
 #include "tests/core/small_graph.h"
 #include "tests/core/test_case.h"

@@ -2,6 +2,7 @@
 /* Where the segments of a random plan lie: as low as the waits allow. */
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"

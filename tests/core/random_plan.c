@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"

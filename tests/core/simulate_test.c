@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/random_graph.h"

@@ -2,7 +2,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "mm/core/log.h"
 #include "mm/core/number.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/test_case.h"

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/size.h"
 #include "mm/device/cuda/device_cuda.h"
 
 enum { MIB = 1 << 20, PINNED_BYTES = MIB, BLOCK_BYTES = 3 * PINNED_BYTES, STREAMS = 3 };

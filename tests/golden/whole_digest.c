@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/golden/whole_digest.h"
 
+#include "mm/core/plan/plan_codes.h"
+
 /* FNV-1a, by words, with a shift that mixes the upper bits down. */
 static void mix(uint64_t *digest, int64_t word) {
     *digest = (*digest ^ (uint64_t)word) * UINT64_C(0x100000001b3);

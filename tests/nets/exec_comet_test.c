@@ -5,7 +5,7 @@
 
 #include "mm/core/graph/graph.h"
 #include "mm/manager/bounds.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/figures.h"
 #include "mm/manager/sampled.h"
 #include "nets/exec/exec.h"
 #include "nets/zoo/zoo.h"

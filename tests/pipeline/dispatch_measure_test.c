@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/plan/plan_measures.h"
 #include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "buffers/heap_jemalloc.h"
-#include "pipeline/internal.h"
+#include "pipeline/execution.h"
 #include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
 

@@ -5,6 +5,7 @@
 
 #include "mm/core/time/simulate.h"
 #include "policies/auto/auto_search.h"
+#include "policies/rules/rules.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"

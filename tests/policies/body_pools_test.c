@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/plan_run.h"
 #include "tests/core/random_graph.h"

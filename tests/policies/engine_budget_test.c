@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"

@@ -8,6 +8,7 @@
 #include "pipeline/codec/codec.h"
 #include "policies/advice.h"
 #include "policies/fallback.h"
+#include "policies/rules/rules.h"
 #include "tests/core/test_case.h"
 
 static const char *const POLICIES[] = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"

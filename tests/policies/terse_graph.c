@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 #include "tests/core/plan_proof.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/core/number.h"
+#include "mm/core/size.h"
 
 static void print_help(const arg *table, const char *usage, const char *text) {
     printf("usage: %s\n\n%s\n\noptions:\n", usage, text);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 
 const char *traces_name(const char *net, int64_t batch, const char *policy, int64_t budget_bytes,

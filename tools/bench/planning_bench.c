@@ -10,6 +10,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/plan/program.h"
+#include "mm/core/size.h"
 #include "mm/core/time/simulate.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "mm/device/contract/clock.h"
 #include "nets/io/reader.h"
 #include "nets/zoo/zoo.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/size.h"
 #include "tools/args/picture_page.h"
 #include "tools/compare/bench_grid.h"
 

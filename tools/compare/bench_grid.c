@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
 #include "tools/need/policy_marks.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "nets/io/net_file.h"
 #include "tools/compare/bench.h"
 #include "tools/need/effort.h"

@@ -2,6 +2,7 @@
 /* Cells of the table that are simulated: no device, no data, times from a file. */
 #include <stdio.h>
 
+#include "mm/core/size.h"
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
 

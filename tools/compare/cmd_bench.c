@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "tools/args/commands.h"
 #include "tools/args/files.h"
 #include "tools/args/json_file.h"

@@ -8,6 +8,7 @@
 
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 static const char format_name[] = "mm machine";
 

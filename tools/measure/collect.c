@@ -7,7 +7,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/time/cache_miss.h"
 #include "mm/core/time/simulate.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/facts_measured.h"
 #include "pipeline/codec/codec_facts.h"
 #include "tools/measure/device_speed.h"
 

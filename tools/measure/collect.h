@@ -21,7 +21,7 @@
 #ifndef TOOLS_MEASURE_COLLECT_H
 #define TOOLS_MEASURE_COLLECT_H
 
-#include "mm/manager/measured.h"
+#include "mm/manager/facts_measured.h"
 #include "tools/measure/device_pairs.h"
 #include "tools/need/need.h"
 #include "tools/need/target.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/text.h"
 #include "policies/policy.h"
 
 static const char key[] = "effort";

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
 #include "mm/core/time/time_bound.h"

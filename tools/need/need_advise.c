@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "mm/planning/refusal.h"
 #include "tools/need/need.h"
 

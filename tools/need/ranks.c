@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 /* The index of the word; -1: it is not among them. */
 static int find_word(const char *const *words, int n, const char *word) {

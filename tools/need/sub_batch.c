@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "policies/policy.h"
 
 /* In moDNN's rule, any such share of consecutive steps must fit into memory together. Its authors' choice. */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "nets/io/net_file.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/account/plan_memory.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tools/args/table.h"
 #include "tools/plan/explain_plan.h"

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_touch.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "policies/schedule/nominal.h"
 #include "tools/args/table.h"

@@ -3,7 +3,7 @@
 #include <locale.h>
 #include <string.h>
 
-#include "mm/core/status.h"
+#include "mm/core/size.h"
 #include "tools/plan/picture.h"
 #include "tools/plan/picture_columns.h"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tools/args/picture_page.h"
 #include "tools/plan/picture.h"

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "mm/core/plan/plan_fits.h"
+#include "mm/core/size.h"
 #include "mm/core/time/time_bound.h"
 #include "tools/args/speed.h"
 #include "tools/need/policy_marks.h"

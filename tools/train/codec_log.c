@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/manager/measured.h"
+#include "mm/manager/figures.h"
 #include "mm/manager/sampled.h"
 #include "policies/comet.h"
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "tools/args/json_file.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"

@@ -3,8 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mm/core/size.h"
 #include "mm/device/contract/device.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/tracing_calls.h"
 #include "tools/train/session_memory.h"
 #include "tools/train/session_parts.h"
 

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan_fits.h"
+#include "mm/core/size.h"
 #include "mm/device/contract/device.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
 
 mm_status session_go_on(const session *s) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "tools/need/policy_marks.h"
 #include "tools/train/session_parts.h"
 

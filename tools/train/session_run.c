@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "mm/device/contract/clock.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/figures.h"
 #include "tools/args/speed.h"
 #include "tools/train/codec_log.h"
 #include "tools/train/session_parts.h"

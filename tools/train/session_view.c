@@ -6,8 +6,9 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/size.h"
 #include "mm/device/contract/clock.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 
 void session_view_begin(session_view *v, const session *s) {
     *v = (session_view){.session = s, .last_ns = mm_now_ns()};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/text.h"
 #include "nets/io/net_file.h"
 #include "policies/policy.h"
 #include "tools/args/files.h"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 
 const char *mm_account_kind_name(mm_account_kind kind) {

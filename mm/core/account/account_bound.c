@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 
 /* Bytes of the exact sign mask: one bit an element, whole 32-bit words. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 

@@ -4,6 +4,8 @@
 
 #include "mm/core/check/plan_check.h"
 #include "mm/core/plan/interval_map.h"
+#include "mm/core/plan/plan_codes.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 
 /* ---------------------------------------------------------------- sharing

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mm/core/check/plan_check.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 
 static bool in_range(int32_t index, int n) { return index >= 0 && index < n; }

@@ -5,6 +5,7 @@
 
 #include "mm/core/check/plan_check.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t capacity) {
     if (node < 0 || node >= c->plan->n_nodes) return "the plan";

@@ -2,6 +2,7 @@
 /* Pass 5, uses: what each segment holds when it is used. */
 
 #include "mm/core/check/plan_check.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 
 /* ---------------------------------------------------------------- accesses to a segment */

@@ -30,6 +30,7 @@
 #include "mm/core/facts/facts.h"
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 static const char format_name[] = "mm facts";
 enum { FORMAT_OLDEST = 1, FORMAT_BODIES = 2, FORMAT_VERSION = 2 }; /* FORMAT_BODIES: the first with sizes of bodies */

@@ -4,24 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/hash.h"
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/status.h"
-
-const char *mm_stream_id_name(mm_stream_id id) {
-#define WORD(name, word) word,
-    static const char *const names[] = {MM_STREAMS(WORD)};
-#undef WORD
-    return (unsigned)id < MM_STREAM_COUNT ? names[id] : "unknown";
-}
-
-#define TRAITS(name, word, stream, cost, src, dst, carries_on)                                                         \
-    {word, MM_STREAM_##stream, MM_COST_##cost, MM_END_##src, MM_END_##dst, MM_NODE_##carries_on},
-const mm_node_traits mm_node_table[MM_NODE_KINDS] = {MM_NODES(TRAITS)};
-#undef TRAITS
-
-const char *mm_node_kind_name(mm_node_kind kind) {
-    return (unsigned)kind < MM_NODE_KINDS ? mm_node_table[kind].word : "unknown";
-}
 
 const char *mm_content_name(mm_content content) {
     static const char *const names[MM_CONTENTS] = {
@@ -206,48 +190,6 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier) {
     if (plan->nodes[node].stream != other->stream && *wait < other->seq) *wait = other->seq;
 }
 
-/* The code that a node encodes or decodes; -1: none. */
-static int32_t code_of(const mm_node *n) {
-    const mm_node_cost cost = mm_node_table[n->kind].cost;
-    return cost == MM_COST_ENCODE ? n->dst : cost == MM_COST_DECODE ? n->src : -1;
-}
-
-bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
-    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
-    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
-    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
-                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
-    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
-    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
-    const int uses = step ? step->n_uses : 0;
-    for (; *i < uses; ++*i) {
-        const int use = *i, segment = plan->bindings[n->first_binding + use];
-        if (segment < 0) continue;
-        *touch_out = (mm_touch){.segment = segment, .use = use, .access = mm_node_access(n, &step->uses[use], use)};
-        ++*i;
-        return true;
-    }
-    for (; *i < 2 * uses; ++*i) {
-        const int segment = mm_node_code(plan, n, *i - uses);
-        if (segment < 0) continue;
-        *touch_out = (mm_touch){.segment = segment, .use = -1, .access = MM_WRITE};
-        ++*i;
-        return true;
-    }
-    for (; *i < 2 * uses + OWN; ++*i) {
-        const int own = *i - 2 * uses;
-        if (own_segments[own] < 0) continue;
-        const bool reads = own == SRC || (own >= POOL && !encodes);
-        *touch_out = (mm_touch){.segment = own_segments[own],
-                                .use = -1,
-                                .access = reads ? MM_READ : MM_WRITE,
-                                .work = own == WORK || own == STAGE};
-        ++*i;
-        return true;
-    }
-    return false;
-}
-
 static void account_use(mm_plan *plan, int node, int segment) {
     mm_segment *s = &plan->segments[segment];
     if (s->first_node < 0) s->first_node = node;
@@ -355,54 +297,4 @@ void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGOR
         const mm_segment *s = &plan->segments[i];
         if (mm_segment_has_life(s) && s->first_node <= node && node <= s->live_last) bytes_out[s->category] += s->bytes;
     }
-}
-
-int64_t mm_plan_spill_bytes(const mm_plan *plan) {
-    int64_t bytes = 0;
-    for (int i = 0; i < plan->n_segments; i++)
-        if (plan->segments[i].spill >= 0) bytes += plan->segments[plan->segments[i].spill].bytes;
-    return bytes;
-}
-
-const char *mm_plan_pinned_hint(const mm_plan *plan) {
-    return mm_plan_spill_bytes(plan) > 0 ? "; with reserve=100 in the spec of its codec, no spill is needed" : "";
-}
-
-mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
-    char step[256];
-    if (plan->peak_bytes > limits->device_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs at least %s, held by %s; the budget is %s",
-                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->peak_bytes),
-                       mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
-                       MM_SIZE_TEXT(limits->device_bytes));
-    if (plan->pinned_bytes > limits->pinned_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s",
-                       MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->pinned_bytes),
-                       MM_SIZE_TEXT(limits->pinned_bytes), mm_plan_pinned_hint(plan));
-    return MM_OK;
-}
-
-/* mm_hash_word, with a shift that mixes the upper bits down. */
-static uint64_t mix(uint64_t digest, int64_t word) {
-    digest = mm_hash_word(digest, (uint64_t)word);
-    return digest ^ digest >> 29;
-}
-
-uint64_t mm_plan_digest(const mm_plan *plan) {
-    uint64_t d = MM_HASH_BEGIN;
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        const int64_t words[] = {n->kind,  n->step,     n->tensor,  n->src,    n->dst,       n->work,
-                                 n->stage, n->throttle, n->variant, n->stream, n->first_code};
-        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
-        for (int s = 0; s < MM_STREAM_COUNT; s++) d = mix(d, n->wait[s]);
-        d = mix(d, (int64_t)n->given);
-    }
-    for (int i = 0; i < plan->n_segments; i++) {
-        const mm_segment *s = &plan->segments[i];
-        const int64_t words[] = {s->content, s->tensor, s->codec, s->pool, s->spill, s->pinned, s->offset, s->bytes};
-        for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
-    }
-    for (int i = 0; i < plan->n_bindings; i++) d = mix(d, plan->bindings[i]);
-    return d;
 }

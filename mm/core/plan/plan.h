@@ -40,6 +40,7 @@
 
 #include "mm/core/facts/facts.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan_node.h"
 
 enum { MM_ALIGN = 256 }; /* alignment of all offsets, that of cudaMalloc (CUDA C++ Programming Guide) */
 
@@ -66,123 +67,6 @@ typedef struct mm_limits {
 
 /* Whether a planner must end: mm_limits.stop. */
 static inline bool mm_is_stopped(const volatile int *stop) { return stop && __atomic_load_n(stop, __ATOMIC_RELAXED); }
-
-/* Streams: name, word. Their number follows from this table. */
-#define MM_STREAMS(X)                                                                                                  \
-    X(COMPUTE, "compute")                                                                                              \
-    X(ENCODE, "encode")                                                                                                \
-    X(DECODE, "decode")                                                                                                \
-    X(OUT, "out")                                                                                                      \
-    X(IN, "in")
-
-#define MM_STREAM_ID(name, word) MM_STREAM_##name,
-typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream_id;
-#undef MM_STREAM_ID
-
-const char *mm_stream_id_name(mm_stream_id id);
-
-/* clang-format off */
-/* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering use these. A new
- * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
- * not delay other kinds. A new cost needs a case wherever operations are checked or timed: that code does not compile
- * without.
- *
- * STEP       a step of the graph
- * ENCODE     src raw -> dst coded
- * DECODE     src coded -> dst raw
- * OUT        src on the device, raw or coded -> dst pinned, the same bytes
- * IN         src pinned -> dst on the device, the same bytes
- * MEASURE    src raw on the device, in f32 -> a record of the execution, which is in no segment: sums over the elements
- *            (mm/device/contract/sums.h). src must hold the tensor's present value, exactly. It runs beside the
- *            computation, on the encode stream, which also reads maps
- * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
- *            segments, but not to persistent tensors, which it may only read. If an output that it may be given
- *            (mm_graph_allow_given) is still held, it reads that output instead of writing it
- *
- *        name       word         stream   cost      source  target  carries on with */
-#define MM_NODES(X)                                                                                                    \
-    X(STEP,      "step",      COMPUTE, STEP,     NONE,   NONE,   STEP)                                                 \
-    X(ENCODE,    "encode",    ENCODE,  ENCODE,   RAW,    CODED,  ENCODE)                                               \
-    X(DECODE,    "decode",    DECODE,  DECODE,   CODED,  RAW,    IN)                                                   \
-    X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, ENCODE)                                               \
-    X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, IN)                                                   \
-    X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   RECOMPUTE)                                            \
-    X(MEASURE,   "measure",   ENCODE,  MEMORY,   RAW,    NONE,   MEASURE)
-/* clang-format on */
-
-#define MM_NODE_KIND(name, ...) MM_NODE_##name,
-typedef enum mm_node_kind { MM_NODES(MM_NODE_KIND) MM_NODE_KINDS } mm_node_kind;
-#undef MM_NODE_KIND
-
-/* What an operation's source or target may be. */
-typedef enum mm_node_end {
-    MM_END_NONE,   /* no segment: for steps, and for a measure's target */
-    MM_END_RAW,    /* elements on the device: of a map, or of a persistent tensor */
-    MM_END_CODED,  /* a code, on the device or in pinned memory */
-    MM_END_DEVICE, /* a map or a code on the device */
-    MM_END_PINNED, /* a map or a code in pinned memory */
-} mm_node_end;
-
-/* Which facts give a node's time and scratch. */
-typedef enum mm_node_cost {
-    MM_COST_STEP,     /* time and workspace of the step's variant */
-    MM_COST_ENCODE,   /* encode_ns and scratch_bytes of the code */
-    MM_COST_DECODE,   /* decode_ns and scratch_bytes of the code */
-    MM_COST_LINK_OUT, /* the target's bytes at the link's rate to the host; no scratch */
-    MM_COST_LINK_IN,  /* the target's bytes at the link's rate to the device; no scratch */
-    MM_COST_MEMORY,   /* the source's bytes at the rate of the device's memory; no scratch */
-} mm_node_cost;
-
-/* Properties of a kind of node. */
-typedef struct mm_node_traits {
-    const char *word; /* for messages */
-    mm_stream_id stream;
-    mm_node_cost cost;
-    mm_node_end src, dst;
-    mm_node_kind carries_on; /* kind of the node whose result it works on piece by piece, so that both are cut
-                                (program.h); its own kind: none */
-} mm_node_traits;
-
-extern const mm_node_traits mm_node_table[MM_NODE_KINDS];
-
-static inline mm_stream_id mm_node_stream(mm_node_kind kind) { return mm_node_table[kind].stream; }
-
-/* The kind's word; "unknown" for a number that is no kind. */
-const char *mm_node_kind_name(mm_node_kind kind);
-
-typedef struct mm_node {
-    mm_node_kind kind;
-    mm_stream_id stream;
-    int32_t seq; /* number on its stream, from 0, in issue order */
-    /* per other stream: seq of the node that must have ended before this one starts; -1: none */
-    int32_t wait[MM_STREAM_COUNT];
-    int32_t step;          /* STEP, RECOMPUTE: the graph's step; else -1 */
-    int32_t variant;       /* STEP, RECOMPUTE: index among the step's variants in the facts */
-    int32_t first_binding; /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
-    int32_t first_code;    /* STEP that writes codes: that of use u goes to segment bindings[first_code + u], if that is
-                              not -1; else -1 */
-    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still held, and is read */
-    mm_tensor tensor;      /* operations: the tensor; else -1 */
-    int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
-    int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */
-    int32_t stage;         /* ENCODE in the unoptimised workflow: segment to encode to, before a copy to dst; else -1 */
-    int32_t throttle; /* ENCODE right before the OUT of its code: most pieces (program.h) of this and earlier throttled
-                         maps that may be encoded but not copied yet; 0: no limit */
-} mm_node;
-
-/* Whether a node runs a step of the graph, for the first time or again. */
-static inline bool mm_node_runs_step(const mm_node *node) {
-    return node->kind == MM_NODE_STEP || node->kind == MM_NODE_RECOMPUTE;
-}
-
-/* Whether a recomputation is given the output of its use u: it reads it instead of writing it. */
-static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }
-
-/* How a node accesses its use u. A recomputation only reads given outputs, and modified persistent tensors. */
-static inline mm_access mm_node_access(const mm_node *node, const mm_use *use, int u) {
-    if (mm_node_is_given(node, u)) return MM_READ;
-    return node->kind == MM_NODE_RECOMPUTE && use->access == MM_MODIFY ? MM_READ : use->access;
-}
 
 typedef enum mm_content {
     MM_CONTENT_RAW,
@@ -292,100 +176,13 @@ void mm_plan_wait(mm_plan *plan, int node, int earlier);
 /* Fills in the derived fields. Call it when all offsets are set. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_finish(mm_plan *plan);
 
-/* A measure to add, of what `segment` holds: right before a node, a step but not the first; or after all nodes. */
-typedef struct mm_measure_at {
-    int32_t before; /* index of the node; n_nodes: after all nodes */
-    int32_t segment;
-} mm_measure_at;
-
-/* A copy of a finished plan with measures. The computation waits for each of them. Segments and their places are the
- * plan's. MM_ERR_NOMEM. The caller destroys the copy. */
-MM_CHECKED mm_status mm_plan_add_measures(const mm_plan *plan, const mm_measure_at *at, int n, mm_plan **plan_out);
-
-/* A copy of a finished plan in which tensors that are all-reduced through copies (mm_graph_allreduce) go to pinned
- * memory, after the last step that writes them, and come back before the update, which waits for them. Their pinned
- * bytes lie above the plan's. MM_ERR_NOMEM. The caller destroys the copy. */
-MM_CHECKED mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out);
-/* The most pinned bytes that this adds; 0: no tensor is all-reduced through copies. */
-int64_t mm_plan_allreduce_bytes(const mm_graph *graph);
-
-/* Tensors whose all-reduces in place begin together, when those of earlier groups have begun. */
-typedef struct mm_allreduce_group {
-    int first, n;          /* its tensors: mm_allreduce_groups.tensors[first] to [first + n - 1] */
-    int32_t after, update; /* nodes: they may begin after the one, and must be done before the other */
-    int32_t writer; /* the graph's step that writes these gradients last; INT32_MAX: no gradients, or all at the end */
-} mm_allreduce_group;
-
-/* Groups in the order in which they begin, which is the same for all plans of a graph. */
-typedef struct mm_allreduce_groups {
-    mm_allreduce_group *groups;
-    int n; /* number of groups */
-    mm_tensor *tensors;
-} mm_allreduce_groups;
-
-/* Groups the tensors that a plan all-reduces in place. MM_ERR_NOMEM. mm_allreduce_groups_fini frees the groups. */
-MM_CHECKED mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *groups_out);
-/* Bytes of a group's tensors. */
-int64_t mm_allreduce_group_bytes(const mm_plan *plan, const mm_allreduce_groups *groups, int group);
-/* Legal on a zeroed one. */
-void mm_allreduce_groups_fini(mm_allreduce_groups *groups);
-
-/* A use of a segment by a node. */
-typedef struct mm_touch {
-    int32_t segment;
-    int32_t use;      /* index of the step's use; -1: a code that the step writes, an operation's source or target, a
-                         workspace, or a pool */
-    mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
-    bool work;        /* a workspace, scratch or stage: no other node may use it */
-} mm_touch;
-
-/* Iterates over the segments that a node touches: a step's uses in their order, the codes that it writes, source,
- * target, workspace and stage, and, if it encodes or decodes a code with a body, the body's pool and its spill. A
- * segment that is named twice is visited twice. Uses without a segment are skipped. Start with *i = 0. False: no
- * more. */
-bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
-
-/* A hash of what a plan's nodes do and wait for, and of where segments lie. Equal hashes are taken for equal plans. */
-uint64_t mm_plan_digest(const mm_plan *plan);
-
-/* Whether the segment has a code, which the step reads in place of the elements of its use. */
-static inline bool mm_use_is_coded(const mm_use *use, const mm_segment *segment) {
-    return use->form == MM_FORM_VALUE && segment->content == MM_CONTENT_CODED;
-}
-
-/* The segment to which a node writes the code of its use u; -1: none. */
-static inline int32_t mm_node_code(const mm_plan *plan, const mm_node *node, int u) {
-    return node->first_code < 0 ? -1 : plan->bindings[node->first_code + u];
-}
-
-/* The step's declaration (mm_graph_allow_code) that it can read or write the codec's code of its use `use` by itself;
- * NULL: it cannot, or the code has no strips. tensor: the root. */
-const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
-                                    int codec, mm_tensor tensor);
-
-/* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
-int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
-
-/* How much longer a step takes for the codes that it reads and writes (u: for that use's alone; -1: for all). A code
- * takes the codec's time, less a pass over the map in memory if the memory's rate is known. */
-int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node, int u);
-
 /* The root of a tensor's storage. */
 static inline mm_tensor mm_plan_root(const mm_plan *plan, mm_tensor tensor) { return plan->alias[tensor]; }
 
 /* The nodes of the last forward and of the first backward step; -1: there is none. */
 void mm_plan_turning_point(const mm_plan *plan, int *last_forward_out, int *first_backward_out);
 
-/* Bytes of the spills of the plan's pools. */
-int64_t mm_plan_spill_bytes(const mm_plan *plan);
-
-/* For the end of a message about too little pinned memory: what else the user can do; "": nothing. */
-const char *mm_plan_pinned_hint(const mm_plan *plan);
-
 /* Live bytes by category at a node, base and external tensors included (the latter as feature maps). */
 void mm_plan_live_at(const mm_plan *plan, int node, int64_t bytes_out[MM_CATEGORIES]);
-
-/* MM_ERR_INFEASIBLE if the plan's peak is above the limits; the message is "needs at least N, held by LAYER ...". */
-MM_CHECKED mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits);
 
 #endif

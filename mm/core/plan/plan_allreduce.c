@@ -11,10 +11,13 @@
  * follows on that stream. So the copies in come after all of the plan's own fetches before the update.
  *
  * Tensors all-reduced in place need no copies: mm_plan_allreduce_groups says after which steps their sums begin. */
+#include "mm/core/plan/plan_allreduce.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "mm/core/plan/plan_rewrite.h"
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/status.h"
 
 typedef struct shared {

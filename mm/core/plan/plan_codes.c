@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Codes that steps read and write by themselves (mm_graph_allow_code). */
+#include "mm/core/plan/plan_codes.h"
+
 #include <string.h>
 
 #include "mm/core/plan/plan.h"

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Adds measures to a finished plan, for an iteration that samples. */
+#include "mm/core/plan/plan_measures.h"
+
 #include "mm/core/plan/plan_rewrite.h"
 #include "mm/core/status.h"
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "mm/core/plan/interval_map.h"
+#include "mm/core/plan/plan_touch.h"
 #include "mm/core/status.h"
 
 typedef struct walk {

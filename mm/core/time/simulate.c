@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_allreduce.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
 #include "mm/core/time/cache_miss.h"

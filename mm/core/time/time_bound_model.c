@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 
 /* Most ns by which the simulator's roundings shorten a step, and an operation with all its pieces. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "mm/core/plan/plan_allreduce.h"
 #include "mm/core/status.h"
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for a timeline"); }

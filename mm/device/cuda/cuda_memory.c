@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "mm/core/size.h"
 #include "mm/device/cuda/cuda_internal.h"
 
 /* A chunk has 16 granules (of 2 MiB on GPUs of today, so 32 MiB). Chosen: smaller chunks are given back more exactly,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "mm/core/size.h"
 #include "mm/device/cuda/cuda_internal.h"
 
 /* Pages are x86-64's. Chosen: blocks from LARGE_BYTES on are mapped here; up to TOUCHERS threads touch them, one more

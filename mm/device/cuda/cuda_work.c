@@ -2,6 +2,7 @@
 /* The tasks of the contract: copies, fills, checksums, sums. */
 #include <stdio.h>
 
+#include "mm/core/size.h"
 #include "mm/device/cuda/cuda_internal.h"
 
 static mm_status work_check(const cuda_stream *stream, cudaError_t error, const char *what, int64_t bytes) {

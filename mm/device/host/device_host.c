@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "mm/core/size.h"
 #include "mm/device/host/host_internal.h"
 
 /* Bytes that malloc has handed out in this process. */

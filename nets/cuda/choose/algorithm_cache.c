@@ -9,6 +9,7 @@
 
 #include "mm/core/atomic_file.h"
 #include "mm/core/hash.h"
+#include "mm/core/log.h"
 
 /* A line of the file. */
 typedef struct nets_cached_choice {

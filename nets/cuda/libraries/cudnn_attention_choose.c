@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/log.h"
 #include "nets/cuda/libraries/cudnn_attention.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 #include "nets/cuda/libraries/timing.h"

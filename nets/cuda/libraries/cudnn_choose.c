@@ -8,6 +8,7 @@
  * not a candidate. The numbers below are chosen. */
 #include <stdio.h>
 
+#include "mm/core/log.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 #include "nets/cuda/libraries/timing.h"
 

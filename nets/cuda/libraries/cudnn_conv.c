@@ -2,6 +2,8 @@
 /* Chooses what computes a convolution: the cached choices, or new ones. */
 #include "nets/cuda/libraries/cudnn_conv.h"
 
+#include "mm/core/log.h"
+
 static void keep_none(nets_cudnn_conv *conv) {
     for (int i = 0; i < conv->n; i++) nets_cudnn_plan_fini(&conv->of[i].plan);
     nets_cudnn_graph_fini(&conv->graph);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cuDNN's legacy convolutions: descriptors that count in 32 bits, and a few algorithms for each direction. */
+#include "mm/core/log.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
 enum { CANDIDATES = 16 };

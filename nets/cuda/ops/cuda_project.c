@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "mm/core/graph/dtype.h"
+#include "mm/core/log.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
 /* Bytes of a chunk's sums. Chosen: they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50 MB). */

@@ -9,7 +9,6 @@
 
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
-#include "mm/manager/measured.h"
 #include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"
 #include "tests/mm/manager/manager_rig.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mm/core/status.h"
+#include "mm/core/size.h"
 #include "mm/device/contract/device.h"
 #include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include "mm/core/facts/facts.h"
+#include "mm/core/plan/plan_digest.h"
 #include "mm/core/time/simulate.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
-#include "pipeline/internal.h"
+#include "pipeline/execution.h"
 #include "tests/core/expect.h"
 #include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "mm/core/account/account.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/facts_measured.h"
+#include "mm/manager/figures.h"
+#include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
 #include "tests/core/comma_locale.h"
 #include "tests/core/expect.h"

@@ -6,7 +6,7 @@
 
 #include "mm/core/plan/plan.h"
 #include "mm/manager/bounds.h"
-#include "mm/manager/measured.h"
+#include "mm/manager/prepare.h"
 #include "pipeline/codec/code_block.h"
 #include "tests/core/test_case.h"
 #include "tests/mm/manager/manager_rig.h"

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/core/plan/plan_touch.h"
+
+#include "mm/core/plan/plan_codes.h"
+
+/* The code that a node encodes or decodes; -1: none. */
+static int32_t code_of(const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    return cost == MM_COST_ENCODE ? n->dst : cost == MM_COST_DECODE ? n->src : -1;
+}
+
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
+    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
+    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
+    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
+                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
+    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
+    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
+    const int uses = step ? step->n_uses : 0;
+    for (; *i < uses; ++*i) {
+        const int use = *i, segment = plan->bindings[n->first_binding + use];
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = use, .access = mm_node_access(n, &step->uses[use], use)};
+        ++*i;
+        return true;
+    }
+    for (; *i < 2 * uses; ++*i) {
+        const int segment = mm_node_code(plan, n, *i - uses);
+        if (segment < 0) continue;
+        *touch_out = (mm_touch){.segment = segment, .use = -1, .access = MM_WRITE};
+        ++*i;
+        return true;
+    }
+    for (; *i < 2 * uses + OWN; ++*i) {
+        const int own = *i - 2 * uses;
+        if (own_segments[own] < 0) continue;
+        const bool reads = own == SRC || (own >= POOL && !encodes);
+        *touch_out = (mm_touch){.segment = own_segments[own],
+                                .use = -1,
+                                .access = reads ? MM_READ : MM_WRITE,
+                                .work = own == WORK || own == STAGE};
+        ++*i;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* The segments that a node uses. */
+#ifndef MM_CORE_PLAN_PLAN_TOUCH_H
+#define MM_CORE_PLAN_PLAN_TOUCH_H
+
+#include "mm/core/plan/plan.h"
+
+/* A use of a segment by a node. */
+typedef struct mm_touch {
+    int32_t segment;
+    int32_t use;      /* index of the step's use; -1: a code that the step writes, an operation's source or target, a
+                         workspace, or a pool */
+    mm_access access; /* MM_WRITE for a workspace, and for a pool that a code is encoded into */
+    bool work;        /* a workspace, scratch or stage: no other node may use it */
+} mm_touch;
+
+/* Iterates over the segments that a node touches: a step's uses in their order, the codes that it writes, source,
+ * target, workspace and stage, and, if it encodes or decodes a code with a body, the body's pool and its spill. A
+ * segment that is named twice is visited twice. Uses without a segment are skipped. Start with *i = 0. False: no
+ * more. */
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
+
+#endif

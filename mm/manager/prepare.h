@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* The plans of prepared graphs. */
+#ifndef MM_MANAGER_PREPARE_H
+#define MM_MANAGER_PREPARE_H
+
+#include "mm/core/plan/plan.h"
+
+/* The plan under which a prepared graph runs now; NULL if it is not prepared. The manager owns it, until the policy or
+ * the budget changes or the graph is forgotten. */
+const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
+
+/* Offers a plan for a graph that will be prepared. The plan was made for an equal graph, under the manager's policy and
+ * with its facts, within device_bytes and at least as much pinned memory as it takes. When the graph is first prepared
+ * within such limits, the plan is proved and used, not made again. Takes over the plan, also on failure; the equal
+ * graph may be destroyed. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_plan_offer(mm_manager *manager, mm_plan *plan, int64_t device_bytes);
+
+#endif

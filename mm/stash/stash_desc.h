@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* Describes what a tensor's bytes are in memory. */
+#ifndef MM_STASH_STASH_DESC_H
+#define MM_STASH_STASH_DESC_H
+
+#include "mm/stash/stash_order.h"
+
+/* MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_stash_desc_of(const mm_stash_tensor *tensor, mm_stash_desc *kind_out);
+
+#endif
