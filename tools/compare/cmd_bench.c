@@ -24,7 +24,7 @@ static mm_status print_all(const bench *b) {
     return status;
 }
 
-/* "codec/10": a tenth of the speed of the codec, measured now. */
+/* Parses N of "codec/N": the link gets an N-th of the codec's speed, which is measured here. */
 static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
     char *end, codec_size[32], link_size[32];
     int64_t speed;
@@ -33,7 +33,7 @@ static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t
         return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
     MM_TRY(bench_codec_speed(b, &speed));
     *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
-    fprintf(b->out, "link: %s/s, a codec that makes %s/s through %g\n",
+    fprintf(b->out, "link: %s/s: the codec's speed, %s/s, divided by %g\n",
             mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
             mm_size_format(speed, codec_size, sizeof codec_size), part);
     return MM_OK;
@@ -59,16 +59,16 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
     target_log_threads(&b->target, source->path, source->threads);
     if (b->ranks_list)
         return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: facts of one device and its batch; --ranks goes with a machine's "
+                       "--simulate %s: has the facts of one device and its batch; --ranks needs a machine's "
                        "rates",
                        source->path);
     if (b->net_list || b->batch_list)
         return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "--simulate %s: has the facts of one network and batch; --net and --batch need a machine's "
                        "rates",
                        source->path);
     if (!source->net[0])
-        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
+        return mm_fail(MM_ERR_FORMAT, "facts file %s does not name its network and batch", source->path);
     for (int i = 0; i < b->policies.n; i++) {
         int64_t n;
         MM_TRY(bench_sub_batch(b, b->policies.text[i], source->batch, &n));
@@ -77,7 +77,7 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
     return bench_check_sub_batches(b, source->batch);
 }
 
-/* *of_lists is set where the networks and batches are those of the lists. */
+/* Sets *of_lists if the source is used with the listed networks and batches: a machine's rates. */
 static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
@@ -94,10 +94,10 @@ static mm_status check_sources(const bench *b) {
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
     if (b->trace && (b->sources.n > 0 || b->predict))
         return mm_fail(MM_ERR_INVALID,
-                       "--trace: is of runs, and cannot go with --simulate or --predict; 'mm plan --facts "
+                       "--trace: records runs, and cannot go with --simulate or --predict; 'mm plan --facts "
                        "F --trace' writes predicted iterations");
     if (b->ranks_list && b->sources.n == 0)
-        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; 'mm train --ranks' trains");
+        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; to train, use 'mm train --ranks'");
     if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
     MM_TRY(bench_check_ranks(b));
     for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
@@ -109,12 +109,12 @@ static bool are_several(const arg_texts *texts) {
     return texts->n > 1 || strncmp(first, "sweep", 5) == 0 || strcmp(first, "plans") == 0;
 }
 
-/* It is of throughput against something. */
+/* --svg draws throughput over budgets or batches, so there must be several, or several sources. */
 static mm_status check_picture(const bench *b) {
     if (!are_several(&b->budgets) && !are_several(&b->batches) && b->sources.n < 2)
         return mm_fail(MM_ERR_INVALID,
-                       "--svg %s: there is nothing to draw but over several --budgets, or over several "
-                       "--batch",
+                       "--svg %s: throughput is drawn over several --budgets, or over several --batch; give "
+                       "several",
                        b->svg);
     return MM_OK;
 }
@@ -138,7 +138,7 @@ static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
     if (b->facts && b->ranks_list)
-        return mm_fail(MM_ERR_INVALID, "--facts: are of one device; it cannot go with --ranks");
+        return mm_fail(MM_ERR_INVALID, "--facts: facts are of one device; it cannot go with --ranks");
     if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
     MM_TRY(target_init(&b->target));
     MM_TRY(bench_check_codecs(b));
@@ -146,8 +146,8 @@ static mm_status prepare(bench *b) {
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
-        return mm_fail(MM_ERR_INVALID, "--kernels: kernels are a GPU's, of runs; it goes with --device cuda, and "
-                                       "neither with --simulate nor --predict");
+        return mm_fail(MM_ERR_INVALID, "--kernels: records the kernels of a GPU in runs; it goes with --device cuda, "
+                                       "and not with --simulate or --predict");
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
