@@ -63,7 +63,7 @@ class Entry:
         core = self.core
         if self.key is not None:
             found = core.entries.get(self.key)
-            if found is not None and found() in (None, self):  # self: the reference is not cleared yet while self is deleted
+            if found is not None and found() in (None, self):  # self: deleted, but not cleared yet
                 core.entries.pop(self.key, None)
         number = self.answer[0]
         if number and not layouts.ended:

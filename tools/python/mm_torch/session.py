@@ -77,9 +77,9 @@ class budget:
     default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
     are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share).
 
-    ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a forked
-    child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does not touch
-    what was saved: backward() may follow.
+    ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
+    forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
+    not touch what was saved: backward() may follow.
 
     options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed,
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
