@@ -162,7 +162,7 @@ static mm_status read_budget(const char *text, int64_t *bytes_out) {
     int64_t bytes;
     if (mm_size_parse(text, &bytes) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--budgets takes sizes, 'own', 'plans' and 'sweep'");
-    if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than 0", text);
+    if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
     *bytes_out = bytes;
     return MM_OK;
 }
