@@ -108,8 +108,8 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
         planned.as.fits = false; /* no plan fits */
     snprintf(r->fuse, sizeof r->fuse, "%s", planned.fused ? "on" : "off");
     if (planned.as.cut_short)
-        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: this is the best plan that was found so far\n", r->net,
-                (long long)r->batch, r->policy);
+        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: this is the best plan that was found so far\n",
+                r->net, (long long)r->batch, r->policy);
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : planned.as.peak_bytes;
     if (!planned.as.fits) return does_not_fit(b, r, &planned.as);
     if (planned.as.untimed[0])
