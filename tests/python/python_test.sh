@@ -17,7 +17,7 @@ with_torch() {
 
 compare() {
     with_torch -m mm_torch.compare "$@"
-    says out "All rows are as they must be"
+    says out "All rows are right"
 }
 
 inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py; }

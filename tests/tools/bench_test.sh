@@ -123,9 +123,9 @@ sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
     refused 2 "--sub-batch 9: must be from 1 to the batch, 8, or auto" "${measure_any[@]}" --batch 16,8 --sub-batch 9
     refused 2 "subbatch=9: must be at most the batch, 8" "${measure[@]}" --policies vdnn-all:subbatch=9
     refused 2 "--sub-batch auto: needs sizes in --budgets" "${measure[@]}" --sub-batch auto
-    refused 2 "--batch sweep: is of whole batches" "${simulate_any[@]}" --batch sweep --budgets 3MiB --sub-batch 2
-    refused 2 "--facts: measures whole batches" "${measure[@]}" --sub-batch 2 --facts facts
-    refused 2 "--predict: measures whole batches" "${measure[@]}" --policies vdnn-all:subbatch=2 --predict
+    refused 2 "--batch sweep: chooses whole batches" "${simulate_any[@]}" --batch sweep --budgets 3MiB --sub-batch 2
+    refused 2 "--facts measures whole batches" "${measure[@]}" --sub-batch 2 --facts facts
+    refused 2 "--predict measures whole batches" "${measure[@]}" --policies vdnn-all:subbatch=2 --predict
     expect 0 "${measure[@]}" --policies vdnn-all:subbatch=auto --facts facts
     refused 2 "--simulate facts: was measured with whole batches" bench --simulate facts --policies vdnn-all:subbatch=4
     refused 2 "--facts facts: was measured with whole batches" plan --facts facts --net tiny --batch 8 --sub-batch 4
@@ -214,13 +214,13 @@ coinciding_curves_are_told_apart_() {
     says c.svg "<title>liveness, rules:*=keep, swap</title>"
     (($(count c.svg "stroke-dasharray=\"7 7\"") == 2)) || fail "no stretch that both lines share"
     (($(count c.svg "class=\"many\"") == 0)) || fail "two marks have room side by side"
-    ! (says c.svg "A number: so many lines meet there") >/dev/null || fail "a number that is not there is explained"
+    ! (says c.svg "A number in a mark: so many lines meet there") >/dev/null || fail "a number that is not there is explained"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 4MiB --svg d.svg
     balanced d.svg
     says d.svg "liveness, swap, recompute, hybrid, vdnn-all (one line: they coincide)"
     expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 2MiB --svg e.svg
     says e.svg "class=\"count\">5<"
-    says e.svg "A number: so many lines meet there"
+    says e.svg "A number in a mark: so many lines meet there"
 }
 
 policies_that_never_fit_are_listed_with_their_minimum_() {
@@ -286,7 +286,7 @@ facts_are_of_their_own_network_and_batch_() {
     expect 0 bench --simulate eight,sixteen --policies liveness,swap --json rows --quiet
     [[ $(values rows batch | tr '\n' ' ') == "8 8 16 16 " ]] || fail "batches $(values rows batch)"
     says out "tiny, each in its own budget: images/s by batch"
-    refused 2 "--net and --batch go with a machine's rates" bench --simulate eight --net resnet20 --quiet
+    refused 2 "--net and --batch need a machine's rates" bench --simulate eight --net resnet20 --quiet
     sed 's/"tiny train 8"/"resnet20 train 8"/' eight >renamed
     expect 1 bench --simulate renamed --policies liveness --quiet
     says err "renamed is for another graph"
@@ -298,7 +298,7 @@ facts_are_not_written_where_nothing_was_measured_() {
     local few=("${measure[@]}" --policies "liveness,swap" --facts facts --budgets)
     expect 1 "${few[@]}" 1KiB
     says out "infeasible: "
-    says err "--facts facts: no run was measured"
+    says err "--facts facts: no policy fitted its budget"
     [[ ! -e facts ]] || fail "facts were written"
     echo kept >facts
     expect 1 "${few[@]}" 1KiB,2KiB
@@ -384,7 +384,7 @@ ranks_share_the_link_and_their_sums_hide_() {
     refused 2 "--sum never: must be overlap or end" "${ranks[@]}" --ranks 2 --sum never
     refused 2 "--sum: needs --ranks" plan --net tiny --sum end
     refused 2 "--ranks: goes with --simulate only" bench --net tiny --ranks 2
-    refused 2 "--batch sweep: is of one device" "${ranks[@]/#256/sweep}" --ranks 2 --budgets 12GiB
+    refused 2 "--batch sweep: chooses batches of one device" "${ranks[@]/#256/sweep}" --ranks 2 --budgets 12GiB
     refused 2 "--ranks and --max-batch" plan --net tiny --ranks 2 --max-batch --budget 1GiB
 }
 
@@ -430,7 +430,7 @@ bad_sources_are_refused_() {
     refused 1 "facts file short: format: version is missing" bench --simulate short
     expect 0 "${simulate[@]}" --policies liveness --facts named
     sed 's/"name": ".* train .*"/"name": "mine"/' named >nameless
-    refused 1 "nameless does not say of which network" bench --simulate nameless
+    refused 1 "nameless does not name its network and batch" bench --simulate nameless
     sed 's/"launch_ns": [0-9]*/"launch_ns": -1/' "$machine" >negative
     refused 1 "machine file negative: launch_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"
     sed 's/"issue_ns"/"contention": {"dear": {"encode": 10, "decode": 9001}}, &/' "$machine" >crowded
@@ -599,7 +599,7 @@ cdmas_figures_come_in_the_published_order_() {
 
 freelunchs_figures_come_in_the_published_order_() {
     python3 -S "$published" freelunch "$mm" "$machine" >out 2>err || fail "not in order"
-    [[ $(tail -1 out) == "in order: as published, but for what is told as different" ]] || fail "$(tail -1 out)"
+    [[ $(tail -1 out) == "in order: as published, except lines marked different" ]] || fail "$(tail -1 out)"
     says out "alexnet-2012, batch 128: all maps                              940.05     940.50"
     says out "largest tensor buffer                                       76.15      76.15"
     sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow

@@ -155,7 +155,7 @@ options_that_do_nothing_together_are_refused_() {
     refused 2 "need --facts FILE" device --net tiny
     refused 2 "need --facts FILE" device --iterations 5
     refused 2 "--facts a network: give one of them" device --facts facts --json seen
-    refused 2 "--svg chart.svg: there is nothing to draw but over several --budgets" bench --net tiny --svg chart.svg
+    refused 2 "--svg chart.svg: throughput is drawn over several --budgets" bench --net tiny --svg chart.svg
     [[ ! -e chart.svg && ! -e facts ]] || fail "a file was written"
 }
 

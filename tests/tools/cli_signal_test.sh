@@ -160,7 +160,7 @@ a_simulated_row_whose_search_is_interrupted_has_the_best_plan_() {
     wait_for_handler
     sleep 1
     interrupt
-    says err "interrupted: the best plan that was found so far"
+    says err "interrupted: this is the best plan that was found so far"
     [[ $(values rows policy) == auto:* && $(values rows status) == interrupted ]] || fail "not the row of what ran"
     is_less "$(values rows predicted_peak_bytes)" $(((100 << 20) + 1)) || fail "the plan does not fit"
 }

@@ -79,10 +79,10 @@ what_is_wrong_is_said_before_anything_runs_() {
     refused_script "--limit: needs a value" --limit --quick
     refused_script "seconds must be a whole number" --limit 1.5
     refused_script "seconds must be a whole number" --total 0
-    refused_script "LABEL=POLICY,... is wanted" --policies overlap
+    refused_script "must be LABEL=POLICY,..." --policies overlap
     refused_script "--policies resnet152=...: there are overlap resnet50" --policies resnet152=liveness
     refused_script "--prebuilt nowhere: no such folder" --prebuilt nowhere
-    refused_script "--call third: first or second" --call third
+    refused_script "--call third: must be first or second" --call third
     refused_script "one folder" a b
     [[ ! -e gpu-results && ! -e a ]] || fail "a folder was made"
 }
@@ -281,8 +281,8 @@ time_for_all_bounds_each_part_() {
     local begin=$SECONDS
     script 1 --quick --prebuilt "$PWD/pre" --only tests,device --total 3 "$PWD/results"
     ((SECONDS - begin < 60)) || fail "$((SECONDS - begin)) s"
-    says results/tests.log "the part's time is over"
-    says results/ops.log "the part's time is over"
+    says results/tests.log "its part's time is over"
+    says results/ops.log "its part's time is over"
 }
 
 kernels_are_told_by_cupti_or_a_line_says_why_not_() {
@@ -313,7 +313,7 @@ END
     summary results || fail "status"
     says out "tiny: tiny, batch 4, liveness: replayed 3 kernels, 0.002 ms in 0.003 ms, idle 30.8%"
     grep -qE "^ *0\.01[0-9]+ +100\.0% +[0-9]+ +[0-9.]+ +compute +" out || fail "no kernel: $(<out)"
-    refused 2 "--kernels: kernels are a GPU's" bench --net tiny --kernels kernels.json
+    refused 2 "--kernels: records the kernels of a GPU" bench --net tiny --kernels kernels.json
 }
 
 # ---------------------------------------------------------------- the summary
@@ -445,7 +445,7 @@ a_table_is_of_all_files_rows_() {
     says err "nowhere: no rows, or no such file"
     echo '[{"device": "cuda"}]' >other
     ! summary --table other || fail "a file without rows"
-    says err "other: these are no rows"
+    says err "other: not rows"
     ! summary nowhere || fail "a folder that is not there"
 }
 

@@ -123,7 +123,7 @@ def check_pointer(page):
     for key in "ArrowDown", "ArrowRight":
         page.key(key)
     page.settle()
-    for text in "encode ", "tensor", "stored", "the way of the map":
+    for text in "encode ", "tensor", "stored", "where the map went":
         holds(text in tip(page), "the tip over an encode lacks %r: %s" % (text, tip(page)))
     x, y = center(page, ".chart .mark")
     page.move(x, y)

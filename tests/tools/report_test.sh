@@ -83,7 +83,7 @@ a_page_that_cannot_be_written_leaves_what_was_there_() {
 }
 
 what_is_missing_is_said_() {
-    refused 2 "no FILE given: rows, plans or traces" report --html page.html
+    refused 2 "no FILE given: give rows, plans or traces" report --html page.html
     refused 2 "no FILE given" report
     refused 2 "--html OUT is missing" report rows.json
     refused 2 "--html needs a value" report rows.json --html

@@ -173,7 +173,7 @@ TEST_CASE(a_stand_in_is_named_in_the_ranking_and_marked_in_the_grid) {
     end(file);
     free(grids);
     says("naive   20.0*     -\n");
-    says("* by the policy that stood in");
+    says("* speed of the substitute policy that ran instead");
     free(printed);
 }
 

@@ -44,7 +44,7 @@ a_trace_of_runs_has_each_iteration_with_the_bytes_of_its_plan_() {
 a_trace_that_cannot_be_made_leaves_nothing_() {
     refused 1 "no/trace" train --net tiny --trace no/trace
     refused 1 "no/trace" bench --net tiny --trace no/trace
-    refused 2 "--trace: is of runs" bench --net tiny --simulate "$machine" --trace trace
+    refused 2 "--trace: records runs" bench --net tiny --simulate "$machine" --trace trace
     refused 2 "--trace: needs --facts" plan --net tiny --trace trace
     refused 1 "no/trace" plan --net tiny --facts "$machine" --trace no/trace
     refused 2 "--trace" plan --net tiny --facts "$machine" --trace same --json same

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""cc_archive: one static library of everything that a cc_library is made of."""
+"""cc_archive: one static library of a cc_library and all its dependencies."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 

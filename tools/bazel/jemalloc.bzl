@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""jemalloc_arena: jemalloc under names of its own (je_), from the system's static library, to manage ranges of ours.
+"""jemalloc_arena: the system's static jemalloc with its functions renamed (je_), to manage memory ranges of ours.
 
-Linked plainly jemalloc would replace malloc. Two things are changed in a copy of the library: names, and size.
+Linked unchanged, jemalloc would replace malloc. A copy of the library is changed in two ways: names, and the size of
+its thread-local state.
 
-Its thread-local state is addressed by offsets fixed when the program is loaded (initial-exec). A library that is
-opened at run time finds room for about 1.6 kB of that, and jemalloc 5.3 has 2632 bytes: dlopen of ours would fail.
-All but 856 of them (0x358) are the thread's cache, last in the struct, which is never touched when caches are switched
-off before the first allocation, as buffers/heap_jemalloc.h does. So only 856 are kept. Another jemalloc, whose state
-has another size, is left as it is. tests/buffers/heap_thread_state_test.c checks that nothing beyond is touched.
+Thread-local state has offsets fixed when the program is loaded (initial-exec). A library opened at run time has room
+for about 1.6 kB of it, but jemalloc 5.3 needs 2632 bytes, so dlopen of our library would fail. All but the first 856
+bytes (0x358) are the thread's cache, which is never touched if caches are switched off before the first allocation, as
+buffers/heap_jemalloc.h does. So only 856 bytes are kept. A jemalloc whose state has another size is not cut.
+tests/buffers/heap_thread_state_test.c checks that nothing beyond is touched.
 """
 
 _CMD = """
@@ -36,8 +37,8 @@ cp cut.a "$$out"
 """
 
 def jemalloc_arena(name, visibility_whole):
-    """cc_library NAME, private, for who defines je_malloc_conf_2_conf_harder with tcache:false (without that it writes
-    past its state), and NAME_whole with all of the state, for tests."""
+    """Makes cc_library NAME (private), whose users must define je_malloc_conf_2_conf_harder with tcache:false
+    (otherwise it writes past its state), and NAME_whole with all of the state, for tests."""
     cut, whole = "lib%s.a" % name, "lib%s_whole.a" % name
     native.genrule(
         name = name + "_archives",
@@ -53,7 +54,7 @@ def jemalloc_arena(name, visibility_whole):
             name = library,
             srcs = [archive],
             defines = ["JEMALLOC_NO_RENAME"],
-            # A thread that used it runs its code when it ends: a library that holds it must not be unloaded.
+            # nodelete: a thread that used jemalloc runs its code when it ends, so the library must not be unloaded.
             linkopts = ["-lm", "-lpthread", "-Wl,-z,nodelete"],
             linkstatic = True,
             visibility = visibility,

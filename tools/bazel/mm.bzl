@@ -17,12 +17,12 @@ def mm_binary(name, copts = [], **kw):
     native.cc_binary(name = name, copts = MM_COPTS + copts, **kw)
 
 def mm_test(name, srcs = None, copts = [], linkopts = [], deps = [], size = "small", **kw):
-    """A cmocka program tests/.../NAME.c, of cases (tests/core/test_case.h) or with a main of its own. Tags, which
-    .bazelrc and tools/test go by: "devices", it goes over all devices of the build; "one-thread", it never has a second
-    one, and is not run under the thread sanitizer; "no-tsan", nor is this one: its threads do only what they do in
-    other tests; "scripts" (of a sh_test), it runs no code of ours; "plain", sanitizers see enough of it in other tests;
-    "shipping", it is run with what users get, without emulated CUDA; "deep", tools/test runs it with --deep alone;
-    "far", with --changed only where its own folder's code changed."""
+    """A cmocka program tests/.../NAME.c, of cases (tests/core/test_case.h) or with a main. Tags that .bazelrc and tools/test use:
+    "devices": runs on all devices of the build. "one-thread": has one thread; not run under the thread sanitizer.
+    "no-tsan": not run under it either, since its threads do only what other tests' threads do. "scripts" (sh_test):
+    runs no code of ours. "plain": not run under sanitizers, which see enough in other tests. "shipping": run with the
+    users' build, without emulated CUDA. "deep": run with tools/test --deep only. "far": run with --changed only if its
+    own folder's code changed."""
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".c"],
@@ -34,9 +34,8 @@ def mm_test(name, srcs = None, copts = [], linkopts = [], deps = [], size = "sma
     )
 
 def mm_tests(tests, rule = mm_test, **common):
-    """Tests of one rule, a line each. tests: their names; or a dictionary of names, with the deps that a test has
-    beside the common ones, or a dict() of attributes. An attribute that is a list is added to the common one; any
-    other replaces it."""
+    """Tests of one rule, a line each. tests: a list of names, or a dictionary from names to further deps, or to a
+    dict() of attributes. A list is added to the common attribute; any other value replaces it."""
     for name in tests:
         own = tests[name] if type(tests) == "dict" else {}
         attributes = dict(common)
@@ -45,7 +44,7 @@ def mm_tests(tests, rule = mm_test, **common):
         rule(name = name, **attributes)
 
 def mm_test_library(name, srcs = None, hdrs = None, visibility = ["//tests:__subpackages__"], **kw):
-    """What several tests share: NAME.c and NAME.h."""
+    """Code that several tests share: NAME.c and NAME.h."""
     mm_library(
         name = name,
         testonly = True,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""@local_mpi: the headers of this machine's MPI, or an empty repository. mpicc says where they are."""
+"""@local_mpi: the headers of this machine's MPI, which mpicc finds; without MPI an empty repository."""
 
 def _impl(rctx):
     mpicc = rctx.which("mpicc")
@@ -8,7 +8,7 @@ def _impl(rctx):
         got = rctx.execute([mpicc, "-show"])
         if got.return_code == 0:
             folders = [word[2:] for word in got.stdout.split(" ") if word.startswith("-I")]
-            folders.append("/usr/include")  # a package's own folder may be none that mpicc names
+            folders.append("/usr/include")  # where packages may put headers without mpicc naming it
     found = False
     for folder in folders:
         header = rctx.path(folder.strip() + "/mpi.h")

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* How fast a device's codecs are, beside its own copy measured in the same rounds; on the host, beside libzfp too.
+/* Measures how fast a device's codecs are, beside its own copy in the same rounds; on the host also beside libzfp.
  *
  *      codec_bench [--device host|cuda] [--shape NxHxWxC] [--type f32|f16|bf16] [--codecs SPEC,SPEC]
  *                  [--zeros PERCENT,PERCENT] [--jobs N] [--rounds N] [--json FILE]
  *
- * A line for each codec and direction:
+ * Prints a line for each codec and direction:
  *      min, median, p95   the map's bytes a second in the slowest round, the median one and the 95th percentile
- *      /copy              the median's ratio to that of a copy inside the device's memory (one core's on the host)
- *      /bytes             the same of bytes that are moved: of the map and its code; a copy moves the map twice
- *      map/code           the map's bytes to its code's
- *      /libzfp            the median's ratio to libzfp's at the same bits a block, one thread; of f32
+ *      /copy              ratio of the median to that of a copy inside the device's memory (one core's on the host)
+ *      /bytes             the same ratio for moved bytes: a codec moves the map and its code, a copy the map twice
+ *      map/code           ratio of the map's bytes to its code's
+ *      /libzfp            ratio of the median to libzfp's at the same bits a block, on one thread; for f32 only
  *
- * A codec with layout=nchw gets the same map, stored so. With --zeros all of it is done once for each share. On a GPU a
- * round is JOBS of them enqueued together, so that launches do not count, and specs of few multiprocessors (sms=) show
- * what a codec beside a training step has. */
+ * A codec with layout=nchw gets the same map, stored as NCHW. --zeros repeats everything for each share of zeros. A
+ * round enqueues JOBS encodes (or decodes) together, so that launches on a GPU do not count. Specs with few
+ * multiprocessors (sms=) show the speed of a codec that runs beside a training step. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +28,18 @@
 #include "tools/args/json_file.h"
 #include "tools/bench/samples.h"
 
-enum { MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1, VALUES = 16, CHUNK_BYTES = 16 << 20, WAVES = -1 /* of value_of */ };
+enum {
+    MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1,
+    VALUES = 16,
+    CHUNK_BYTES = 16 << 20,
+    WAVES = -1 /* bench.zeros: a map of value_of */
+};
 
-/* What a device is measured with, unless told otherwise: a tensor much larger than its caches. */
+/* Defaults for a device: a tensor much larger than its caches. */
 typedef struct setting {
     const char *device, *shape;
-    int64_t jobs;      /* a round */
-    const char *specs; /* beside each codec in each of its formats */
+    int64_t jobs;      /* in a round */
+    const char *specs; /* measured besides each codec in each of its formats */
 } setting;
 
 /* clang-format off */
@@ -63,14 +68,14 @@ static const setting settings[] = {
 };
 /* clang-format on */
 
-/* One thing that is measured. */
+/* One measurement: a codec, libzfp or the copy, in one direction. */
 typedef struct entry {
     const char *spec, *direction;
     mm_codec *codec; /* NULL: libzfp or the copy */
     zfp_stream *libzfp;
     bool encode, channels_first;
-    const struct entry *peer; /* libzfp's entry */
-    int64_t code_bytes;       /* of the copy: the map's */
+    const struct entry *peer; /* libzfp's entry to compare with; NULL: none */
+    int64_t code_bytes;       /* of a copy: the bytes of the map */
     samples gb_per_s;
     samples_summary summary;
 } entry;
@@ -79,27 +84,27 @@ typedef struct bench {
     const char *device_name, *shape_text, *type, *codecs, *zeros_text, *json;
     mm_dtype elem;
     int64_t elem_bytes;
-    int64_t zeros;               /* percent of the map, at random places; or WAVES */
-    json_t *rows;                /* NULL: out of memory, or none are wanted */
-    const mm_device_ops *all_of; /* the kind of device all of whose codecs are measured, too; NULL: none */
+    int64_t zeros;               /* percent of the map that is 0, at random places; or WAVES */
+    json_t *rows;                /* for --json; NULL: out of memory, or no --json */
+    const mm_device_ops *all_of; /* measure all codecs of this kind of device, too; NULL: only --codecs */
     arg_texts specs;             /* of `codecs` */
     int64_t jobs, rounds;
-    bool on_cpu;        /* which reaches the device's memory */
+    bool on_cpu;        /* the CPU reaches the device's memory */
     mm_shape shapes[2]; /* NHWC, NCHW */
     int64_t bytes;
     mm_device *device;
     mm_stream *stream;
     void *src[2], *dst, *code, *scratch;
     int64_t scratch_bytes;
-    mm_code_body body; /* of codes that have one */
+    mm_code_body body; /* for codes of variable size */
     mm_code_inputs inputs;
     entry entries[MAX_ENTRIES]; /* the first is the copy */
     int n_entries;
 } bench;
 
-/* ---------------------------------------------------------------- what is measured */
+/* ---------------------------------------------------------------- measuring */
 
-/* libzfp on the blocks that our layouts have, in their order. */
+/* Runs libzfp on the same blocks as our layouts, in the same order. */
 static void run_libzfp(const bench *b, const entry *e) {
     const int64_t *d = b->shapes[0].dims, planes = e->channels_first ? d[0] * d[3] : d[0];
     const int64_t channels = e->channels_first ? 1 : d[3];
@@ -136,7 +141,7 @@ static mm_status run_entry(const bench *b, const entry *e) {
     return mm_stream_sync(b->stream);
 }
 
-/* Bytes of the code that the last encode made; of the copy, the map's. libzfp's are set. */
+/* Bytes of the code that the last encode made; for the copy, those of the map. libzfp's entries have them already. */
 static mm_status code_bytes_of(const bench *b, const entry *e, int64_t *bytes_out) {
     if (e->libzfp) return MM_OK;
     *bytes_out = b->bytes;
@@ -146,10 +151,10 @@ static mm_status code_bytes_of(const bench *b, const entry *e, int64_t *bytes_ou
     return MM_OK;
 }
 
-/* Entries take turns, so that what slows the machine down for a while slows all of them. A decode follows its encode,
- * whose code it reads. */
+/* Entries take turns, so that a slow phase of the machine affects all of them. A decode follows its encode, whose code
+ * it reads. */
 static mm_status measure(bench *b) {
-    for (int64_t round = -1; round < b->rounds; round++) /* one to warm up */
+    for (int64_t round = -1; round < b->rounds; round++) /* round -1 warms up */
         for (int i = 0; i < b->n_entries; i++) {
             entry *e = &b->entries[i];
             const int64_t start = mm_now_ns();
@@ -163,7 +168,7 @@ static mm_status measure(bench *b) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- what is told */
+/* ---------------------------------------------------------------- results */
 
 static double of_copy(const bench *b, const entry *e) { return e->summary.median / b->entries[0].summary.median; }
 
@@ -214,9 +219,9 @@ static void report(bench *b) {
         }
 }
 
-/* ---------------------------------------------------------------- what the tensor holds */
+/* ---------------------------------------------------------------- values of the map */
 
-/* What a feature map looks like: smooth in space, with noise, half of it cut off at 0. */
+/* A value of a map as a ReLU leaves it: smooth in space, with noise, and 0 in half of the places. */
 static float value_of(int64_t x, int64_t y, int64_t c, uint32_t *random) {
     *random = *random * 1664525 + 1013904223;
     const float noise = (float)(*random >> 8) * 0x1p-24f - 0.5f;
@@ -224,7 +229,7 @@ static float value_of(int64_t x, int64_t y, int64_t c, uint32_t *random) {
     return wave + 0.2f * noise > 0 ? wave + 0.2f * noise : 0;
 }
 
-/* Positive and bell-shaped, as a ReLU leaves them, up to 2; or 0, with that chance in percent. */
+/* 0 with a probability of `zeros` percent; else a positive value up to 2 from one half of a bell curve. */
 static float drawn_value(int64_t zeros, uint32_t *random) {
     uint32_t draws[5];
     for (int i = 0; i < 5; i++) draws[i] = (*random = *random * 1664525 + 1013904223) >> 8;
@@ -233,7 +238,7 @@ static float drawn_value(int64_t zeros, uint32_t *random) {
     return sum == 0 ? 0x1p-24f : sum < 0 ? -sum : sum;
 }
 
-/* Elements `from` on of a tensor in either layout. */
+/* Makes `count` elements of the map in one of the two layouts, from element `from` on. */
 static void make_values(const bench *b, bool channels_first, int64_t from, int64_t count, uint32_t *random,
                         float *out) {
     const int64_t *d = b->shapes[channels_first].dims;
@@ -274,12 +279,12 @@ static entry *add(bench *b, const char *spec, const char *direction) {
     return e;
 }
 
-/* libzfp's two entries, for the bits that the codec's code has. They share a stream. */
+/* Adds libzfp's two entries, with as many bits a block as the codec's code has. They share a stream. */
 static mm_status add_libzfp(bench *b, const mm_codec *codec, bool channels_first, int64_t code_bytes,
                             entry *peers_out[2]) {
     bitstream *bits = stream_open(b->code, (size_t)code_bytes);
     zfp_stream *stream = bits ? zfp_stream_open(bits) : NULL;
-    if (!stream) return mm_fail(MM_ERR_NOMEM, "libzfp's stream");
+    if (!stream) return mm_fail(MM_ERR_NOMEM, "out of memory for libzfp's stream");
     stream->minbits = stream->maxbits = (uint)(code_bytes * 8 / (b->bytes / 4 / VALUES));
     for (int i = 0; i < 2; i++) {
         peers_out[i] = add(b, codec->spec, i == 0 ? "libzfp e" : "libzfp d");
@@ -291,7 +296,7 @@ static mm_status add_libzfp(bench *b, const mm_codec *codec, bool channels_first
     return MM_OK;
 }
 
-/* asked: codes that are larger than the map are an error, not left out. */
+/* Adds the entries of a codec. If its codes are larger than the map: an error if asked, else it is left out. */
 static mm_status add_codec(bench *b, const char *spec, bool asked) {
     mm_codec *codec;
     int64_t code_bytes = 0;
@@ -321,7 +326,7 @@ static mm_status add_codec(bench *b, const char *spec, bool asked) {
     return MM_OK;
 }
 
-/* Each codec in each of its formats. */
+/* Adds each codec of the device in each of its formats. */
 static mm_status add_all(bench *b) {
     const mm_codec_ops *ops;
     const char *format;
@@ -334,7 +339,7 @@ static mm_status add_all(bench *b) {
     return MM_OK;
 }
 
-/* The type; "NxHxWxC", H and W multiples of 4, to that shape and to NCHW's. */
+/* Parses --type, and --shape "NxHxWxC" (H and W multiples of 4) to that shape and the NCHW one. */
 static mm_status parse_shape(bench *b) {
     int64_t d[4];
     char more;
@@ -357,8 +362,8 @@ static mm_status parse_shape(bench *b) {
     return MM_OK;
 }
 
-/* A pool with room for the largest body, and the error bound of a codec that reads one: a percent of the largest
- * value. */
+/* Makes a pool with room for the largest body, and the error bound for codecs that read one: about a percent of the
+ * largest value. */
 static mm_status init_inputs(bench *b) {
     const float bound = 0.01f;
     void *record, *on_device;
@@ -443,7 +448,7 @@ static void bench_fini(bench *b) {
     mm_device_destroy(b->device);
 }
 
-/* What the options leave open, as the device has it. */
+/* Sets options that were not given to the defaults of the device. */
 static mm_status complete_options(bench *b) {
     const mm_device_ops *kind;
     int ordinal;
@@ -459,7 +464,7 @@ static mm_status complete_options(bench *b) {
         if (!b->jobs) b->jobs = s->jobs;
         return MM_OK;
     }
-    return mm_fail(MM_ERR_INVALID, "--device %s: host or cuda", b->device_name);
+    return mm_fail(MM_ERR_INVALID, "--device %s: must be host or cuda", b->device_name);
 }
 
 int main(int argc, char **argv) {
@@ -468,11 +473,12 @@ int main(int argc, char **argv) {
     const arg table[] = {
         {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--shape", "NxHxWxC", "the tensor (128x32x32x64, 128x64x64x128 on cuda)", ARG_TEXT, &b.shape_text, 0, 0},
-        {"--type", "TYPE", "of its elements: f32, f16 or bf16 (f32)", ARG_TEXT, &b.type, 0, 0},
-        {"--codecs", "SPECS", "separated by commas (all that there are goals for)", ARG_TEXT, &b.codecs, 0, 0},
-        {"--zeros", "PERCENTS", "of the map, at random places (half of it, in waves)", ARG_TEXT, &b.zeros_text, 0, 0},
-        {"--jobs", "N", "enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
-        {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
+        {"--type", "TYPE", "type of its elements: f32, f16 or bf16 (f32)", ARG_TEXT, &b.type, 0, 0},
+        {"--codecs", "SPECS", "codecs, separated by commas (all that have goals)", ARG_TEXT, &b.codecs, 0, 0},
+        {"--zeros", "PERCENTS", "shares of zeros, at random places (half of the map, in waves)", ARG_TEXT,
+         &b.zeros_text, 0, 0},
+        {"--jobs", "N", "encodes or decodes enqueued together (1, 20 on cuda)", ARG_COUNT, &b.jobs, 1, 1000},
+        {"--rounds", "N", "rounds to measure (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {0},
     };

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Sourced by tools/bench/gpu: makes the archive $pack for another machine, of the programs in $prebuilt or, without, of
-# those that it builds.
-# shellcheck disable=SC2154 # what the script has set
+# Sourced by tools/bench/gpu: makes the archive $pack for another machine, of the programs in $prebuilt, or of those
+# that it builds if $prebuilt is empty.
+# shellcheck disable=SC2154 # variables of the script
 
-PACK_MIB=48 # what travels may be limited to 64 MiB, with the tree
+PACK_MIB=48 # machines may accept at most 64 MiB, with the tree
 
-# Shared libraries of the programs, but the C library's, the driver's and the large ones of CUDA.
+# Lists the programs' shared libraries, except the C library's, the driver's and CUDA's large ones.
 list_libraries() {
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
@@ -15,7 +15,7 @@ list_libraries() {
 SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
     tools/python/mm_torch/*.py)
 
-# Builds the programs, and lists them and the tests among them in $folder.
+# Builds the programs, and writes lists of CUDA tests and suites to $folder.
 build_programs() {
     local programs tests suites labels
     mapfile -t tests < <(list_cuda_tests)
@@ -32,7 +32,7 @@ build_programs() {
 pack() {
     local folder bin=$prebuilt programs libraries into
     folder=$(mktemp -d) || return 1
-    # shellcheck disable=SC2064 # now
+    # shellcheck disable=SC2064 # expand $folder now
     trap "rm -rf '$folder'" EXIT
     if [[ $prebuilt ]]; then
         cp "$prebuilt/cuda_tests.txt" "$prebuilt/suites.txt" "$folder/" || return 1
@@ -42,7 +42,7 @@ pack() {
     mapfile -t programs < <(cat "$folder/cuda_tests.txt" "$folder/suites.txt" &&
         printf 'tools/%s\n' mm bench/codec_bench bench/op_bench &&
         (cd "$bin" && find mm tools -maxdepth 1 \( -name libmm.so -o -name example_embed_cuda \) 2>/dev/null))
-    # The compiler's own are in compiler/: a machine that has them has newer ones, which its other programs need.
+    # The compiler's libraries go to compiler/: if the machine has its own, those are used, since they may be newer.
     mkdir -p "$folder/lib" "$folder/compiler" || return 1
     for program in "${programs[@]}"; do
         install -D "$bin/$program" "$folder/$program" || return 1
@@ -62,7 +62,7 @@ END
         [[ ! ${library##*/} =~ ^(libstdc\+\+|libgcc_s|libgomp)\.so ]] || into=$folder/compiler/
         install "$library" "$into" && strip --strip-unneeded "$into${library##*/}" || return 1
     done
-    # All programs have the same kernels: a dictionary that reaches from one to the next.
+    # All programs contain the same kernels, so the dictionary must reach from one program to the next.
     XZ_OPT=${XZ_OPT:---lzma2=preset=3,dict=64MiB} tar -cJf "$pack" -C "$folder" . || return 1
     if (($(stat -c %s "$pack") <= PACK_MIB << 20)); then
         echo "$pack: $(stat -c %s "$pack" | numfmt --to=iec). There, with any folder for gpu:"

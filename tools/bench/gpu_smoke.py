@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A minute on a GPU before anything is measured: does training there give what it should?
+"""Checks in a minute, before anything is measured, that training on a GPU gives correct results.
 
     gpu_smoke.py MM [--device cuda] [--net resnet20] [--batch 64]
 
-One iteration, on the host and on the device: the same gradients, to rounding. What rounding comes to here is more than
-one thinks, since a ReLU passes a gradient or not where its input is near 0: 0.006 for ResNet-20 at batch 64, and the
-same between two instruction sets of the host. Then three iterations on the device from the same weights: step by step;
-then with the last two replayed, under policies that keep maps, encode them without loss on side streams, copy them to
-host memory and run layers again. All must have the same weights and optimizer state, to the bit. Then the same in bf16,
-and of a small GPT with dropout in bf16; and under a lossy codec, whose loss must be a number. Prints a line for each
-run and exits with 1 at the first that is wrong. Iterations that could not be replayed are slower, not wrong: the line
-says so, and what is measured next shows by how much.
+First it runs one iteration on the host and on the device: gradients must agree within rounding. Rounding has a large
+effect, since a ReLU passes a gradient or not where its input is near 0: an error of 0.006 for ResNet-20 at batch 64,
+and the same between two instruction sets of the host. Then it runs three iterations on the device from the same
+weights, step by step, and again with the last two replayed, under policies that keep maps, encode them without loss on
+side streams, copy them to host memory, and run layers again. All must end with the same weights and optimizer state,
+bit for bit. Then it does the same in bf16, also for a small GPT with dropout. Under a lossy codec the loss must be
+finite. It prints a line for each run, and exits with 1 at the first wrong one. If iterations could not be replayed, the
+line says so; that is slower, but not wrong.
 """
 import json
 import math
@@ -23,16 +23,16 @@ import tempfile
 
 from gpu_summary import make_parser
 
-ITERATIONS = 3  # one before anything is recorded, and two replayed
-ROUNDING = 3e-2  # error of the gradients, by norm. Rounding: 0.006, also on an H100; TF32: 0.06; bf16: 0.2
+ITERATIONS = 3  # one that is not recorded, and two that are replayed
+ROUNDING = 3e-2  # allowed error of gradients, by norm. Measured: fp32 0.006, also on an H100; TF32 0.06; bf16 0.2
 STEPWISE, REPLAYED = "thread", "inline"
 KEPT, CODED, MOVED = "liveness", "freelunch:codec=zvc,eligible=all,when=always", "swap-async:when=always"
 LOSSY = "freelunch:rate=4,when=always"
 GPT = ["--net", "gpt,layers=2,width=64,heads=2,context=64,vocabulary=256,dropout=0.1", "--batch", "4",
        "--optimizer", "adamw"]
-FP32, BF16 = ["--precision", "fp32"], ["--precision", "bf16"]  # tensor cores round factors to TF32; the host does not
-# What is trained (None: what the caller names), and how: --policy, --issue. Of each group the lossless runs have one
-# set of bits.
+FP32, BF16 = ["--precision", "fp32"], ["--precision", "bf16"]  # not TF32, to which the host does not round
+# Groups: the network (None: the caller's), options, and a (--policy, --issue) for each run. The lossless runs of a
+# group must agree bit for bit.
 GROUPS = [
     (None, FP32, [(KEPT, STEPWISE), (KEPT, REPLAYED), (CODED, REPLAYED), (MOVED, REPLAYED),
                   ("recompute:when=always", REPLAYED), (LOSSY, REPLAYED)]),
@@ -42,7 +42,7 @@ GROUPS = [
 
 
 def train(args, folder, options, on_device, policy, issue, iterations=ITERATIONS):
-    """-> its row, the bytes of its tensors. Exits if it fails."""
+    """Trains. Returns the row, and the bytes of each saved tensor. Exits if training fails."""
     state, row = os.path.join(folder, "state"), os.path.join(folder, "row")
     command = [args.mm, "train", *options, "--iterations", str(iterations),
                "--policy", policy, "--device", args.device if on_device else "host", "--deterministic", "--save", state,
@@ -62,7 +62,7 @@ def train(args, folder, options, on_device, policy, issue, iterations=ITERATIONS
 
 
 def error(ours, theirs):
-    """Of all values together: the norm of the difference, by that of the values."""
+    """The norm of the difference of all values, divided by the norm of `theirs`."""
     off = norm = 0.0
     for name, data in theirs.items():
         for a, b in zip(struct.iter_unpack("<f", ours[name]), struct.iter_unpack("<f", data)):
@@ -72,11 +72,11 @@ def error(ours, theirs):
 
 
 def verdict(told, tensors, first, lossy):
-    """What is wrong; None: nothing."""
+    """Says what is wrong with a run; None: nothing."""
     if told["status"] != "ok":
         return told["status"]
     if not math.isfinite(told["loss_last"] or math.nan):
-        return "the loss is no number"
+        return "the loss is not finite"
     if lossy or not first:
         return None
     other = [name for name in first if first[name] != tensors[name]]
@@ -85,7 +85,7 @@ def verdict(told, tensors, first, lossy):
 
 
 def as_the_host(args, folder, options):
-    """Whether an iteration on the device gives the host's gradients, which the momentum then is."""
+    """Whether an iteration on the device gives the host's gradients. After one iteration they are the momentum."""
     (_, host), (_, device) = (train(args, folder, options, on_device, KEPT, STEPWISE, 1) for on_device in (False, True))
     gradients = {name: data for name, data in host.items() if name.startswith("momentum.")}
     off = error(device, gradients)

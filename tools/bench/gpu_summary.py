@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What tools/bench/gpu found, from its folder of results: one text that fits the end of a log.
+"""Summarises the folder of results of tools/bench/gpu in one text that fits the end of a log.
 
     gpu_summary.py FOLDER [--first PART,...] [--most CHARACTERS] [--archive FILE]
-    gpu_summary.py --table ROWS.json ...              only the table of rows, of mm and PyTorch alike
+    gpu_summary.py --table ROWS.json ...              only the table of rows, of mm and PyTorch
 
-Sections: steps; the smoke; device; ops; codecs; what runs beside the computation; every row; what failed; the goals,
-with what was reached and what PyTorch did. Those of the parts named with --first are kept when not all fit; steps,
-failures and goals always are.
+Sections: steps; smoke; device; ops; codecs; codecs beside the computation; rows; failures; goals, with our figures and
+PyTorch's. If not all fit, sections of the parts named with --first stay; steps, failures and goals always do.
 """
 import argparse
 import glob
@@ -25,39 +24,39 @@ def size(n):
 
 
 def lines_of(cells, left):
-    """Aligned columns; those whose index is in `left` to the left, the last as it is."""
+    """Lines with aligned columns: to the left if their index is in `left`, the last column not at all."""
     widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
     return ["  ".join([c[i].ljust(widths[i]) if i in left else c[i].rjust(widths[i]) for i in range(len(c) - 1)]
                       + [c[-1]]).rstrip() for c in cells]
 
 
 def asked_of(row):
-    """With the limit of convolutions' scratch, where one was given: such rows are beside those without."""
+    """The policy; with --workspace also that limit, which tells such rows from those without."""
     limit = row.get("workspace_limit_bytes")
     return row["policy"] + (" (workspace %s)" % size(limit) if limit else "")
 
 
 def policy_of(row):
-    """With what stood in for it, where memory was short."""
+    """The policy, and the substitute that ran instead, if memory was short."""
     now = row.get("policy_effective") or row["policy"]
     return asked_of(row) if now == row["policy"] else "%s -> %s" % (asked_of(row), now)
 
 
 def status_of(row):
-    """Iterations on a GPU are recorded once and replayed: one that is not says so, for it is slower."""
+    """The status. It says if iterations on a GPU were not recorded and replayed, which is slower."""
     ours = row["device"].split(":")[0] == "cuda" and not row["policy"].startswith("pytorch")
     stepwise = ours and row["status"] == "ok" and row["iterations"] > 2 and not row["replays"]
     return row["status"][:70] + (", not replayed" if stepwise else "")
 
 
 def host_of(row):
-    """What the training thread takes to issue an iteration; PyTorch's rows do not say."""
+    """Microseconds in which the training thread issues an iteration; PyTorch's rows have none."""
     seconds = row.get("host_seconds")
     return "%.0f" % (1e6 * seconds) if seconds else "-"
 
 
 def rate_of(row):
-    """Tokens a second of a network of tokens, else images a second; and the unit."""
+    """The speed and its unit: tokens/s for a network of tokens, else images/s."""
     tokens = row.get("tokens_per_second")
     return (tokens, "tok/s") if tokens else (row["images_per_second"], "img/s")
 
@@ -68,7 +67,8 @@ def rate_words(row):
 
 
 def table(rows):
-    """Speed beside liveness of the same network, batch and precision, and beside torch.compile that keeps all."""
+    """The table of rows; /liveness and /compile: speed over that of liveness, and of torch.compile with all maps kept,
+    for the same network, batch and precision."""
     cells = [["net", "batch", "prec.", "policy", "budget", "peak", "outside", "img/s", "hidden", "host us",
               "/liveness", "/compile", "status"]]
 
@@ -98,7 +98,7 @@ def print_table(rows):
 
 
 def read_rows(path):
-    """A file that a run was killed before it wrote has none."""
+    """The rows of a file; none if the run was killed before it wrote the file."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -122,7 +122,7 @@ def read_text(folder, name):
 
 
 def read_steps(folder):
-    """name, seconds, how it ended; the last run of each."""
+    """{name: (seconds, how it ended)} of the last run of each step."""
     steps = {}
     for line in read_text(folder, "steps.txt").splitlines():
         name, seconds, end = line.split("\t")
@@ -161,7 +161,7 @@ WRONG = re.compile(r"^=========.*(Invalid|Error|Race|hazard|Uninit|Barrier|Leake
 
 
 def failures_section(folder):
-    """The end of each failed step's log, and of a tool's what it found."""
+    """For each failed step what its log reports as wrong, else the end of the log."""
     lines = []
     for name, (_, end) in read_steps(folder).items():
         if end == "ok" or end.startswith("skipped"):
@@ -189,13 +189,13 @@ def device_section(folder):
 
 
 def codec_speeds(folder):
-    """(spec, direction) -> median GB/s, share of the copy."""
+    """{(spec, direction): (median GB/s, share of the copy)}"""
     return {(row["codec"], row["direction"]): (row["gb_per_s_median"], row["share_of_copy"])
             for row in rows_named(folder, "codec")}
 
 
 def codec_section(folder):
-    """Three specs a line: encode / decode."""
+    """Two specs a line: encode / decode."""
     speeds, words = codec_speeds(folder), []
     for (spec, direction), (speed, share) in speeds.items():
         if direction == "decode":
@@ -208,7 +208,7 @@ def codec_section(folder):
 
 
 def facts_section(folder):
-    """Codes of fixed rate while a network trains: the maps' bytes a second, over all maps."""
+    """Codes of fixed rate while a network trains: bytes of maps a second, over all maps."""
     lines = []
     for path in sorted(glob.glob(os.path.join(folder, "facts-*.json"))):
         for codec in (read_rows(path) or {}).get("codecs", []):
@@ -223,7 +223,7 @@ def facts_section(folder):
 
 
 def plain(name):
-    """Of a mangled name the last part of its path, without what templates and parameters add."""
+    """The last part of a mangled name, without templates and parameters."""
     parts, at = [], re.match(r"_ZN?", name)
     rest = name[at.end():] if at else ""
     while (at := re.match(r"(\d+)", rest)):
@@ -233,8 +233,8 @@ def plain(name):
 
 
 def kernels_section(folder):
-    """For each run what a replayed iteration takes, and the dearest kernels of one that was issued step by step:
-    together, of the step's computation, by name; fewer of each run, the more runs there are."""
+    """For each run: the time of a replayed iteration; and by name the kernels that took most time in an iteration that
+    was issued step by step. The more runs there are, the fewer kernels of each."""
     lines, paths = [], sorted(glob.glob(os.path.join(folder, "kernels-*.json")))
     most = min(20, 48 // max(1, sum(len(read_rows(path)) for path in paths)))
     for path in paths:
@@ -264,8 +264,8 @@ def smoke_section(folder):
 
 
 def zeros_lines(folder):
-    """Codes of variable size, a line a codec: for each share of zeros its ratio, and both directions' shares of the
-    copy's bytes a second."""
+    """Codes of variable size, a line for each codec: for each share of zeros the ratio, and the share of the copy's
+    bytes a second in both directions."""
     of_spec = {}
     for row in rows_named(folder, "codec-zeros"):
         if row["direction"] == "encode":
@@ -288,7 +288,7 @@ def ops_words(folder, log, begin=""):
 
 
 def ops_section(folder):
-    """Median us, and the share of the copy's bytes a second, of each op."""
+    """For each op the median in us, and the share of the copy's bytes a second."""
     lines = ops_words(folder, "ops.log")
     more = ops_words(folder, "ops-1200MiB.log", "conv")
     return ((["median (share of the copy's bytes a second)"] + lines if lines else [])
@@ -330,8 +330,8 @@ LOSSLESS, CODES, ANY = "lossless", "codes", "any"
 
 
 class Goal:
-    """Images or tokens a second of the rows with these labels, beside the fastest of PyTorch's modes: of this run, else
-    what it did on an H200 (on 2026-11-20, one run each; 0: not known)."""
+    """A goal for the images or tokens a second of the rows with these labels, beside the fastest of PyTorch's modes in
+    this run; without PyTorch, beside `anchor`: its speed on an H200 (on 2026-11-20, one run each; 0: not known)."""
 
     def __init__(self, text, labels, cap, policies, wanted, peer, anchor, precision="tf32"):
         self.text, self.labels, self.cap, self.policies, self.wanted = text, labels.split(), cap, policies, wanted
@@ -362,8 +362,8 @@ GOALS = [
     Goal("ResNet-152 384 in 12 GiB", "mm-resnet152-12GiB", 12 * GIB, ANY, 1, ("pytorch-resnet152-12GiB", "checkpoint"), 736),
     LAUNCH_BOUND,
 ]
-# Of memory: below which goal, at most so much of what the peer takes; of which goal the peer is; GB on an H200, 0: not
-# known.
+# Goals of memory. Key: the goal below which the line stands. Values: the largest share of the peer's memory; the goal
+# whose peer it is; the peer's GB on an H200 (0: not known).
 MEMORY = {ALL_KEPT: (0.8, ALL_KEPT, 16.89), ALL_KEPT_BF16: (1, ALL_KEPT_BF16, 6.18), GPT_HALF: (0.5, GPT_ALL_KEPT, 0)}
 
 
@@ -384,7 +384,7 @@ def ours_of(folder, goal):
 
 
 def peer_of(folder, goal):
-    """-> its best row, why there is none."""
+    """Returns PyTorch's best row (None: there is none), and why there is none."""
     rows = [row for label in goal.peer_labels for row in rows_named(folder, label)
             if row["policy"] in ["pytorch " + mode for mode in goal.modes]]
     steps = read_steps(folder)
@@ -398,12 +398,12 @@ def ratio_words(ours, theirs):
 
 
 def of_h200(figure):
-    """In brackets: not of this run."""
+    """A figure in brackets: not measured in this run."""
     return "(%g)" % figure if figure else "-"
 
 
 def peer_words(goal, peer, why, anchor):
-    """With the H200's figure where there is none of this run."""
+    """Describes the peer; without one, why, and the H200's figure."""
     if peer:
         return "%s, batch %d" % (peer["policy"].replace("pytorch ", ""), peer["batch"])
     return "%s: %s" % (goal.modes[0], why.replace("skipped: ", "")[:40]) + ("; %g on an H200" % anchor if anchor else "")
@@ -420,7 +420,7 @@ def speed_goal(folder, goal):
 
 
 def memory_goal(folder, goal):
-    """Of the row that serves the goal of speed; with what is outside of the peak, on both sides."""
+    """The memory of the row that serves the goal of speed: peak and outside, on both sides."""
     wanted, of, anchor = MEMORY[goal]
     ours, (peer, why) = ours_of(folder, goal), peer_of(folder, of)
     took, theirs = ((row["peak_bytes"] + row["outside_bytes"]) / GB if row else 0 for row in (ours, peer))
@@ -430,7 +430,7 @@ def memory_goal(folder, goal):
 
 
 def host_goal(folder, goal):
-    """What the training thread is busy with to issue a step."""
+    """The time in which the training thread issues an iteration."""
     row = ours_of(folder, goal)
     host = 1e6 * (row.get("host_seconds") or 0) if row else 0
     by = "%s, %.3f of the step, %s" % (policy_of(row), host * 1e-6 / row["iteration_seconds_median"],
@@ -439,7 +439,7 @@ def host_goal(folder, goal):
 
 
 def overlap_goals(folder):
-    """The best share that is hidden, and that row's step beside liveness'."""
+    """The largest hidden share of codec time, and that row's step beside that of liveness."""
     rows = [r for r in rows_named(folder, "mm-overlap") if r["images_per_second"]]
     base = next((r for r in rows if r["policy"] == "liveness"), None)
     coded = [r for r in rows if r.get("codec_hidden_share") is not None]
@@ -453,7 +453,7 @@ def overlap_goals(folder):
 
 
 def codec_goal(folder, spec, direction, cuzfp):
-    """Beside cuZFP's on an H200, and as a share of the copy's rate in this run."""
+    """The codec's speed beside cuZFP's on an H200, and as a share of the copy's speed in this run."""
     speed = codec_speeds(folder).get((spec, direction))
     return ["%s %s, GB/s" % (spec, direction), "5 x", "%.0f" % speed[0] if speed else "-", "(%d)" % cuzfp,
             ratio_words(speed[0] if speed else 0, cuzfp),
@@ -461,7 +461,7 @@ def codec_goal(folder, spec, direction, cuzfp):
 
 
 def bytes_goal(folder, spec, wanted):
-    """Of the slower direction: its share of what the copy's bytes a second allow for the map and its code."""
+    """The slower direction's share of the speed that its bytes (map and code) allow at the copy's bytes a second."""
     shares = [row["share_of_bytes"] for row in rows_named(folder, "codec")
               if row["codec"] == spec and "share_of_bytes" in row]
     return ["%s, of what its bytes allow" % spec, ">= %g" % wanted, "%.2f" % min(shares) if shares else "-", "-", "-",
@@ -469,7 +469,7 @@ def bytes_goal(folder, spec, wanted):
 
 
 def simulator_goal(folder):
-    """How far predictions are off, as a share of the measured step: of runs of which no facts were measured."""
+    """Errors of predictions as shares of the measured step, for runs whose plan no facts were measured of."""
     errors = sorted(abs(r["simulator_error"]) for path in glob.glob(os.path.join(folder, "predict-*.json"))
                     for r in read_rows(path) if r["status"] == "ok" and not r["calibrated"])
     ninth = errors[-(-9 * len(errors) // 10) - 1] if errors else 0
@@ -493,7 +493,7 @@ def goals_section(folder):
 
 
 def rows_section(folder):
-    """Not those of the overlap, of fewer iterations and of other streams."""
+    """All rows, except those of the overlap, which have fewer iterations or other streams."""
     paths = [path for names in ("rounds-*.json", "mm-*.json", "pytorch-*.json")
              for path in sorted(glob.glob(os.path.join(folder, names))) if "mm-overlap" not in path]
     rows = [row for path in paths for row in read_rows(path)]
@@ -502,7 +502,7 @@ def rows_section(folder):
 
 # ---------------------------------------------------------------- the text
 
-SECTIONS = [  # title, function, parts that it is of; in the order of print
+SECTIONS = [  # title, function, parts whose results it shows; in the order of print
     ("steps", steps_section, "tests suites sanitizer"),
     ("smoke", smoke_section, "smoke"),
     ("device", device_section, "device"),
@@ -536,7 +536,7 @@ def summary(folder, first, most):
         text = texts.get(title, "")
         if len(text) > left:
             begin = text[:max(0, left - 60)].rpartition("\n")[0]
-            text = begin + "\n(the rest of it is in summary.txt)\n" if left > 400 else ""
+            text = begin + "\n(the rest of this section is in summary.txt)\n" if left > 400 else ""
         kept[title] = text
         left -= len(text)
     whole = "".join(texts.get(title, "") for title, _, _ in SECTIONS)
@@ -546,7 +546,7 @@ def summary(folder, first, most):
 
 
 ARCHIVE_BYTES = 12 << 20
-LOG_BYTES = 256 << 10  # of a long log the beginning and the end, each
+LOG_BYTES = 256 << 10  # of the beginning, and of the end, that are kept of a long log
 
 
 def shorten(path):
@@ -559,7 +559,8 @@ def shorten(path):
 
 
 def make_archive(folder, path):
-    """The folder's files, without the largest if all would be more than ARCHIVE_BYTES. A whole file at any time."""
+    """Archives the folder's files, without the largest ones if the archive would exceed ARCHIVE_BYTES. Replaces the
+    archive as a whole."""
     for log in glob.glob(os.path.join(folder, "*.log")):
         shorten(log)
     names = sorted((name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name))),
@@ -592,9 +593,9 @@ def make_parser(description):
 def main():
     p = make_parser(__doc__)
     p.add_argument("folder", nargs="?")
-    p.add_argument("--first", default="", help="parts whose sections are kept when not all fit")
+    p.add_argument("--first", default="", help="parts whose sections stay if not all fit")
     p.add_argument("--most", type=int, default=10000, help="characters (10000)")
-    p.add_argument("--archive", metavar="FILE", help="the folder as a .tar.gz of at most 12 MiB, instead of a text")
+    p.add_argument("--archive", metavar="FILE", help="write the folder as a .tar.gz of at most 12 MiB, and print no summary")
     p.add_argument("--table", nargs="+", metavar="FILE", help="only the table of these files' rows")
     args = p.parse_args()
     if args.table:
@@ -602,11 +603,11 @@ def main():
         for path in args.table:
             rows += read_rows(path) or p.error("--table %s: no rows, or no such file" % path)
             if "images_per_second" not in rows[-1]:
-                p.error("--table %s: these are no rows of mm bench or peer_pytorch.py" % path)
+                p.error("--table %s: not rows of mm bench or peer_pytorch.py" % path)
         print_table(rows)
         return
     if not args.folder or not os.path.isdir(args.folder):
-        p.error("a folder of results is wanted: %s" % (args.folder or "none given"))
+        p.error("give a folder of results: %s" % (args.folder or "none given"))
     text = summary(args.folder, args.first.split(","), args.most)
     if args.archive:
         make_archive(args.folder, args.archive)

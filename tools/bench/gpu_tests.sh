@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
 # Sourced by tools/bench/gpu: the parts tests, sanitizer and suites.
-# shellcheck disable=SC2154 # what the script has set
+# shellcheck disable=SC2154 # variables of the script
 
-# Each test of a list, as it was built. $1: the list; $2: seconds of each; the rest: what they are run under. 124: some
-# were cut, and none failed.
+# Runs each built test of a list. $1: the list; $2: seconds of each; the rest: a tool to run them under. Returns 124 if
+# some were cut and none failed.
 each_test() {
     local list=$1 seconds=$2 status=0 code test begin
     shift 2
@@ -21,8 +21,9 @@ each_test() {
     return $status
 }
 
-# Memory on all, races on the kernels, which come first; $1: seconds of each. Calls that CUDA refuses are the device's
-# to tell, and tests make it. Whole networks run cuDNN's kernels, for which the tools take minutes.
+# Checks memory in all tests (tests of kernels first), and races in tests of kernels. $1: seconds of each test. API
+# errors are not reported, because tests cause some on purpose. With --quick, tests of whole networks are left out: for
+# cuDNN's kernels the tools take minutes.
 sanitize() {
     local list tool code status=0 all=$out/cuda_tests.txt
     grep -E 'codec|op_agree' "$all" >"$scratch/kernels"
@@ -43,7 +44,7 @@ part_sanitizer() {
     part sanitizer || return 0
     sanitizer=$(PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin:${CUDA_HOME:-/usr/local/cuda}/compute-sanitizer \
         type -P compute-sanitizer)
-    # Some machines refuse the tool, whatever it is to look at: asked once. 99: it works, and finds something.
+    # Some machines refuse the tool: this tries it once. Status 99: it works, and found something.
     [[ ! $sanitizer ]] || within 60 "${ours[@]}" "$sanitizer" --error-exitcode 99 --tool memcheck --report-api-errors no \
         "$bin/tools/mm" device --device cuda >"$out/sanitizer-probe.log" 2>&1 || code=$?
     if [[ ! $sanitizer ]]; then
@@ -55,7 +56,7 @@ part_sanitizer() {
     fi
 }
 
-# Operations and codecs first, then the device, then whole networks: what is cut says least.
+# Runs operations and codecs first, then the device, then whole networks, so that the least important tests are cut.
 part_tests() {
     part tests || return 0
     local first

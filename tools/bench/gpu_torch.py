@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""ResNet-50 in PyTorch under bf16 autocast: as it is, with save_on_cpu, and in budgets of mm_torch.
+"""Measures ResNet-50 in PyTorch under bf16 autocast: eager, with save_on_cpu, and in budgets of mm_torch.
 
-A row each, in a process of its own: images a second (the median of steps, in the order eager, save_on_cpu, mm, mm), the
-allocator's peak, mm's arena, and the budget of both: what eager takes at its peak, less half (1 - share) of what it
-saves. Then the goals, with pass or fail. What eager saves is what mm is given to move in one unplanned step. On a CPU
-torch's allocator counts nothing: the budget is that share of what is saved, for mm alone, and goals are printed only to
-try this program.
+Prints a row for each, measured in a process of its own: images a second (by the median step), the allocator's peak,
+mm's arena, and the budget of mm's rows: eager's peak, less (1 - share) of what eager saves. Then it prints the goals,
+with pass or fail. What eager saves is measured as the bytes that mm moves in one unplanned step. On a CPU torch's
+allocator counts nothing: there the budget is `share` of what is saved, for mm alone, and goals are printed only to try
+this program.
 
-It uses what both torch 1.13 and 2.11 have, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where
-mm_torch is. Exits with 1 if a row could not be measured."""
+It works with torch 1.13 to 2.11, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where mm_torch is.
+Exits with 1 if a row could not be measured."""
 
 import argparse
 import json
@@ -20,13 +20,13 @@ from gpu_summary import lines_of
 from torch_nets import build, optimizer_of
 from torch_rig import row_apart, step_seconds, warm_up
 
-LOSSLESS, LOSSY = "swap-async", "freelunch:rate=4,eligible=all"  # others than all would not fit in half
+LOSSLESS, LOSSY = "swap-async", "freelunch:rate=4,eligible=all"  # eligible=all: other choices would not fit in half
 ROWS = "eager", "save_on_cpu", LOSSLESS, LOSSY
-SPEEDUP, SHARE_OF_EAGER = 5.0, 0.9  # of save_on_cpu's images/s, without loss; of eager's, with it
+SPEEDUP, SHARE_OF_EAGER = 5.0, 0.9  # goals: lossless over save_on_cpu's images/s; lossy over eager's
 
 
 def made(torch, args):
-    """The network, and a function that makes a step inside a context."""
+    """Builds the network, and returns a function that runs a training step inside a context."""
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     net = build(torch, "resnet50", "keep").to(args.device)
@@ -48,7 +48,7 @@ def made(torch, args):
 
 
 class Plain:
-    """A context that does nothing, again and again."""
+    """A context that does nothing and can be entered again."""
 
     def __enter__(self):
         return self
@@ -58,7 +58,7 @@ class Plain:
 
 
 def saved_bytes(torch, args):
-    """What a step saves that mm moves. Its own process: the arena may take most of the device."""
+    """Bytes that a step saves and mm moves. Call it in a process of its own: the arena may take most of the device."""
     import mm_torch as mm
     on_gpu = args.device == "cuda"
     free = torch.cuda.mem_get_info()[0] // 2 if on_gpu else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
@@ -79,7 +79,7 @@ def measured(torch, args, name):
         inside = torch.autograd.graph.save_on_cpu(pin_memory=on_gpu) if name == "save_on_cpu" else context
         losses.append(step(inside))
 
-    for _ in range(3 if m else 0):  # measured, corrected, learned; planned from then on
+    for _ in range(3 if m else 0):  # mm measures, corrects, and learns the order; later steps are planned
         iterate(0)
         m.settle()
     fit = warm_up(torch, on_gpu, iterate, args.seconds)
@@ -90,13 +90,15 @@ def measured(torch, args, name):
            "peak_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0, "torch": torch.__version__}
     if m:
         stats = m.stats
-        row.update(arena_bytes=stats.predicted_bytes - stats.predicted_kept_bytes, kept_bytes=stats.predicted_kept_bytes,
-                   held_bytes=stats.peak_bytes, planned=stats.planned, off_plan=stats.off_plan, torch_bytes=stats.torch_bytes)
+        row.update(arena_bytes=stats.predicted_bytes - stats.predicted_kept_bytes,
+        kept_bytes=stats.predicted_kept_bytes,
+                   held_bytes=stats.peak_bytes, planned=stats.planned, off_plan=stats.off_plan,
+                   torch_bytes=stats.torch_bytes)
     return row
 
 
 def measure(values, name, budget):
-    """Yields nothing, then the row's figures."""
+    """Yields None once it is ready, then the row's figures."""
     import torch
     args = argparse.Namespace(**values, budget=budget)
     yield None
@@ -104,7 +106,7 @@ def measure(values, name, budget):
 
 
 def apart(args, name, budget=0):
-    """What a process of its own measures. Its status says how it went."""
+    """Measures a row in a process of its own; its status says what failed."""
     values = {key: getattr(args, key) for key in ("device", "batch", "image_size", "iterations", "seconds")}
     row = {"policy": name, "net": "resnet50", "batch": args.batch, "precision": "bf16", "device": args.device,
            "budget_bytes": budget}
@@ -116,7 +118,7 @@ def size(value):
 
 
 def goals(rows, args):
-    """Text, whether it is reached (None: not known), figures."""
+    """Yields for each goal: text, whether it is reached (None: not known), figures."""
     speed = {name: row.get("images_per_second") for name, row in rows.items()}
     for text, name, base, wanted in (("%s in %g of what eager saves, of save_on_cpu" % (LOSSLESS, args.share), LOSSLESS, "save_on_cpu", SPEEDUP),
                                      ("%s, of eager" % LOSSY, LOSSY, "eager", SHARE_OF_EAGER)):
@@ -128,7 +130,7 @@ def goals(rows, args):
         if row["status"] != "ok":
             yield "%s keeps its budget" % name, None, row["status"]
             continue
-        # The stash's part is a bound at any time; with torch's peak it is one on a GPU.
+        # On a GPU the sum of torch's peak and the arena bounds what was taken; on a CPU the stash's peak is compared.
         taken = row["peak_bytes"] + row["arena_bytes"] if args.device == "cuda" else row["held_bytes"]
         yield ("%s: the allocator's peak and the arena in the budget" % name, taken <= row["budget_bytes"],
                "%s of %s" % (size(taken), size(row["budget_bytes"])))
@@ -172,8 +174,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=10, help="of each row's steps, at most")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a row's process")
     parser.add_argument("--share", type=float, default=0.5,
-                        help="of what eager saves, that mm may hold; with few images autocast's copies of weights are most of it")
-    parser.add_argument("--json", help="where rows go")
+                        help="of what eager saves, the share that mm may hold; with few images that is mostly autocast's copies of weights")
+    parser.add_argument("--json", help="file for the rows")
     sys.exit(not compare(parser.parse_args()))
 
 

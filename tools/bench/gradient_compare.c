@@ -42,7 +42,7 @@ static void compare(const float *exact, const float *tested, int64_t n, gradient
     figure->sigma = sqrt(error2 / (double)n);
 }
 
-/* How many of n errors are at most the root of their mean square. */
+/* Counts the errors that are at most the root mean square of all n errors. */
 static int64_t count_within(const float *exact, const float *tested, int64_t n) {
     double error2 = 0;
     int64_t within = 0;

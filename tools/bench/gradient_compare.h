@@ -11,7 +11,7 @@ typedef struct gradient_batch {
     int64_t n;
 } gradient_batch;
 
-/* One parameter's gradient against the exact one. */
+/* Compares one parameter's gradient with the exact one. */
 typedef struct gradient_figure {
     int param;             /* index of the net's parameter */
     bool conv;             /* the parameter is a convolution's */
@@ -19,12 +19,12 @@ typedef struct gradient_figure {
     double cosine;         /* of the angle between the two; both zero: 1; one of them zero, or not finite: 0 */
     double relative_error; /* |tested - exact| / |exact|; both zero: 0; not finite: infinite */
     double sigma;          /* root of the mean square of tested - exact */
-    double within_sigma;   /* share of the elements whose error is at most that of their output channel */
+    double within_sigma;   /* share of elements whose error is at most sigma of their output channel */
 } gradient_figure;
 
-/* gradients_out: the gradients of all learned parameters, one after the other (nets_net_learned_elems), that one
- * iteration under `policy` computes on the batch from the state of `from`, which does not change. Uses a manager of
- * its own. */
+/* Runs one iteration under `policy` on the batch, in a manager of its own that starts from the state of `from`; `from`
+ * does not change. gradients_out: the gradients of all learned parameters, one after the other
+ * (nets_net_learned_elems). */
 MM_CHECKED mm_status gradient_probe(const trainer *from, const char *policy, const gradient_batch *batch,
                                     float *gradients_out);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* How far compressed training's weight gradients are from the exact ones, as training goes on.
+/* Measures how far weight gradients under lossy codecs are from exact ones, as training goes on.
  *
- * A net trains exactly (liveness). At each listed iteration, before it runs, the same weights and batch go through the
- * policy under test; per learned parameter: the cosine of the angle between its gradient and the exact one, and
- * |tested - exact| / |exact|. The peer of that error, from the same weights: how far the exact gradient of another
- * batch is, which training bears anyway. */
+ * A net trains without loss (liveness). Before each listed iteration, the policy under test computes gradients from the
+ * same weights and batch. Printed for each learned parameter: the cosine of the angle between its gradient and the
+ * exact one, and |tested - exact| / |exact|. For comparison: the same error of the exact gradient of another batch,
+ * which training bears anyway. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct bench {
     double rate;
     bool help, quiet;
     arg_texts policies;
-    int64_t iterations[ARG_TEXTS_MAX]; /* rising, from 1 */
+    int64_t iterations[ARG_TEXTS_MAX]; /* ascending, from 1 */
     int n_iterations;
     nets_net *net;
     trainer exact;
@@ -79,7 +79,7 @@ static mm_status report(const bench *b, int64_t iteration, const char *policy, i
                       "norm", f->norm, "cosine", f->cosine, "relative_error", f->relative_error, "sigma", f->sigma,
                       "within_sigma", f->within_sigma, "other_batch_relative_error", b->noise[i].relative_error);
         if (!row || json_array_append_new(b->rows, row) != 0)
-            return mm_fail(MM_ERR_NOMEM, "no memory for the rows, or a figure that is no number");
+            return mm_fail(MM_ERR_NOMEM, "out of memory for the rows, or a figure is not finite");
     }
     MM_TRY(print_summary(file, b, n, false));
     return print_summary(file, b, n, true);
@@ -175,17 +175,19 @@ int main(int argc, char **argv) {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &b.net_name, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &b.batch, 1, 1 << 20},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--policies", "P,Q", "under test, with their options (freelunch:rate=4,when=always)", ARG_TEXT, &b.policy_list,
+        {"--policies", "P,Q", "policies to test, with options (freelunch:rate=4,when=always)", ARG_TEXT, &b.policy_list,
          0, 0},
-        {"--iterations", "I,J", "at which to compare, from 1 (1,100,1000)", ARG_TEXT, &b.iteration_list, 0, 0},
+        {"--iterations", "I,J", "iterations at which to compare, from 1 (1,100,1000)", ARG_TEXT, &b.iteration_list, 0,
+         0},
         {"--rate", "LR", "learning rate (0.1)", ARG_NUMBER, &b.rate, 0, 100},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
-    mm_status status = args_parse(argc, argv, table, "gradients [OPTIONS]",
-                                  "Weight gradients under policies against exact ones, as training goes on.", &b.help);
+    mm_status status =
+        args_parse(argc, argv, table, "gradients [OPTIONS]",
+                   "Compares weight gradients under policies with exact ones, as training goes on.", &b.help);
     if (status == MM_OK && b.help) return 0;
     if (status == MM_OK) status = prepare(&b);
     if (status == MM_OK) status = train(&b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How high the skyline and the exact search place published instances, and how long they take.
+/* Measures how high the skyline heuristic and the exact search place published instances, and how long they take.
  *
  * An instance is a file of MiniMalloc's format: a line of names of columns, then one item a line: id, lower, upper,
  * size. The item lives from lower to upper - 1. MiniMalloc's hard instances (its folder benchmarks/challenging, A to K)
@@ -38,8 +38,8 @@ static mm_status read_items(const char *path, FILE *file, mm_interval **items, s
         const int read = sscanf(line, "%*[^,],%" SCNd64 ",%" SCNd64 ",%" SCNd64, &first, &end, &bytes);
         if (number == 1 && read != 3) continue;
         if (read != 3 || first < 0 || end <= first || end > INT32_MAX || bytes < 0)
-            return mm_fail(MM_ERR_INVALID, "%s, line %d: not id, lower, upper, size, with 0 <= lower < upper < 2^31",
-                           path, number);
+            return mm_fail(MM_ERR_INVALID,
+                           "%s, line %d: must be id, lower, upper, size, with 0 <= lower < upper < 2^31", path, number);
         status = add_item(items, *n, (mm_interval){bytes, (int32_t)first, (int32_t)end - 1, 0});
         *n += status == MM_OK;
     }
@@ -80,7 +80,7 @@ static mm_status run_instance(const bench *b, const char *path) {
 }
 
 static mm_status run(bench *b) {
-    if (!b->instance_list) return mm_fail(MM_ERR_INVALID, "--instances A.csv,B.csv: which files");
+    if (!b->instance_list) return mm_fail(MM_ERR_INVALID, "--instances A.csv,B.csv is missing: it names the files");
     MM_TRY(args_split("--instances", b->instance_list, &b->instances));
     mm_status status = MM_OK;
     printf("%-20s %6s %10s %10s %8s  %-7s %10s %8s %10s\n", "instance", "items", "live", "skyline", "s", "exact",
@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
     const arg table[] = {
         {"--instances", "A,B", "files: id,lower,upper,size, as MiniMalloc's", ARG_TEXT, &b.instance_list, 0, 0},
         {"--capacity", "N", "bytes that the exact search may take (1048576)", ARG_COUNT, &b.capacity, 1, 1e15},
-        {"--nodes", "N", "where it stops (50000000)", ARG_COUNT, &b.nodes, 1, 1e15},
+        {"--nodes", "N", "nodes after which the exact search stops (50000000)", ARG_COUNT, &b.nodes, 1, 1e15},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "layout --instances A.csv,B.csv [OPTIONS]",

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* How fast a device's ops are, beside its own copy measured in the same run.
+/* Measures how fast a device's ops are, beside its own copy in the same run.
  *
  *      op_bench [--device host|cuda] [--batch N] [--jobs N] [--rounds N] [--precision fp32|tf32] [--workspace SIZE]
  *               [--all]
  *
- * A line for each op and phase, on maps as ResNet-50 and its elders have them: microseconds of one, and, for those that
- * memory bounds, the bytes a second of what it cannot do without (each tensor of its step once) in relation to those of
- * a copy inside the device's memory, which reads and writes its bytes. What a second pass over a tensor costs shows
- * there. A round is JOBS of them enqueued together, so that launches do not count. With --all, before a convolution or
- * a linear layer what the device's libraries have for each of its directions: what each candidate takes, why others are
- * none, and which is taken. */
+ * Prints a line for each op and phase, on maps of ResNet-50 and older networks: its microseconds and, for ops bound by
+ * memory, the ratio of its bytes a second to those of a copy inside the device's memory. Counted are only bytes that
+ * the op must move: each tensor of its step once. So a second pass over a tensor lowers the ratio. A copy reads and
+ * writes its bytes. A round enqueues JOBS of an op together, so that launches do not count. --all prints before each
+ * convolution and linear layer, for each direction, the time of each algorithm that the device's libraries offer, why
+ * others are refused, and which is chosen. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ typedef struct subject {
     const char *label;
     nets_op_kind kind;
     nets_attrs attrs;
-    int64_t x[3], y[3]; /* of one image */
-    bool bound;         /* by memory */
+    int64_t x[3], y[3]; /* shapes of one image */
+    bool bound;         /* bound by memory */
 } subject;
 
 #define WINDOWS(k, s, p) .kernel = {k, k}, .stride = {s, s}, .pad = {p, p}
@@ -57,11 +57,11 @@ static const subject SUBJECTS[] = {
     {"conv 3x3, deep", NETS_CONV, CONV(512, 3, 1, 1), {7, 7, 512}, {7, 7, 512}, false},
 };
 
-/* Its gradient is added to an earlier one, in place. */
+/* A convolution whose input gradient is added in place to an earlier one. */
 static const subject ADDED = {"conv 1x1, added", NETS_CONV, CONV(64, 1, 1, 0), {56, 56, 256}, {56, 56, 64}, false};
 
-/* Batch norms with their ReLU, whose signs are read or told from an input that is exact, and with the sum between
- * them. */
+/* Batch norms fused with their ReLU, whose backward pass reads the output's signs or computes them again from the exact
+ * input; and one with a sum before the ReLU. */
 static const subject FUSED[] = {
     {"bn + relu", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
     {"bn + relu, exact", NETS_BATCH_NORM, {.eps = 1e-5f, .momentum = 0.1f}, {112, 112, 64}, {112, 112, 64}, true},
@@ -78,7 +78,7 @@ typedef struct bench {
     double copy_bytes_per_s;
 } bench;
 
-/* An op with a place for each tensor. */
+/* An op with memory for each tensor. */
 typedef struct rig {
     nets_op *op;
     nets_op_desc desc;
@@ -86,7 +86,7 @@ typedef struct rig {
     int64_t bytes[ROLES];
 } rig;
 
-/* ---------------------------------------------------------------- places */
+/* ---------------------------------------------------------------- memory */
 
 static nets_shape sample_of(const nets_shape *batch) {
     nets_shape sample = {.rank = batch->rank - 1};
@@ -116,7 +116,7 @@ static void count_saved(const nets_op_desc *d, int64_t *of) {
     }
 }
 
-/* The bytes that the kind's step has of each role: zero where it has none. */
+/* Sets the bytes of the op's tensor of each role; 0: it has no such tensor. */
 static void count_bytes(rig *r) {
     const nets_op_desc *d = &r->desc;
     int64_t x = 4 * nets_shape_elems(&d->x[0]), y = 4 * nets_shape_elems(&d->y), *of = r->bytes;
@@ -151,7 +151,7 @@ static void end_rig(bench *b, rig *r) {
     nets_op_destroy(r->op);
 }
 
-/* `also`: what else its description says. */
+/* also: the description's other fields. */
 static mm_status start_rig(bench *b, const subject *s, const nets_op_desc *also, rig *r) {
     *r = (rig){.desc = *also};
     r->desc.kind = s->kind;
@@ -163,7 +163,7 @@ static mm_status start_rig(bench *b, const subject *s, const nets_op_desc *also,
     return take_places(b, r);
 }
 
-/* What the phase has to read and write. */
+/* Bytes that the phase must read and write. */
 static int64_t needed_bytes(const rig *r, mm_phase phase) {
     const int64_t *of = r->bytes, index = r->desc.kind == NETS_MAX_POOL ? of[NETS_INDEX] : 0;
     if (phase == MM_FORWARD) return of[NETS_X] + of[NETS_X2] + of[NETS_Y] + index;
@@ -188,7 +188,7 @@ static mm_status enqueue_copy(bench *b, void *what, mm_phase phase) {
     return mm_copy_async(b->stream, (char *)what + COPY_BYTES, what, COPY_BYTES, MM_COPY_DEVICE);
 }
 
-/* Seconds of one, each round; the first, which warms up, is not counted. */
+/* Adds the seconds of one job in each round. The first round warms up and does not count. */
 static mm_status measure(bench *b, enqueue_fn enqueue, void *what, mm_phase phase, samples *seconds) {
     for (int64_t round = 0; round <= b->rounds; round++) {
         int64_t begin = mm_now_ns();
@@ -240,7 +240,7 @@ static mm_status measure_subject(bench *b, const subject *s, nets_op_desc also, 
     return status == MM_OK ? MM_OK : mm_fail_in(status, "%s", s->label);
 }
 
-/* ---------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------- the command */
 
 static void print_message(void *ctx, mm_log_level level, const char *message) {
     (void)ctx;
@@ -279,11 +279,12 @@ int main(int argc, char **argv) {
     const arg table[] = {
         {"--device", "NAME", "host, cuda or cuda:1 (host)", ARG_TEXT, &b.device_name, 0, 0},
         {"--batch", "N", "images (8; a GPU's memory is measured from 128 on)", ARG_COUNT, &b.batch, 1, 4096},
-        {"--jobs", "N", "enqueued together (4)", ARG_COUNT, &b.jobs, 1, 1000},
-        {"--rounds", "N", "measured (15)", ARG_COUNT, &b.rounds, 1, 1000},
+        {"--jobs", "N", "jobs enqueued together (4)", ARG_COUNT, &b.jobs, 1, 1000},
+        {"--rounds", "N", "rounds to measure (15)", ARG_COUNT, &b.rounds, 1, 1000},
         {"--precision", "P", "fp32 or tf32 (fp32)", ARG_TEXT, &b.precision, 0, 0},
-        {"--workspace", "SIZE", "that a convolution may take (256MiB)", ARG_SIZE, &b.workspace_bytes, 0, 0},
-        {"--all", NULL, "say what was tried for convolutions and products", ARG_FLAG, &b.all, 0, 0},
+        {"--workspace", "SIZE", "workspace that a convolution may take (256MiB)", ARG_SIZE, &b.workspace_bytes, 0, 0},
+        {"--all", NULL, "print the algorithms that were tried for convolutions and linear layers", ARG_FLAG, &b.all, 0,
+         0},
         {0},
     };
     mm_status status =

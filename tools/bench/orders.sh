@@ -1,23 +1,24 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Sourced: FreeLunch's policies as it published them, and the order that they came in.
-# They act on every map, whatever the budget. FreeLunch's 5x is of all maps.
+# Sourced: FreeLunch's policies as published, and their published order. They act on every map, whatever the budget.
+# ratio=5: FreeLunch compresses all maps to a fifth.
 freelunch=freelunch:ratio=5,eligible=all,when=always
 policies=(swap:when=always swap-async:when=always "$freelunch,buffers=naive,workspace=naive" "$freelunch"
     "hybrid:ratio=8,when=always")
 names=(swap swap-async unoptimised freelunch hybrid)
 in_order="in order: freelunch and hybrid ahead of swap-async, freelunch of its unoptimised form, all of swap"
 
-# policies_list: as --policies takes them.
+# policies_list: prints the policies for --policies.
 policies_list() {
     local IFS=,
     echo "${policies[*]}"
 }
 
-# speeds ROWS: images/s of a table's rows.
+# speeds ROWS: prints images/s of each row.
 speeds() { sed -n 's/^ *"images_per_second": \([0-9.e+]*\),*$/\1/p' "$1"; }
 
-# ordered CASE SPEED...: of the policies, in their order. Says which are not as published; 1 if any is not.
+# ordered CASE SPEED...: speeds of the policies, in their order. Prints those not in the published order; then returns
+# 1.
 ordered() {
     local what=$1 pair a b status=0
     shift

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What mm_layer_begin + mm_layer_end cost the training thread.
+/* Measures what mm_layer_begin + mm_layer_end cost the training thread.
  *
- * A chain of convolutions over tiny maps, under freelunch with codec raw: in the forward pass nearly every step waits
- * for one encode (of the map whose buffer it takes) and issues one; in the backward pass for one decode, and issues
- * one. Under liveness the same steps wait for nothing and issue nothing.
+ * The graph is a chain of convolutions over tiny maps. Under freelunch with codec raw, nearly every forward step waits
+ * for one encode (of the map whose buffer it takes) and issues one encode; nearly every backward step waits for one
+ * decode and issues one. Under liveness the same steps wait for nothing and issue nothing.
  *
- * Between the steps the training thread is busy for --host-us, as one that launches kernels is. On the compute stream a
- * step takes --step-us (asleep: as if on another device), so that the device is behind the host and begin has no reason
- * to wait for it. "back to back" is without either: what the calls cost when they come faster than the workers can
+ * Between steps the training thread spins for --host-us, as a thread that launches kernels would. On the compute stream
+ * a step sleeps for --step-us, as if it ran on another device, so that the device is behind the host and begin has no
+ * reason to wait for it. "back to back" has neither: it shows the cost of calls that come faster than the workers can
  * follow. */
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 
 enum { LAYERS = 64, GOAL_NS = 5000 };
 
-/* Steps of the plan by what they wait for and issue. */
+/* How many waits and operations a step of the plan has. */
 typedef struct step_class {
     int waits, ops;
 } step_class;
@@ -50,7 +50,7 @@ enum { CONFIGS = sizeof configs / sizeof configs[0] };
 typedef struct run {
     const config *config;
     mm_manager *manager;
-    step_class *classes; /* per step */
+    step_class *classes; /* of each step */
     samples begin, end, both;
 } run;
 
@@ -97,7 +97,7 @@ static mm_status fill_graph(mm_graph *graph) {
 
 /* ---------------------------------------------------------------- set-up */
 
-/* Plans as the manager will: what each step waits for and issues, and the budget. */
+/* Plans as the manager will, and sets the class of each step and the budget. */
 static mm_status classify(const bench *b, run *r, int64_t *budget_out) {
     mm_policy policy;
     mm_planned planned;
@@ -177,7 +177,7 @@ static mm_status nothing(void *arg) {
     return MM_OK;
 }
 
-/* What a lock costs, and putting a task on a stream: one that is at work, and one that sleeps and must be woken. */
+/* Measures peers: a lock, and enqueuing a task on a busy stream and on a sleeping one, which must be woken. */
 static mm_status measure_peers(bench *b, mm_stream *stream) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     for (int i = 0; i < 100; i++) {
@@ -205,7 +205,7 @@ static mm_status measure_peers(bench *b, mm_stream *stream) {
     return mm_stream_sync(stream);
 }
 
-/* Configurations take turns, so that what slows the machine down for a while slows all of them. */
+/* Configurations take turns, so that a slow phase of the machine affects all of them. */
 static mm_status measure(bench *b) {
     mm_device *device;
     mm_stream *stream;
@@ -274,7 +274,7 @@ static void fini(bench *b) {
 int main(int argc, char **argv) {
     bench b = {.iterations = 50, .host_us = 20, .step_us = 60};
     const arg table[] = {
-        {"--iterations", "N", "of each configuration (50)", ARG_COUNT, &b.iterations, 1, 1e6},
+        {"--iterations", "N", "iterations of each configuration (50)", ARG_COUNT, &b.iterations, 1, 1e6},
         {"--host-us", "US", "the training thread's own work between steps (20)", ARG_COUNT, &b.host_us, 0, 1e6},
         {"--step-us", "US", "a step's time on the compute stream (60)", ARG_COUNT, &b.step_us, 0, 1e6},
         {0},

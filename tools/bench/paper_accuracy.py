@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Test accuracies of networks that train under policies with lossy codecs, beside those under liveness:
+"""Test accuracies under policies with lossy codecs, beside those under liveness:
 
-It is a failure if one is worse: below liveness by more than 0.3 points and by more than two standard errors of the
-difference. Under comet, convolutions' inputs have to be compressed to an eighth, too.
+A policy fails if it is below liveness by more than 0.3 points and by more than two standard errors of the difference.
+Comet must also compress convolutions' inputs to an eighth.
 
     published accuracy --data cifar10:DIR --rows FOLDER --nets NET... --policies POLICY... [--seeds N]
 
-Trains each network under each policy, and under liveness, with seeds 1 to N. FOLDER keeps a row of each run; what it
-has is not trained again. Eight epochs of resnet20 take half an hour on a core.
+Trains each network under each policy, and under liveness, with seeds 1 to N. FOLDER keeps a row of each run, and runs
+in it are not repeated. Eight epochs of resnet20 take half an hour on a core.
 
     Jin et al., Table 1       --policies comet
                               --nets 'vgg16@32x32,classes=10,thin=4' 'resnet18@32x32,classes=10,thin=2' resnet20
@@ -27,12 +27,12 @@ from papers import HERE
 EXACT = "liveness"
 POINTS = 0.3
 COMET_RATIO = 8.0
-# Jin et al., Table 1, of ImageNet: its networks; the ratio of convolutions' inputs is in published.csv.
+# Networks of Jin et al., Table 1 (ImageNet). published.csv has their ratios of convolutions' inputs.
 TABLE_1 = {"alexnet": "AlexNet", "vgg16": "VGG-16", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 
 
 def is_comet(policy):
-    """Comet alone samples, and so writes a codecs' log."""
+    """Only comet samples, and so writes a codec log."""
     return policy.split(":")[0] == "comet"
 
 
@@ -51,7 +51,8 @@ def train(options, net, policy, seed, path):
 
 
 def row_of(options, net, policy, seed):
-    """Test accuracy in points and ratio of maps to codes, None if nothing is coded; of a run that is kept or made."""
+    """Test accuracy in points, and ratio of maps to codes (None: no codes), of a run in FOLDER, which is trained if it
+    is not there."""
     name = "%s-%s-%d%s" % (net, policy, seed, "-lr" + options.lr if options.lr else "")
     path = os.path.join(options.rows, re.sub("[^A-Za-z0-9.=-]", "_", name) + ".json")
     if not os.path.exists(path):
@@ -60,7 +61,7 @@ def row_of(options, net, policy, seed):
         with open(path) as f:
             row = json.load(f)[0]
         if row["status"] != "ok":
-            sys.exit("%s: the run's status is not ok, but: %s" % (path, row["status"]))
+            sys.exit("%s: the run's status must be ok, but is: %s" % (path, row["status"]))
         ratio = row["encoded_bytes"] / row["coded_bytes"] if row.get("coded_bytes") else None
         if is_comet(policy):
             with open(path + ".log") as f:
@@ -76,7 +77,8 @@ def binomial_variance(points, images, runs):
 
 
 def standard_error(options, exact, ours):
-    """Of the difference of two means, and what is said of it. One seed tells nothing of how runs differ."""
+    """The standard error of the difference of two means, and a text about it. With one seed, only the error by the
+    number of test images is known."""
     images = math.sqrt(sum(binomial_variance(statistics.mean(a), options.test_images, len(a)) for a in (exact, ours)))
     if options.seeds == 1:
         return images, "%.2f by %d test images, one seed" % (images, options.test_images)
@@ -85,7 +87,7 @@ def standard_error(options, exact, ours):
 
 
 def compare(paper, options, net):
-    """Prints a network's rows. What is not as it has to be."""
+    """Prints a network's rows. Returns what is wrong with them."""
     print("%s, %d epochs of %s: test accuracy in %%" % (net, options.epochs, options.data))
     print("  %-32s %7s  %10s  %6s  %s" % ("policy", "mean", "difference", "ratio", "by seed; error of the difference"))
     wrong, exact = [], None

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: MIT
 """cDMA's figures (M. Rhu et al., Compressing DMA Engine, HPCA 2018):
 
-  4, 6, 11, 12   zeros by layer, what zvc, rle and zlib make of them in three layouts, and what crosses the link: on
-                 maps that are drawn with the shares of zeros that the paper prints
-  13             step against vdnn-all and a free link, on the two GPUs of the paper with its engine, by the simulator
+  4, 6, 11, 12   zeros by layer, ratios of zvc, rle and zlib in three layouts, and bytes over the link: on maps drawn
+                 with the paper's shares of zeros
+  13             the step beside vdnn-all's and a free link's, simulated on the paper's two GPUs with its engine
                  (tools/facts/titanx-cdma.json, titanxp-cdma.json)
-  4, 7, 11, 12   the same as a network trains, on CIFAR-10, if DATA says where it is; judged by order only
+  4, 7, 11, 12   the same as a network trains on CIFAR-10, if DATA is given; judged by order only
 
-An order that is not theirs is a failure, and so is a figure that is more than 15 % from theirs (the most that a network
-gains: with one assumption changed, which is printed).
+It fails if an order differs from the paper's, or if a figure is more than 15 % off (the largest gain of a network: with
+one assumption changed, which is printed).
 
     published cdma [--quick] [MM [DATA]]
 """
 from papers import add_places, facts, is_near, mean
 
-# Network, its batch (Table II), and the share of zeros. AlexNet's 49.4 % is printed, and 62 % on average of the six; so
-# the other five have 64.5 % on average, and here each.
+# Network, batch (Table II), share of zeros. The paper prints AlexNet's 49.4 % and the six networks' average of 62 %, so
+# the other five have 64.5 % on average; here each of them has.
 NETS = [("alexnet-2012", 256, 0.494), ("overfeat", 256, 0.645), ("nin", 128, 0.645), ("vgg16", 128, 0.645),
         ("squeezenet1_0", 512, 0.645), ("googlenet", 256, 0.645)]
 LAYOUTS = ["nchw", "nhwc", "chwn"]
-# A network that learns CIFAR-10's images in some hundred iterations on a CPU, and has no batch norms: theirs have none.
+# A network without batch norms, as the paper's, that learns CIFAR-10 in a few hundred iterations on a CPU.
 TRAINED, TRAINED_AT, TRAINED_RATE = "nin-cifar,thin=4", [1, 100, 300], "0.01"
 
 
@@ -27,7 +27,7 @@ TRAINED, TRAINED_AT, TRAINED_RATE = "nin-cifar,thin=4", [1, 100, 300], "0.01"
 
 
 def show_layers(rows):
-    """Figures 4 and 6: zeros of some of the layers, in order."""
+    """Figures 4 and 6: prints the density of six ReLUs, in order."""
     relus = [row for row in rows if row["kind"] == "relu"]
     shown = [relus[round(i * (len(relus) - 1) / 5)] for i in range(6)]
     print("    " + "  ".join("%s %.2f" % (row["layer"][-18:], row["density"]) for row in shown))
@@ -38,7 +38,7 @@ def ratio(row, codec, layout, key="ratio"):
 
 
 def judge_ratios(paper, what, totals):
-    """Figures 11 and 12, of one network or on average."""
+    """Figure 11: judges the orders of one network, or of an average over networks. Returns the averages."""
     average = {c: {l: mean(ratio(t, c, l) for t in totals) for l in LAYOUTS} for c in ("zvc", "rle", "deflate")}
     for layout in LAYOUTS:
         paper.falling("%s, %s" % (what, layout), ("zvc", average["zvc"][layout]), ("rle", average["rle"][layout]))
@@ -63,7 +63,7 @@ def heading(text):
 
 def draw(paper, nets, batch, windows):
     studies = {}
-    heading("Figure 11: ratios on drawn maps, in windows of 4 KiB; the second line of each: the best map")
+    heading("Figure 11: ratios on drawn maps, in windows of 4 KiB; a network's second line: its map with the largest ratio")
     for name, net, _, zeros in nets:
         rows = paper.rows("codecs", "--study", "--net", net, "--batch", str(batch), "--draw", str(zeros), "--windows",
                           str(windows))
@@ -96,7 +96,7 @@ def draw(paper, nets, batch, windows):
         zeros = mean(1 - t["density"] for t in totals)
         print("  zeros on average: %.3f (published %g)" % (zeros, paper.figures["zeros of six networks"]))
         paper.near("zeros of six networks", zeros)
-    print("\nFigure 12: bytes over the link, of vdnn-all's, in nchw")
+    print("\nFigure 12: bytes over the link as a share of vdnn-all's, in nchw")
     for name, rows in studies.items():
         shares = {codec: 1 / ratio(rows[-1], codec, "nchw") for codec in ("rle", "zvc", "deflate")}
         print("  %-22s rle %.3f, zvc %.3f, zlib %.3f" % (name, shares["rle"], shares["zvc"], shares["deflate"]))
@@ -118,14 +118,14 @@ def speeds(paper, machine, net, batch, study, policies):
 
 
 def throttle(machine):
-    """Bandwidth-aware: the engine reads memory at most three times as fast as the link (section V-D)."""
+    """Makes the engine bandwidth-aware: it reads memory at most three times as fast as the link (section V-D)."""
     for rates in machine["codecs"].values():
         for way in rates:
             rates[way] = 3 * machine["link"]["out_bytes_per_s"]
 
 
 def simulate(paper, nets, studies, machine, change=None):
-    """For each network: shares of a free link's speed, in the order of COLUMNS."""
+    """{network: shares of a free link's speed, in the order of COLUMNS}"""
     shares = {}
     for name, net, batch, _ in nets:
         study = paper.save("study.json", studies[name])
@@ -153,9 +153,9 @@ def judge_speeds(paper, what, shares):
 
 
 def small_convolutions(machine, name):
-    """GoogLeNet takes 65.7 ms a batch of 16 on a Maxwell Titan X (jcjohnson/cnn-benchmarks, cuDNN 5.0), by the
-    machine's rates 38.6: its convolutions are too small for the rates of AlexNet's and VGG's. With half of them it
-    takes 64.4. So does SqueezeNet here, whose convolutions are of that kind."""
+    """Halves the rates of GoogLeNet's convolutions, which are too small for the rates of AlexNet's and VGG's, and of
+    SqueezeNet's, which are alike. GoogLeNet takes 65.7 ms for a batch of 16 on a Maxwell Titan X
+    (jcjohnson/cnn-benchmarks, cuDNN 5.0), 38.6 by the machine's rates, 64.4 by half of them."""
     if name in ("googlenet", "squeezenet1_0"):
         for rate in ("conv_flops_per_s", "winograd_flops_per_s"):
             machine[rate] /= 2
@@ -182,8 +182,8 @@ def figure_13(paper, nets, studies):
         paper.near(on + "zvc of vdnn on average", ours[0])
         paper.near(on + "zvc 3x of the best", ours[2])
         if not is_near(ours[1], most):
-            print("  At most: SqueezeNet, which these rates compute too fast. With the convolutions of GoogLeNet and"
-                  " SqueezeNet\n  at half of the rate, as GoogLeNet's were measured:")
+            print("  The largest gain is SqueezeNet's, which these rates compute too fast. With convolutions of GoogLeNet and"
+                  " SqueezeNet\n  at half of the rate, as measured for GoogLeNet:")
             ours = show_speeds(simulate(paper, nets, studies, facts(file), small_convolutions))
             say(ours)
             paper.near(on + "zvc of vdnn at most", ours[1])
@@ -211,14 +211,14 @@ def in_training(paper, data, at):
                                 (first["density"], first["layer"], iteration))
     for total in totals[1:]:
         judge_ratios(paper, "Figure 11, iteration %d" % total["iteration"], [total])
-    print("\nWhat needs more training is not shown: that density rises again late (the U of Figures 4 to 7).")
+    print("\nNot shown, since it needs more training: density rises again late (the U of Figures 4 to 7).")
 
 
 def add_options(parser):
     add_places(parser, machine=None)
-    parser.add_argument("data", nargs="?", help="as --data of mm has it, cifar10:DIR")
+    parser.add_argument("data", nargs="?", help="as --data of mm, cifar10:DIR")
     parser.add_argument("--quick", action="store_true",
-                        help="smaller samples, and two of the six networks, which are judged by order only")
+                        help="smaller samples of two of the six networks, judged by order only")
 
 
 def run(paper, options):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The figures of Jin et al. (error-bounded compression):
 
-Trains short runs of small networks: their figures are judged by order only, because the paper's are of ImageNet. Figure
-8: predicted and measured deviation of weights' gradients. Figure 6: the share of errors within it, and what zeros that
-are kept make of it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Then the overhead and larger
-batches, simulated on MACHINE (tools/facts/titanx.json).
+Trains short runs of small networks. Their figures are judged by order only, because the paper's are of ImageNet. Figure
+8: predicted and measured deviation of errors of weight gradients. Figure 6: the share of errors within the deviation,
+and how keeping zeros narrows it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Figure 11 and
+the overhead are simulated on MACHINE (tools/facts/titanx.json).
 
     published comet [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W]
 
@@ -18,14 +18,14 @@ import sys
 
 from papers import HERE, add_places
 
-LIVENESS = "liveness:inplace=off"  # a framework's allocator, which writes nothing in place
+LIVENESS = "liveness:inplace=off"  # as a framework's allocator, without in-place writes
 NEAR = 0.15
-SHARE = 0.682  # of a normal distribution within its deviation
+SHARE = 0.682  # of a normal distribution, within one standard deviation
 NETS = ("resnet20", "vgg16@32x32,classes=10,thin=4")
 
 
 def train(paper, options, net, policy):
-    """The row of a run, and the lines of the codecs' log; none of a policy that does not sample."""
+    """Trains; returns the row, and the lines of the codec log (none if the policy does not sample)."""
     log = os.path.join(paper.folder, "codecs.log")
     logs = ["--codec-log", log] if policy.startswith("comet") else []
     row = paper.rows("train", "--net", net, "--data", options.data, "--batch", "64", "--iterations",
@@ -41,7 +41,7 @@ def comet(options, **changed):
 
 
 def measured_layers(lines):
-    """Layers of the lines in which gradients were compared."""
+    """(iteration, layer) for all layers whose gradients were compared."""
     return [(line["iteration"], layer) for line in lines for layer in line["layers"] if layer["measured_sigma"]]
 
 
@@ -65,13 +65,13 @@ def figure_8(paper, net, lines):
     near = sum(o <= NEAR for o in off) / len(off)
     print("  sum: %.0f %% of %d are within %.0f %%; the median is %.1f %% off" %
           (100 * near, len(off), 100 * NEAR, 100 * statistics.median(off)))
-    print("    (others: of maps whose values nearly all lie below the bound, so that errors are not uniform)")
+    print("    (the others: nearly all values of their maps lie below the bound, so errors are not uniform)")
     off = sorted(l["measured_sigma"] / l["eq9_sigma"] for _, l in found)
     print("  eq9, L the largest |g| of the batch: measured / predicted %.2f to %.2f, median %.2f (published: near 1)" %
           (off[0], off[-1], statistics.median(off)))
     off = [abs(l["predicted_sigma"] / l["measured_sigma"] - 1) for _, l in found]
     paper.order("%s: predictions are more than %.0f %% off" % (net, 100 * NEAR), statistics.median(off) <= NEAR)
-    print("Figure 6, %s: as predicted, errors of zeros would make it %.2f times as wide" %
+    print("Figure 6, %s: predicted: if zeros had errors, the distribution would be %.2f times as wide" %
           (net, statistics.median(1 / math.sqrt(l["nonzero_share"]) for _, l in found)))
     paper.order("%s: keeping zeros does not narrow the errors" % net, all(l["nonzero_share"] < 1 for _, l in found))
 
@@ -118,7 +118,7 @@ def figure_9(paper, options):
 
 
 def add_eb(machine):
-    """Rates of eb, if there are none: those of zfp at 4 bits a value, which takes a map to an eighth."""
+    """Adds rates of eb, if missing: those of zfp at 4 bits a value, which compresses a map to an eighth."""
     machine["codecs"].setdefault("eb", machine["codecs"]["zfp:rate=4"])
 
 
@@ -152,17 +152,17 @@ def larger_batches(paper, machine):
 def add_options(parser):
     add_places(parser)
     parser.add_argument("--gradients", default=os.path.join(HERE, "../../bazel-bin/tools/bench/gradients"),
-                        help="the bench of that name")
+                        help="the program //tools/bench:gradients")
     parser.add_argument("--data", default="synthetic", help="as mm train takes it (synthetic)")
     parser.add_argument("--iterations", type=int, default=61, help="of each short run (61)")
-    parser.add_argument("--every", type=int, default=20, help="iterations from one that samples to the next (20)")
+    parser.add_argument("--every", type=int, default=20, help="sample every so many iterations (20)")
 
 
 def run(paper, options):
     try:
         machine = paper.changed(add_eb)
     except (KeyError, TypeError, AttributeError):
-        sys.exit("%s: names no rates of codecs, as tools/facts/titanx.json does" % paper.machine)
+        sys.exit("%s: has no rates of codecs, as tools/facts/titanx.json has" % paper.machine)
     short_runs(paper, options)
     figure_9(paper, options)
     overhead(paper, machine)

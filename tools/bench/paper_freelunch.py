@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """FreeLunch's Figure 2, its larger batches and its sizes; with --tables, its Tables I to III:
 
-Plans and simulates, on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A figure that is
-more than 15 % off has a second line: the one assumption that differs, and the run with it changed. Two orders of Figure
-2 differ; a line says which, and why.
+Plans and simulates on a GPU of the paper's class (tools/facts/titanx.json), without fused layers. A figure that is more
+than 15 % off has a second line: the assumption that differs, and the figure with it changed. Two orders of Figure 2
+differ; a line says which, and why.
 
---tables: the policies act on every map, as published; the last line has a tight budget, and no more done than it forces
-(when=needed, the default).
+--tables: the policies act on every map, as published. The last line has a tight budget, and policies do only what it
+forces (when=needed, the default).
 
     published freelunch [--tables] [MM [MACHINE]]
 
@@ -16,18 +16,17 @@ from papers import add_places, is_near
 
 FREELUNCH = "freelunch:ratio=5,eligible=all,when=always,codes=beside"
 SWAP, RECOMPUTE = "swap:when=always", "recompute:when=always"
-LIVENESS = "liveness:inplace=off"  # SuperNeurons' knows nothing of in-place writes, and of equal tensors
+LIVENESS = "liveness:inplace=off"  # as SuperNeurons', without in-place writes
 ASYNC = "swap-async:when=always"
 MIB, GIB = 2.0**20, 2.0**30
 
-# What a step takes besides its kernels. The machine has a launch's time; a framework's, with memory that is allocated
-# and layers that are looked up, is longer. With 0.5 ms both ResNets come near the paper's speed-ups, and with three
-# times as much near its images/s.
+# Time of a step besides its kernels. The machine has the time of a launch; a framework also allocates memory and looks
+# up layers. With 0.5 ms both ResNets come near the paper's speed-ups, and with three times as much near its images/s.
 FRAMEWORK_NS = 500000
 
 
 def simulated(paper, net, batches, policies, **changed):
-    """Rows by batch and policy. changed: of the machine's figures."""
+    """{(batch, policy): row}. changed: figures of the machine to change."""
     machine = paper.changed(lambda m: m.update(changed))
     return {(r["batch"], r["policy"]): r for r in paper.simulate(net, batches, policies, machine=machine)}
 
@@ -66,17 +65,17 @@ def larger_batches(paper):
 NAMES = ((LIVENESS, "liveness"), (SWAP, "swap"), (RECOMPUTE, "recompute"), (FREELUNCH, "freelunch"))
 FIGURE_2 = (("resnet32", (128, 256, 512)), ("alexnet-2012", (128, 256, 512)), ("vgg16", (24, 32, 48)),
             ("resnet152@227x227", (24, 32, 44)))
-# Where ours come in the other order, and why. The text has no figures of these.
+# Where our order differs, and why. The paper's text has no figures of these.
 DIFFERENT = {
-    ("vgg16", "speed"): """vgg16: recompute is ahead of freelunch, there behind it. What it runs again, ReLUs and pools,
-    takes next to nothing beside convolutions; codecs slow these down by a tenth, and large maps are waited for""",
-    ("resnet32", "memory"): """resnet32: freelunch takes less memory than recompute, there more. Of three maps of one
+    ("vgg16", "speed"): """vgg16: recompute is ahead of freelunch; published: behind it. ReLUs and pools, which run again,
+    cost next to nothing; codecs slow convolutions by a tenth, and steps wait for large maps""",
+    ("resnet32", "memory"): """resnet32: freelunch takes less memory than recompute; published: more. Of three maps of one
     size (conv, norm, ReLU) recompute keeps one, freelunch a fifth of each and six buffers: by III-D about as much""",
 }
 
 
 def formula(paper, net, batch):
-    """Section III-D: what liveness and freelunch hold of maps. Of each there is a gradient map; k is the paper's."""
+    """Section III-D: bytes of maps that liveness and freelunch hold. Each map has a gradient map; k is the paper's."""
     kinds = planned(paper, net, batch, LIVENESS)
     maps, largest = kinds["kinds"]["gradient maps"]["declared_bytes"], kinds["stashed_maps"][0]["bytes"]
     buffers = 6 if net.startswith("resnet") else 3
@@ -84,7 +83,7 @@ def formula(paper, net, batch):
 
 
 def figure_2(paper):
-    print("Figure 2, with %.1f ms a step besides its kernels: images/s, then GiB as planned, and of maps by III-D" %
+    print("Figure 2, with %.1f ms a step besides its kernels: images/s; GiB as planned; GiB of maps by III-D" %
           (FRAMEWORK_NS / 1e6))
     print("  %-18s %5s" % ("net", "batch") + 2 * "".join("  %9s" % n for _, n in NAMES) + "  liveness  freelunch")
     told = []
@@ -196,4 +195,4 @@ def run(paper, options):
     larger_batches(paper)
     figure_2(paper)
     sizes(paper)
-    return "in order: as published, but for what is told as different"
+    return "in order: as published, except lines marked different"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Gist's figures (Jain et al., ISCA 2018), by plans and by the simulator:
 
-An order that is not theirs is a failure. A figure that is more than 15 % off has a second line: the one assumption that
-differs, and the run with it changed; it is a failure without. Figures are judged by the numbers in the text.
+It fails if an order differs from the paper's, or if a figure is more than 15 % off without a second line that gives the
+assumption that differs and the figure with it changed. Figures are judged by the numbers in the paper's text.
 
-All of it is without fused layers, weights and the batch, as there. The baseline is CNTK's,
-liveness:inplace=gradients,layout=groups: figures 10 and 13 imply that a ReLU there writes its gradient in place.
-Figure 8 has inplace=off beside it. The investigation baseline has stash=apart, too. For sparse rows (csr), plans
-reserve what the densities below give. Figure 14 is measured, on data that is generated or named.
+As published, layers are not fused, and weights and the batch do not count. The baseline is CNTK's
+(liveness:inplace=gradients,layout=groups): figures 10 and 13 imply that a ReLU writes its gradient in place. Figure 8
+also shows inplace=off. The investigation baseline adds stash=apart. For sparse rows (csr), plans reserve what the
+densities below give. Figure 14 is measured, on generated data or on DATA.
 
     published gist [--fast] [MM [MACHINE [DATA]]]
 """
@@ -16,10 +16,10 @@ import re
 from papers import NEAR, add_places, is_near, mean
 
 BATCH = "64"
-# Of each network: the smallest format that trained it as well (V-D1; NiN's is not printed: AlexNet's), and the density
-# of what convolutions read, in per cent. AlexNet's 50.6 and the 38 of six networks on average are cDMA's (IV). VGG-16's
-# is Gist (III-A), OverFeat's follows from its ratio of 7 (Figure 11): sparse rows take 5 bytes a value,
-# 4 / (5 * 0.114) = 7. Inception is GoogLeNet without its batch norms: as first published, and as theirs.
+# For each network: the smallest format that trained it as well (V-D1; NiN's is not printed, so AlexNet's), and the
+# density of maps that convolutions read, in per cent. AlexNet's 50.6 and the six networks' average of 38 are cDMA's
+# (IV). VGG-16's is Gist's (III-A). OverFeat's follows from its ratio of 7 (Figure 11): sparse rows take 5 bytes a
+# value, 4 / (5 * 0.114) = 7. Inception is GoogLeNet without batch norms, as first published.
 FORMAT = {"alexnet": "fp8", "nin": "fp8", "overfeat": "fp8", "vgg16": "fp16", "inception": "fp10"}
 DENSITY = {"alexnet": 50.6, "nin": 38, "overfeat": 11.4, "vgg16": 20, "inception": 38}
 VALUE_BYTES = {None: 4, "fp16": 2, "fp10": 4 / 3, "fp8": 1}
@@ -34,7 +34,7 @@ BINARIZE = "relu&pool-in=mask"
 
 
 def reserve(net, form=None, density=DENSITY):
-    """What sparse rows make of the maps at the net's density: a value and a byte for each non-zero."""
+    """The reserve option for sparse rows at the net's density: a value and a byte for each non-zero."""
     share = density[net] * (VALUE_BYTES[form] + 1) / 4
     return "reserve=%d" % (100 if share > 99 else share + 0.999)
 
@@ -55,8 +55,8 @@ def lossy(net):
 
 
 class Planned:
-    """Of a policy: bytes of maps as they are placed, dynamic and undecoded; of classes of maps, and what is held of
-    them; weights with their gradients; predicted seconds."""
+    """The plan of a policy: bytes of maps as placed, allocated dynamically, and without decoded maps; bytes of classes
+    of maps, and what is held of them; bytes of weights and their gradients; predicted seconds."""
 
     def __init__(self, row):
         maps, kinds = row["maps"], row["kinds"]
@@ -79,7 +79,8 @@ def plan(paper, net, *policies):
 
 
 def tell(paper, what, ours, assumption=None, changed=0.0, key=None):
-    """Ours beside theirs; more than 15 % off it needs an assumption, and what it makes of it. key: in published.csv."""
+    """Prints our figure beside the published one. If it is more than 15 % off, `assumption` must be given, with the
+    figure `changed` under it. key: of the figure in published.csv."""
     theirs = paper.figures[key or what]
     print("  %-52s %8.3f  published %6.2f" % (what, ours, theirs))
     if is_near(ours, theirs):
@@ -87,11 +88,11 @@ def tell(paper, what, ours, assumption=None, changed=0.0, key=None):
     if assumption:
         print("      more than 15 %% off; %s: %.3f" % (assumption, changed))
     else:
-        paper.failed.append("not within 15 %, and nothing said why: " + what)
+        paper.failed.append("not within 15 %, and without an assumption: " + what)
 
 
 def above(paper, what, ours):
-    """The same where it is published as "more than"."""
+    """The same for a figure that is published as "more than"."""
     theirs = paper.figures[what]
     print("  %-52s %8.3f  published > %4.2f" % (what, ours, theirs))
     if ours * NEAR <= theirs:
@@ -140,7 +141,7 @@ def figure_8(paper):
 
 
 def figure_10(paper):
-    print("Figure 10: AlexNet, one encoding after the other, nothing stashed shares its place")
+    print("Figure 10: AlexNet, encodings added one by one; no stashed map shares its place")
     places = ",".join((GROUPS, APART))
     base, *encoded = plan(paper, "alexnet", BASELINE + "," + APART,
                           "rules:%s,%s,%s" % (ssdc("alexnet"), places, GRADIENTS),
@@ -156,8 +157,9 @@ def figure_10(paper):
 
 
 def figure_11(paper):
-    """Binarize's maps: signs and, for the pool, its index map. Theirs have 4 bits an element, as ours."""
-    print("Figure 11: what an encoding makes of its own maps")
+    """Ratios of encodings on their own maps. Binarize holds signs and, for the pool, its index map of 4 bits an
+    element."""
+    print("Figure 11: the ratio of each encoding on its own maps")
     binarized, sparse = [], []
     for net in NETS:
         made, = plan(paper, net, "%s,%s,%s" % (lossless(net), GROUPS, GRADIENTS))
@@ -171,12 +173,12 @@ def figure_11(paper):
 
 
 def figure_13(paper):
-    print("Figure 13: AlexNet, fewer bits for all maps, nothing stashed shares its place")
+    print("Figure 13: AlexNet, fewer bits for all maps; no stashed map shares its place")
     base, *small = plan(paper, "alexnet", BASELINE + "," + APART,
                         *("rules:*=compress(dpr:fp%d),%s,%s,%s" % (bits, GROUPS, APART, GRADIENTS) for bits in (16, 8)))
     for bits, each in zip((16, 8), small):
         tell(paper, "FP%d" % bits, base.placed / each.placed,
-             "there a map read by sign alone has %d bits, not one" % bits,
+             "the paper's maps that are read by sign alone have %d bits, not one" % bits,
              base.placed / (each.placed + each.of[0] * (bits - 1) / 32))
     paper.rising("AlexNet: FP16, FP8", *(base.placed / each.placed for each in small))
 
@@ -228,7 +230,7 @@ def figure_9_and_15(paper):
 
 
 def largest(paper, net):
-    """The largest batch in 12 GiB, images/s and steps of its graph, for the baseline and for Gist."""
+    """The largest batch in 12 GiB, images/s, and steps of the graph, each for the baseline and for Gist."""
     told = paper.run("plan", "--net", net, "--fuse", "off", "--facts", paper.machine, "--budget", "12GiB", "--max-batch",
                      "--policy", BASELINE + ",gist:lossy=fp16,when=always,layout=groups")
     columns = [re.findall(pattern, told, re.M) for pattern in
@@ -237,8 +239,8 @@ def largest(paper, net):
 
 
 def figure_16(paper):
-    """With the machine's rates alone, a small batch is computed as efficiently as a large one, so encoding only costs
-    time. It gains where a step takes time that does not grow with the batch."""
+    """By the machine's rates a small batch is computed as efficiently as a large one, so encoding only costs time. It
+    gains if a step takes time that does not grow with the batch."""
     def slower(batch, speed, steps):
         return batch / (batch / speed + 150e-6 * steps)
 
@@ -259,8 +261,8 @@ def figure_16(paper):
 
 
 def figure_14(paper, data):
-    """Measured, on the network in small: what sparse rows make of the maps that convolutions read. Others go to a
-    pool, or to a linear layer."""
+    """Measured on a thin network: the ratio of sparse rows on maps that convolutions read; other maps go to a pool or a
+    linear layer."""
     print("Figure 14: SSDC's ratio by layer, VGG-16 in small, as training goes on (published: above 1 but at the start)")
     told = paper.run("codecs", "--study", "--net", "vgg16@32x32,classes=10,thin=8", "--data", data, "--batch", "32",
                      "--iterations", "1,100", "--quiet")
@@ -276,7 +278,7 @@ def figure_14(paper, data):
 def add_options(parser):
     add_places(parser)
     parser.add_argument("data", nargs="?", default="synthetic", help="Figure 14's, as mm train takes it (synthetic)")
-    parser.add_argument("--fast", action="store_true", help="what takes a few seconds")
+    parser.add_argument("--fast", action="store_true", help="only what takes a few seconds")
 
 
 def run(paper, options):

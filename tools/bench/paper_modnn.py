@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: MIT
 """moDNN's figures (Chen et al., IEEE TPDS 2019), by plans and by the simulator on a K40 given as rates:
 
-  9        what an iteration needs at least (equation 7), one image at a time, beside ideal
-  10, 11   in 12 GiB: the iteration beside ideal's and vDNN's, and what goes over the link
-  12       beside vDNN+, which has sub-batches too, in budgets from the least
-  13, 14   sub-batches, offloading and algorithms each alone: how little they need, and how long they take then
+  9        the least memory of an iteration (equation 7), one image at a time, beside ideal's
+  10, 11   in 12 GiB: the iteration beside ideal's and vDNN's, and bytes over the link
+  12       the iteration beside that of vDNN+, in budgets from the least on
+  13, 14   sub-batches, offloading and algorithms, each alone: the least memory, and the time then
 
-Figures 15 and 16 are power and energy, on a GPU only. Ideal keeps everything, with the fastest algorithms. vDNN is the
-fastest that fits of vdnn-all and vdnn-conv, with the fastest algorithms or the least workspaces, acting on every map as
-published; vDNN+ is vdnn-all in sub-batches of its own choice.
+Figures 15 and 16 (power and energy) need a GPU. Ideal keeps everything, with the fastest algorithms. vDNN is the
+fastest of vdnn-all and vdnn-conv that fits, with the fastest algorithms or the least workspaces, acting on every map as
+published. vDNN+ is vdnn-all in sub-batches of its own choice.
 
-  17, 18, 19   with --ranks, and alone then: four GPUs whose gradients are added up on the host, beside the backward
-           pass, in budgets a GPU; beside one GPU, and beside GPU 0 adding them up when all is computed
+  17, 18, 19   only these with --ranks: four GPUs whose gradients are added up on the host beside the backward pass, in
+           budgets of each GPU; compared with one GPU, and with GPU 0 adding up after the backward pass
 
-Weights are trained by plain gradient descent, without momentum (equations 3 to 5). Two numbers of k40.json are
-calibrated on figures of one GPU: half_rate_elems on 14's sub-batches alone, the link's rate on 12 and on 14's
-offloading alone. The figures of four GPUs are predictions. moDNN's sub-batches are ours: by its rule first, then by
+Training is plain gradient descent without momentum (equations 3 to 5). Two numbers of k40.json are calibrated on
+figures of one GPU: half_rate_elems on Figure 14's sub-batches alone, the link's rate on Figure 12 and on Figure 14's
+offloading alone. Figures of four GPUs are predictions. Our sub-batches are chosen by moDNN's rule first, then by
 predicted time.
 
-Failures are orders that are not theirs: figures 10 to 12, moDNN at least as good as the other on each network; 13,
-sub-batches ahead of offloading, and that of algorithms; 14, sub-batches longest, then algorithms, then offloading. Of a
-figure that is more than 15 % off theirs, a line names what differs. With --ranks, each average that is more than 15 %
-off is a failure, too.
+It fails if an order differs from the paper's. Figures 10 to 12: moDNN at least as good as the other on each network;
+13: sub-batches ahead of offloading, offloading of algorithms; 14: sub-batches longest, then algorithms, then
+offloading. If a figure is more than 15 % off, a line names what differs. With --ranks, an average that is more than 15
+% off fails, too.
 
     published modnn [--quick] [--ranks] [--policy NAME] [MM [MACHINE]]
 
-MACHINE: tools/facts/k40.json. A machine without algorithms has one a layer, and the third technique is left out;
-without half_rate_elems it is as fast for one image as for many, and figure 14 is not judged.
+MACHINE: tools/facts/k40.json. A machine without `algorithms` has one for each layer, and the third technique is left
+out. Without half_rate_elems one image is computed as efficiently as many, and figure 14 is not judged.
 """
 import sys
 
@@ -35,11 +35,11 @@ from papers import add_places, is_near, mean
 NETS = [("vgg16", 256), ("vgg19", 256), ("resnet34", 256), ("resnet152", 256), ("vgg101", 128), ("fcn8s-vgg16", 128)]
 OPTIMIZER = "sgd,momentum=0"  # equations 3 to 5
 BUDGET = 12 << 30
-AS_GOOD = 1.001  # what counts as equal: a thousandth
+AS_GOOD = 1.001  # times within a thousandth count as equal
 
 
 class Bench:
-    """moDNN, or the policy in its place."""
+    """Plans and judges with moDNN, or with the policy of --policy instead."""
 
     def __init__(self, paper, policy):
         self.paper, self.policy = paper, policy
@@ -67,7 +67,7 @@ def gib(count):
 
 
 def tell(bench, what, ours, why):
-    """Ours beside theirs. why: tells what differs where they are more than 15 % apart."""
+    """Prints our figure beside the published one. why(): what differs, if they are more than 15 % apart."""
     theirs = bench.paper.figures[what]
     print("  %-66s %8.2f  published %.2f" % (what, ours, theirs))
     if not is_near(ours, theirs):
@@ -82,8 +82,8 @@ def ideal_of(bench, net, batch):
 
 
 def as_counted_there(ideal, one):
-    """Ideal over the bounds without the maps of ReLUs and their gradients, since theirs computes a layer's activation
-    in it. ideal, one: rows of the whole batch and of one image."""
+    """Ideal over the bounds, without maps of ReLUs and their gradients, since the paper counts an activation as part of
+    its layer. ideal, one: rows of the whole batch and of one image."""
     maps = ideal["maps"]
     relus = maps["ReLU to pool"]["bytes"] + maps["ReLU to convolution"]["bytes"]
     left = ideal["minimum_bytes"] - 2 * relus
@@ -91,7 +91,7 @@ def as_counted_there(ideal, one):
 
 
 def figure_9(bench, ideals):
-    """Returns the bound of each network."""
+    """Returns {network: bound}."""
     print("Figure 9: what is needed, ideal beside the bound at one image, weights kept and offloaded")
     bounds, ratios, counted = {}, {}, []
     for (net, batch), ideal in ideals.items():
@@ -107,10 +107,10 @@ def figure_9(bench, ideals):
         if less in ratios and more in ratios:
             bench.paper.order("Figure 9: %s saves more than %s" % (more, less), ratios[less][0] < ratios[more][0])
     for i, what in enumerate(("kept", "offloaded")):
-        there = "with activations in their layers, as there, %.0f" % mean(c[i] for c in counted)
+        there = "with activations in their layers, as published, %.0f" % mean(c[i] for c in counted)
         tell(bench, "ideal over the bound, weights %s, average" % what, mean(r[i] for r in ratios.values()), lambda: there)
     if "vgg101" in ratios:
-        print("  VGG-101: there from nearly 100 GB to 1.4 GB. Theirs is known by its name only. 1.4 GB hold weights\n"
+        print("  VGG-101: published from nearly 100 GB to 1.4 GB. Only the name of theirs is known. 1.4 GB hold weights\n"
               "  and gradients of at most 175 M parameters; ours has 231.8 M: 1.8 GiB")
     return bounds
 
@@ -147,7 +147,7 @@ def figure_10_and_11(bench, ideals):
         print("  %-12s moDNN %.3f, %10s (sub-batch %3d);  vDNN %s" % (net, ours[net], gib(row["moved_bytes"]),
                                                                   row["sub_batch"], text))
     tell(bench, "moDNN over ideal, average", mean(ours.values()),
-         lambda: "hangs on the rate of small work (half_rate_elems)")
+         lambda: "depends on the rate of small work (half_rate_elems)")
     if theirs:
         tell(bench, "vDNN over ideal, average", mean(theirs.values()),
              lambda: "where the fastest algorithms do not all fit, ours takes the least workspace everywhere")
@@ -162,7 +162,7 @@ def figure_10_and_11(bench, ideals):
 
 
 def budgets(bound, n):
-    """From just above the bound to 12 GiB, each as many times the one before."""
+    """n budgets from just above the bound to 12 GiB, each larger than the one before by the same factor."""
     least = bound * 1.02
     return [int(least * (BUDGET / least) ** (i / (n - 1))) for i in range(n)] if least < BUDGET else [BUDGET]
 
@@ -224,7 +224,7 @@ def falling(bench, figure, values, names):
 
 
 def alone_changed(bench, ideals, change, *arguments):
-    """The average time of a technique that changes a machine, over ideal's."""
+    """The average time over ideal's on a changed machine."""
     machine = bench.paper.changed(change)
     return mean(seconds(bench.plan(net, batch, ["naive"], *arguments, machine=machine)[0]) / seconds(ideal)
                 for (net, batch), ideal in ideals.items())
@@ -248,9 +248,9 @@ def slow_algorithms(bench, ideals):
 def judge_13_and_14(bench, ideals, memory, time):
     for technique, value in memory.items():
         tell(bench, "%s alone: times less memory, average" % technique, value,
-             lambda: "ideal's ReLUs have maps of their own, there they have none")
+             lambda: "our ideal's ReLUs have maps of their own, the paper's have none")
     why = {"sub-batches": lambda: small_work(bench, ideals), "algorithms": lambda: slow_algorithms(bench, ideals),
-           "offloading": lambda: "hangs on the link's rate beside that of convolutions"}
+           "offloading": lambda: "depends on the ratio of the link's rate to that of convolutions"}
     for technique, value in time.items():
         tell(bench, "%s alone: time over ideal's, average" % technique, value, why[technique])
 
@@ -261,7 +261,7 @@ RANKS = ["--ranks", "4"]
 ON_HOST = RANKS + ["--sum-at", "root"]
 ON_GPU_0 = RANKS + ["--sum", "end", "--sum-at", "device"]
 CORES_20 = 2.5  # times as fast as one core: "by up to 2-3x"
-# Figure, what, policy ("": the one at hand), options, 20 cores, beside what.
+# Figure, what, policy ("": the bench's), options, whether 20 cores add up, beside what.
 FOUR = [
     (17, "12 GiB, overlapped, one core adding", "", ON_HOST + ["--budget", "12GiB"], False, "ideal"),
     (17, "all kept, GPU 0 adding at the end", "naive", ON_GPU_0, False, "ideal"),
@@ -316,7 +316,7 @@ def add_options(parser):
     add_places(parser, "k40.json")
     parser.add_argument("--quick", action="store_true", help="two of the six networks, and fewer budgets")
     parser.add_argument("--ranks", action="store_true", help="figures 17 to 19, and no others")
-    parser.add_argument("--policy", metavar="NAME", default="modnn", help="in moDNN's place (modnn)")
+    parser.add_argument("--policy", metavar="NAME", default="modnn", help="policy instead of modnn")
 
 
 def run(paper, options):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the papers of tools/bench/published share: the rows of mm, machines that are changed, published figures."""
+"""Shared by the papers of tools/bench/published: runs mm and reads its rows, changes machines, reads published
+figures."""
 import csv
 import json
 import os
@@ -7,11 +8,11 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-NEAR = 1.15  # a figure is near another if neither is more than 15 % above the other
+NEAR = 1.15  # figures are near each other if neither is more than 15 % above the other
 
 
 def add_places(parser, machine="titanx.json"):
-    """MM and MACHINE; machine None: there is none to name."""
+    """Adds the arguments MM and MACHINE; machine=None: no MACHINE."""
     parser.add_argument("mm", nargs="?", default=os.path.join(HERE, "..", "..", "bazel-bin", "tools", "mm"))
     if machine:
         parser.add_argument("machine", nargs="?", default=facts(machine))
@@ -52,11 +53,11 @@ class Paper:
         except (OSError, ValueError) as e:
             sys.exit("%s: %s" % (path, e))
         if not isinstance(rates, dict) or "conv_flops_per_s" not in rates:
-            sys.exit("%s: not a machine's rates, as tools/facts/titanx.json has them" % path)
+            sys.exit("%s: not a file of a machine's rates, such as tools/facts/titanx.json" % path)
         return rates
 
     def changed(self, change, machine=None):
-        """The path of a copy of the machine (a path; None: the one at hand), of which change(rates) was called."""
+        """Copies the machine (a path; None: self.machine), calls change(rates) on the copy, and returns its path."""
         rates = self.read_machine(machine) if machine else json.loads(json.dumps(self.rates))
         change(rates)
         self.copies += 1
@@ -69,7 +70,8 @@ class Paper:
         return path
 
     def run(self, *arguments, program=None, may_misfit=False):
-        """What it prints. may_misfit: status 1 is no failure: it has told that something does not fit."""
+        """Runs mm (or `program`), and returns what it prints. may_misfit: exit status 1 is allowed: something does not
+        fit."""
         command = [program or self.mm, *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0 and not (may_misfit and done.returncode == 1):
@@ -77,7 +79,7 @@ class Paper:
         return done.stdout
 
     def rows(self, *arguments, **how):
-        """The rows that it writes with --json."""
+        """Runs mm, and returns the rows that it writes with --json."""
         path = os.path.join(self.folder, "rows.json")
         if os.path.exists(path):
             os.remove(path)
@@ -94,8 +96,8 @@ class Paper:
                          ",".join(map(str, batches)), "--budgets", budgets, "--policies", ",".join(policies), *arguments)
 
     def without_batch_norms(self, biases):
-        """GoogLeNet as first published, from before batch norms; ours is torchvision's. biases: convolutions have one
-        instead."""
+        """GoogLeNet as first published, without batch norms; the zoo has torchvision's. biases: convolutions have
+        biases instead."""
         net = json.loads(self.run("nets", "--net", "googlenet", "--json"))
         before = {layer["name"]: layer["inputs"][0] for layer in net["layers"] if layer["op"] == "batch_norm"}
         net["layers"] = [layer for layer in net["layers"] if layer["op"] != "batch_norm"]
@@ -105,19 +107,19 @@ class Paper:
                 layer["bias"] = True
         return "file:" + self.save("googlenet.json", net)
 
-    # ---- what is judged
+    # ---- judging
 
     def order(self, what, right):
         if not right:
             self.failed.append("not in order: " + what)
 
     def falling(self, what, *named):
-        """named: pairs of name and value, of which each must be at least the next."""
+        """named: pairs (name, value); each value must be at least the next."""
         for (a, x), (b, y) in zip(named, named[1:]):
             self.order("%s: %s %.4g < %s %.4g" % (what, a, x, b, y), x >= y)
 
     def rising(self, what, *values):
-        """Each must be more than the one before."""
+        """Each value must be larger than the one before."""
         for x, y in zip(values, values[1:]):
             self.order("%s (%.6g < %.6g)" % (what, x, y), x < y)
 

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A GPT trained by PyTorch on the CPU beside mm: tokens a second and memory, in turns.
+"""Trains a GPT with PyTorch on the CPU and with mm, in turns: tokens a second and memory.
 
     peer_gpt.py --mm bazel-bin/tools/mm --data FILE [--threads N] [--rounds N] [--iterations N] [--precision fp32,bf16]
 
-Both train the zoo's gpt (4 layers of width 128, context 128, vocabulary 256; batch 16) by AdamW on the same number of
-threads: fp32 against fp32, bf16 against torch's autocast in bfloat16. torch's memory is the process's peak less what it
-holds after the import and with the text, which mm reads from its file; mm's is the budget that it took (what the policy
-needs) and outside_bytes. Goals: tokens/s of torch's or more, memory 0.6 of torch's or less. Exit status 1: a goal is
-missed.
+Both train the zoo's gpt (4 layers of width 128, context 128, vocabulary 256; batch 16) with AdamW on the same number of
+threads: fp32 against fp32, bf16 against torch's autocast in bfloat16. Torch's memory is the process's peak less what it
+holds after the import and with the text, which mm reads from its file. mm's memory is the budget (what the policy
+needs) and outside_bytes. Goals: at least torch's tokens/s, at most 0.6 of its memory. Exit status 1: a goal is missed.
 
 A fair peer needs a fast BLAS: Debian's python3-torch with libopenblas0-pthread, whose products are seven times faster
-than those of the default one. Its threads are not OpenMP's, which spin while they have nothing to do: in fp32 that is
-switched off (OMP_WAIT_POLICY), which makes torch two to ten times faster; in bf16, where oneDNN computes, it would make
-torch slower.
+than the default's. OpenBLAS has threads of its own, which idle OpenMP threads disturb by spinning. In fp32 spinning is
+switched off (OMP_WAIT_POLICY), which makes torch two to ten times faster; in bf16, where oneDNN computes, that would
+make torch slower.
 
 On a GPU peer_pytorch.py trains the same model: --net gpt2:16 --precision bf16.
 """
@@ -40,7 +39,7 @@ def resident(key):
 
 
 def measure(data, precision, threads, iterations):
-    """Yields nothing once the text is read, then tokens/s and bytes."""
+    """Yields None once the text is read, then tokens/s and bytes."""
     import torch
     torch.set_num_threads(threads)
     torch.manual_seed(1)
@@ -52,7 +51,7 @@ def measure(data, precision, threads, iterations):
     context, vocabulary = (sizes_of(NET)[key] for key in ("context", "vocabulary"))
     net = build(torch, NET, "keep")
     optimizer = optimizer_of(torch, NET, net, False)
-    kept = {}  # until the next iteration has its own, as a loop's variables are
+    kept = {}  # tensors live until the next iteration replaces them, as a loop's variables do
 
     def iterate(_i):
         at = torch.randint(len(text) - context - 1, (BATCH,)).unsqueeze(1) + torch.arange(context)
@@ -71,7 +70,7 @@ def measure(data, precision, threads, iterations):
 
 
 def run_peer(options, precision):
-    # In fp32 torch's threads make room for the BLAS's.
+    # In fp32 idle OpenMP threads must not spin, so that the BLAS's threads get the cores.
     waits = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")} if precision == "fp32" else {}
     row = row_apart("peer_gpt", "measure", [options.data, precision, options.threads, options.iterations], LIMIT, **waits)
     return row["measured"] if row["status"] == "ok" else sys.exit("peer_gpt: PyTorch, %s: %s" % (precision, row["status"]))
@@ -90,7 +89,7 @@ def run_mm(options, precision):
 def main():
     parser = make_parser(__doc__)
     parser.add_argument("--mm", required=True, help="the command")
-    parser.add_argument("--data", required=True, help="a text; its bytes are tokens")
+    parser.add_argument("--data", required=True, help="a text file; its bytes are tokens")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=20)

@@ -1,31 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What PyTorch does with the same networks and batches: rows with the keys of `mm bench --json`.
+"""Trains the same networks and batches with PyTorch; prints and saves rows with the keys of `mm bench --json`.
 
     peer_pytorch.py --net resnet50 --batch 128 --precision tf32 --json peers.json
     gpu_summary.py --table mm.json peers.json        one table of rows from several files
     peer_pytorch.py --device cpu --net resnet20:128,resnet50:8,vgg16:8 --mm bazel-bin/tools/mm
                                                      both sides in alternating rounds, in one table
 
-Networks are built here layer by layer as the zoo has them (torchvision's shapes), so torch alone is needed; GPTs (gpt2,
-or gpt,layers=4,width=128,...) are trained by AdamW. bf16: under torch.autocast. Each run has a process
-of its own: peaks are its own, and one that runs out of memory, or of its time, spoils no other. Rows are saved as they
-are made. As in mm, a batch comes from pinned host memory in every iteration, and nothing waits for the device but the
-last line of a run.
+Networks are built layer by layer as in the zoo (torchvision's shapes), so only torch is needed. GPTs (gpt2, or
+gpt,layers=4,width=128,...) use AdamW. bf16: under torch.autocast. Each run has a process of its own, so that its peak
+is its own, and running out of memory or time affects no other run. Rows are saved as they are made. As in mm, each
+batch comes from pinned host memory, and nothing waits for the device until a run's end.
 
-Modes: keep; channels_last (the same with images and weights in that order, as mm has them); checkpoint (each residual
-block; plain networks in four segments); save_on_cpu (autograd's stash in pinned memory); compile:B (torch.compile with
-activation_memory_budget B: PyTorch 2.4 or later; in bf16 with the order of channels_last, the faster one there);
-compile_checkpoint (torch.compile of checkpoint). Outside of the peak: what the process takes of the device beside its
-tensors, less what CUDA and its libraries take before there are any.
+Modes: keep; channels_last (keep with images and weights in that order, as in mm); checkpoint (each residual block;
+plain networks in four segments); save_on_cpu (autograd's saved tensors in pinned memory); compile:B (torch.compile with
+activation_memory_budget B, PyTorch 2.4 or later; in bf16 in channels_last order, which is faster); compile_checkpoint
+(torch.compile of checkpoint). outside_bytes: the process's device memory beside its tensors, less what CUDA and its
+libraries take before there are any.
 
-With --mm both sides take turns: in each round each mode and each run of mm bench, of each the median. A mode keeps its
-process, and so what it has compiled and its memory, for all rounds. Without PyTorch there are mm's rows alone, and for
-its modes rows that say so.
+With --mm both sides take turns: each round runs each mode and each run of mm bench; the median of rounds counts. A mode
+keeps its process, with compiled code and memory, for all rounds. Without PyTorch only mm runs, and the rows of
+PyTorch's modes say so.
 
-On the CPU both sides compute on --threads threads, by default on as many as the process may be scheduled on, and are
-told apart by images or tokens a second (the median of the rounds) and by the process's resident peak. A fair peer needs
-a fast BLAS: Debian's python3-torch with libopenblas0-pthread.
+On the CPU both sides compute on --threads threads (default: as many as the process may be scheduled on), and are
+compared by images or tokens a second (the median of rounds) and by the process's resident peak. A fair peer needs a
+fast BLAS: Debian's python3-torch with libopenblas0-pthread.
 """
 import contextlib
 import importlib.util
@@ -52,7 +51,7 @@ MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "c
 
 
 def use_memory_budget(torch, budget):
-    """For torch.compile: the share of what it would keep for the backward pass that it may keep."""
+    """Limits what torch.compile keeps for the backward pass to the share `budget` of what it would keep."""
     if not hasattr(torch, "compile") or importlib.util.find_spec("torch._functorch") is None:
         raise RuntimeError("PyTorch %s has no torch.compile" % torch.__version__)
     import torch._functorch.config as config
@@ -67,7 +66,7 @@ def bytes_in_use(torch):
 
 
 def base_bytes(torch):
-    """What is in use when CUDA, its convolutions and its products are there, beside torch's own memory; others' too."""
+    """Device bytes in use (by all processes) once CUDA, cuDNN and cuBLAS are loaded, without torch's tensors."""
     image, matrix = torch.randn(1, 8, 16, 16, device="cuda"), torch.randn(64, 64, device="cuda")
     torch.nn.functional.conv2d(image, torch.randn(8, 8, 3, 3, device="cuda"))
     torch.mm(matrix, matrix)
@@ -76,7 +75,7 @@ def base_bytes(torch):
 
 
 def measure(net, batch, mode, precision, device, iterations, seconds, cap, image_size, threads):
-    """Yields nothing once it is warm, then what a row has, as often as asked."""
+    """Yields None once it is warm, then the figures of a row whenever asked."""
     import torch
     import torch.utils.checkpoint
 
@@ -99,7 +98,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
 
     if compiled:
         use_memory_budget(torch, float(mode.partition(":")[2] or 1))
-        loss_of = torch.compile(loss_of)  # a GPT's scores are its largest map: the loss is compiled with them
+        loss_of = torch.compile(loss_of)  # with the loss: a GPT's scores are its largest map
     optimizer = optimizer_of(torch, net, model, cuda)
     hosts = [batch_of(torch, net, batch, image_size) for _ in range(2)]
     hosts = [(x.contiguous(memory_format=order) if x.dim() == 4 else x, y) for x, y in hosts]
@@ -118,7 +117,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
         losses.append(loss.detach())
 
     fit = warm_up(torch, cuda, iterate, seconds)
-    beside = bytes_in_use(torch) - base - torch.cuda.memory_reserved() if cuda else 0  # before others begin
+    beside = bytes_in_use(torch) - base - torch.cuda.memory_reserved() if cuda else 0  # before other processes begin
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     tokens = hosts[0][0].shape[1] if sizes_of(net) else 0
@@ -137,7 +136,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
 
 
 def empty_row(args, net, batch, mode, precision):
-    """The keys of mm's rows; what PyTorch has no such thing as is null, or none."""
+    """A row with the keys of mm's rows; figures that PyTorch does not have are null or 0."""
     return {"net": net, "batch": batch, "device": args.device, "precision": precision, "policy": "pytorch " + mode,
             "policy_effective": "pytorch " + mode, "ladder_steps": 0, "codec": "", "budget_bytes": args.cap,
             "peak_bytes": 0, "predicted_peak_bytes": 0, "minimum_bytes": 0, "outside_bytes": 0, "stash_bytes": 0,
@@ -149,13 +148,13 @@ def empty_row(args, net, batch, mode, precision):
 
 
 def environment(args):
-    """A hard limit is for segments that can grow: else what is lost between blocks counts, too."""
+    """The child's environment. With --cap, segments can grow: otherwise fragmentation would count against the limit."""
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") if args.cap else ()
     return {name: "expandable_segments:True" for name in names}
 
 
 def start(args, net, batch, mode, precision):
-    """A process that measures it; and the rest of its rows."""
+    """Starts a process that measures a mode. Returns it, and a row to complete with its figures."""
     what = [net, batch, mode, precision, args.device, args.iterations, args.seconds, args.cap, args.image_size,
             args.threads]
     apart = Apart("peer_pytorch", "measure", what, args.limit, **environment(args))
@@ -166,7 +165,7 @@ def start(args, net, batch, mode, precision):
 
 
 def run_mm(args, net, batch, options):
-    """Rows of mm bench, one for each policy that it came to; if it came to none, one that says why."""
+    """Runs mm bench. Returns a row for each policy that it reached; if it reached none, a row that says why."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rows")
         command = [args.mm, "bench", "--net", net, "--batch", str(batch), "--iterations", str(args.iterations),
@@ -178,7 +177,7 @@ def run_mm(args, net, batch, options):
             status = reason(ended.stderr, ended.returncode)
         except subprocess.TimeoutExpired:
             status = "took more than %g s" % args.limit
-        try:  # saved after each row, so there can be some
+        try:  # it saves after each row, so some may be there
             with open(path, encoding="utf-8") as file:
                 return json.load(file)
         except OSError:
@@ -195,7 +194,7 @@ def row_key(row):
 
 
 def medians(rounds):
-    """Of each mode and policy the row of its median round, with the images a second of all rounds."""
+    """For each mode and policy the row of its median round, with the images/s of all rounds."""
     of = {}
     for row in (row for rows in rounds for row in rows):
         of.setdefault(row_key(row), []).append(row)
@@ -209,12 +208,12 @@ def medians(rounds):
 
 
 def rounds_of(args, net, batch):
-    """Yields the rows of the present round each time that there are more: a run that is cut keeps them. mm's first run
-    comes first, then PyTorch's modes, then mm's other runs: what is compared is there first. PyTorch's processes begin
-    in the first round, one by one, each with a row, for each may take long."""
+    """Yields the rows of the present round whenever there is a new one, so that a run that is cut keeps them. mm's
+    first run comes first, then PyTorch's modes, then mm's other runs, so that the main comparison is there first.
+    PyTorch's processes start in the first round, one by one, since each start may take long."""
     runs = [shlex.split(run) for run in args.run or []]
     adam = ["--optimizer", "adamw"] if sizes_of(net) else []
-    runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # each its resident peak
+    runs = runs or [["--policies", policy] + adam for policy in args.policies.split(";")]  # a process for each peak
     peers, why, longest = [], why_none(args.device, net), 0
     try:
         for i in range(args.rounds):
@@ -228,7 +227,7 @@ def rounds_of(args, net, batch):
                 if i == 0:
                     starts = time.monotonic()
                     peers.append(start(args, net, batch, mode, args.precision))
-                    begin += time.monotonic() - starts  # not what the next rounds take
+                    begin += time.monotonic() - starts  # later rounds do not start processes
                 peer, empty = peers[j]
                 rows.append(dict(empty, **peer.row()))
                 yield rows
@@ -245,7 +244,7 @@ def rounds_of(args, net, batch):
 
 
 def compare(args):
-    """Alternating rounds; of each side the median, and its ratio to PyTorch's."""
+    """Runs alternating rounds, and prints each side's median and its ratio to PyTorch's."""
     everything = []
     for net, batch in args.cases:
         rounds, rows = [], []
@@ -308,23 +307,23 @@ def parse():
     p.add_argument("--precision", help="fp32, tf32, bf16, with --mm one of them (fp32,tf32; with --mm fp32)")
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--cap", type=read_size, default=0, help="hard limit of device memory, as 12GiB")
-    p.add_argument("--iterations", type=int, default=30, help="that are measured, at most (30)")
-    p.add_argument("--seconds", type=float, default=30, help="that they may take: fewer, where one is slow (30)")
-    p.add_argument("--limit", type=float, default=600, help="seconds of a run with all that it takes to begin (600)")
-    p.add_argument("--image-size", type=int, default=224, help="pixels a side; another for residual networks alone (224)")
-    p.add_argument("--mm", help="this mm beside it, in alternating rounds; --net takes NET:BATCH")
-    p.add_argument("--policies", default="liveness;freelunch:rate=4,when=always", help="mm's, separated by ;")
-    p.add_argument("--run", action="append", help="a run of mm bench in each round, as its options, instead of --policies")
-    p.add_argument("--total", type=float, default=0, help="seconds: no round begins that is not expected to end in them")
-    p.add_argument("--rounds", type=int, default=3, help="of both sides (3)")
-    p.add_argument("--threads", type=int, default=0, help="of both sides on the CPU (those it may be scheduled on)")
+    p.add_argument("--iterations", type=int, default=30, help="measured iterations, at most (30)")
+    p.add_argument("--seconds", type=float, default=30, help="for these iterations; slow ones are fewer (30)")
+    p.add_argument("--limit", type=float, default=600, help="seconds of a run, with its start (600)")
+    p.add_argument("--image-size", type=int, default=224, help="pixels a side; others than 224 only for residual networks (224)")
+    p.add_argument("--mm", help="run this mm, too, in alternating rounds; --net takes NET:BATCH")
+    p.add_argument("--policies", default="liveness;freelunch:rate=4,when=always", help="mm's policies, separated by ;")
+    p.add_argument("--run", action="append", help="options of a run of mm bench in each round, instead of --policies; may be repeated")
+    p.add_argument("--total", type=float, default=0, help="seconds for all rounds: a round that would end later is not begun")
+    p.add_argument("--rounds", type=int, default=3, help="rounds (3)")
+    p.add_argument("--threads", type=int, default=0, help="threads of both sides on the CPU (as many as may be scheduled)")
     p.add_argument("--json", help="the rows, as an array, saved after each")
     args = p.parse_args()
     args.end = time.monotonic() + args.total if args.total else 0
     args.modes = args.modes or ("channels_last" if args.mm else ",".join(MODES))
     args.precision = args.precision or ("fp32" if args.mm else "fp32,tf32")
     if args.mm and "," in args.precision:
-        p.error("--precision %s: with --mm one at a time" % args.precision)
+        p.error("--precision %s: with --mm give one" % args.precision)
     args.threads = args.threads or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 0)
     args.cases = []
     for each in re.split(r",(?![a-z]+=)", args.net):
@@ -343,7 +342,7 @@ def parse():
 
 
 def why_none(device, net):
-    """Why there is no PyTorch to compare with; None: there is."""
+    """Why PyTorch cannot be compared with; None: it can."""
     if importlib.util.find_spec("torch") is None:
         return "no torch"
     import torch
@@ -353,7 +352,7 @@ def why_none(device, net):
 
 
 def save(path, rows):
-    """A whole file at any time."""
+    """Replaces the file as a whole."""
     with open(path + ".tmp", "w", encoding="utf-8") as file:
         json.dump(rows, file, indent=1)
     os.replace(path + ".tmp", path)
@@ -364,7 +363,7 @@ def main():
     why = why_none(args.device, args.cases[0][0])
     if why and not args.mm:
         sys.exit("peer_pytorch: " + ("there is no PyTorch here (module torch)" if why == "no torch" else why))
-    for number in (signal.SIGINT, signal.SIGTERM):  # not without the child, which no signal to the group reaches
+    for number in (signal.SIGINT, signal.SIGTERM):  # closes the child, too, whose group gets no signal
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     if args.mm:
         compare(args)

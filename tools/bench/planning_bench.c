@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* How long it takes from a net to a checked plan, before the first step of a training. Times are of the CPU.
+/* Measures the CPU time from a net to a checked plan, before the first step of training.
  *
- * Per net: lowering (graph and primitives). Per net, budget and policy: planning (with what it needs to know of the
- * codecs), checking, and both together, for which the goal is at most a second for any net. Where nothing fits the
- * budget, also the refusal, with the search for a policy that would. */
+ * For each net: lowering (graph and primitives). For each net, budget and policy: planning (with the sizes of codes),
+ * checking, and both together; the goal is at most a second for any net. Where a policy does not fit the budget, also
+ * the advice in the refusal: the search for a policy that fits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +21,7 @@
 
 enum { GOAL_NS = 1000000000 };
 
-/* A budget's share of the way from the least that any plan needs to what liveness needs. */
+/* A share of 0 is the budget that no plan can undercut, 1 what liveness needs. UNLIMITED: no limit. */
 static const double UNLIMITED = -1;
 
 typedef struct bench {
@@ -30,10 +30,10 @@ typedef struct bench {
     target target;
     bool help;
     arg_texts nets, policies, share_texts;
-    double shares[ARG_TEXTS_MAX]; /* one UNLIMITED, if none were given */
+    double shares[ARG_TEXTS_MAX]; /* {UNLIMITED} if none were given */
     int n_shares;
     facts_source source;
-    const facts_source *facts; /* NULL: none were given */
+    const facts_source *facts; /* NULL: no --facts */
 } bench;
 
 /* A policy in a budget. */
@@ -71,7 +71,7 @@ static need_case case_of(const bench *b, const nets_net *net) {
                        .pinned_bytes = INT64_MAX};
 }
 
-/* As a refused command does. */
+/* Searches the advice of a refusal, as a command does. */
 static mm_status measure_refusal(const bench *b, const nets_net *net, subject *s, bool keep) {
     const int64_t start = cpu_ns();
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "refused");
@@ -163,7 +163,7 @@ static void report(const bench *b, const char *net, const nets_lowered *lowered,
 
 /* ---------------------------------------------------------------- rounds */
 
-/* What liveness needs, and what no plan can undercut. */
+/* Sets the budgets of share 0 (what no plan can undercut) and 1 (what liveness needs). */
 static mm_status find_range(const bench *b, const nets_net *net, int64_t *least_out, int64_t *most_out) {
     const need_case c = case_of(b, net);
     need n;
@@ -183,7 +183,7 @@ static mm_status set_budgets(const bench *b, const nets_net *net, subject *subje
     return MM_OK;
 }
 
-/* Rounds over all policies, so that what slows the machine down for a while slows all of them; one to warm up. */
+/* Each round measures all policies, so that a slow phase of the machine affects all of them. The first warms up. */
 static mm_status measure_net(const bench *b, const char *name, const nets_net *net, subject *subjects) {
     samples lowering = {0};
     nets_lowered *lowered = NULL;
@@ -275,15 +275,15 @@ int main(int argc, char **argv) {
         {"--policies", "P,Q", "policies with their options", ARG_TEXT, &b.policy_list, 0, 0},
         {"--budget-shares", "X,Y", "budgets: 0 is what any plan needs, 1 what liveness does (no limit)", ARG_TEXT,
          &b.share_list, 0, 0},
-        {"--facts", "FILE", "measured times, or a machine's rates, to plan and simulate by", ARG_TEXT, &b.facts_path, 0,
-         0},
-        {"--rounds", "N", "how often (5)", ARG_COUNT, &b.rounds, 1, 1e6},
+        {"--facts", "FILE", "measured times, or a machine's rates, to plan and simulate with", ARG_TEXT, &b.facts_path,
+         0, 0},
+        {"--rounds", "N", "rounds to measure (5)", ARG_COUNT, &b.rounds, 1, 1e6},
         TARGET_ARGS(&b.target),
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "planning [OPTIONS]",
-                                  "Time of the CPU from a net to a checked plan, without a device and without data.\n"
-                                  "Where a policy does not fit a budget, also that of the advice which policy would.",
+                                  "Measures the CPU time from a net to a checked plan, without a device and data.\n"
+                                  "Where a policy does not fit a budget, also that of finding one that would.",
                                   &b.help);
     if (status == MM_OK && b.help) return 0;
     if (status == MM_OK) status = run(&b);

@@ -22,7 +22,7 @@ typedef struct samples_summary {
 MM_CHECKED mm_status samples_add(samples *s, double value);
 void samples_fini(samples *s);
 
-/* Sorts the samples, and sums them up. All zero if there are none. */
+/* Sorts the samples, and returns their summary; all zero if there are none. */
 samples_summary samples_summarize(samples *s);
 
 /* Prints "  label  n  min  median  p95 unit", and "  ratio x peer" unless peer is NULL. Values are multiplied by

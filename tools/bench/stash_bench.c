@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a stash's thread takes to plan and prove an order, once per order; of the CPU. The goal for 2000 entries is
- * half a second. The order is a training step's: entries of several sizes and producers are put, then got, given back
- * and dropped, the last one first; every eighth one is got twice, once early. */
+/* Measures the CPU time that a stash's thread takes to plan and prove an order of entries, which it does once for each
+ * order. The goal for 2000 entries is half a second. The order is that of a training step: entries of several sizes and
+ * producers are put; then, the last one first, each is got, released and dropped. With every eighth one another entry,
+ * from the middle of those left, is got early. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -94,8 +95,9 @@ int main(int argc, char **argv) {
         {"--share", "X", "the budget, as a share of all bytes (0.5)", ARG_NUMBER, &b.share, 0.001, 4},
         {0},
     };
-    mm_status status = args_parse(argc, argv, table, "stash [OPTIONS]",
-                                  "CPU time that a stash's thread takes to plan and prove an order.", &b.help);
+    mm_status status =
+        args_parse(argc, argv, table, "stash [OPTIONS]",
+                   "Measures the CPU time that a stash's thread takes to plan and prove an order.", &b.help);
     if (status == MM_OK && b.help) return 0;
     if (status == MM_OK) status = run(&b);
     if (status != MM_OK) fprintf(stderr, "stash: %s\n", mm_last_error());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The networks that PyTorch trains beside mm, layer by layer as the zoo has them, with their optimizers and batches."""
+"""Builds in PyTorch the networks of mm's zoo, layer by layer, with their optimizers and batches."""
 
 RATE, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4  # of SGD
 GPT_RATE = 6e-4  # of AdamW
@@ -41,7 +41,7 @@ def resnet(nn, stages):
 
 
 def resnet_cifar(nn, n):
-    """Of basic blocks, for 32x32, with projections where the shape changes."""
+    """A ResNet of basic blocks for 32x32 images, with projections where the shape changes."""
     def block(cin, cout, stride):
         class Basic(nn.Module):
             def __init__(self):
@@ -68,8 +68,8 @@ def resnet_cifar(nn, n):
 
 
 def segments_of(nn, layers, n=4):
-    """Plain networks have no blocks: n parts of about as many layers. None begins with a ReLU, which works in place: a
-    part's input must stay as it is to run the part again."""
+    """Cuts a network without blocks into n parts of about as many layers. No part begins with a ReLU: it works in
+    place, and a part's input must not change, so that the part can run again."""
     at = [len(layers) * i // n for i in range(n + 1)]
     for i in range(1, n):
         while isinstance(layers[at[i]], nn.ReLU):
@@ -124,7 +124,7 @@ FAMILIES = {  # as in the zoo
 
 
 def sizes_of(net):
-    """Of a network as mm names it, "gpt,layers=2,width=64"; None: it is no GPT that can be built here."""
+    """The sizes of a GPT by mm's name, such as "gpt,layers=2,width=64"; None: not a GPT that can be built here."""
     family, *options = net.split(",")
     sizes = dict(FAMILIES.get(family, {}))
     for option in options:
@@ -138,10 +138,10 @@ def sizes_of(net):
 
 
 def parts_of(torch, sizes):
-    """The network as modules that follow each other: the embedding, each block, and the scores of the next token."""
+    """The network as a sequence of modules: the embedding, each block, and the scores of the next token."""
     nn, functional = torch.nn, torch.nn.functional
     layers, width, heads, context, vocabulary = sizes.values()
-    fused = hasattr(functional, "scaled_dot_product_attention")  # PyTorch 2.0: it never holds the square of the context
+    fused = hasattr(functional, "scaled_dot_product_attention")  # since PyTorch 2.0; it holds no context x context map
 
     class Embedding(nn.Module):
         def __init__(self):
@@ -200,7 +200,7 @@ def is_known(net):
 def build(torch, name, mode):
     nn, sizes = torch.nn, sizes_of(name)
     parts = nn.ModuleList(parts_of(torch, sizes) if sizes else NETS[name](nn))
-    again = len(parts) - 1 if mode.endswith("checkpoint") else 0  # not the last, whose backward comes at once
+    again = len(parts) - 1 if mode.endswith("checkpoint") else 0  # not the last part, whose backward pass comes at once
 
     class Net(nn.Module):
         def __init__(self):
@@ -219,7 +219,7 @@ def build(torch, name, mode):
 
 
 def batch_of(torch, net, batch, image_size):
-    """Samples and their labels on the host."""
+    """Random samples and labels on the host."""
     sizes = sizes_of(net)
     if sizes:
         tokens = torch.randint(sizes["vocabulary"], (batch, sizes["context"] + 1))
@@ -229,7 +229,7 @@ def batch_of(torch, net, batch, image_size):
 
 
 def optimizer_of(torch, net, model, cuda):
-    """Of a GPT AdamW, with weight decay on matrices only, as mm's."""
+    """SGD; for a GPT AdamW with weight decay on matrices only, as mm's."""
     values = list(model.parameters())
     if not sizes_of(net):
         return torch.optim.SGD(values, RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)

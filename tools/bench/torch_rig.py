@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How PyTorch's side is measured: in processes of their own, whose peaks are their own, and by steps that are warm."""
+"""Measures PyTorch: each run in a process of its own, so that its peak is its own, and after warm-up steps."""
 import contextlib
 import importlib
 import json
@@ -18,7 +18,7 @@ WARM_UP, LEAST_ITERATIONS = 8, 3
 
 
 def step_seconds(torch, cuda, iterate, n):
-    """Seconds of each of n iterations; those on a GPU are enqueued without waiting and timed by events."""
+    """Seconds of each of n iterations. On a GPU they are enqueued without waiting, and timed by events."""
     if not cuda:
         times = []
         for i in range(n):
@@ -36,8 +36,8 @@ def step_seconds(torch, cuda, iterate, n):
 
 
 def warm_up(torch, cuda, iterate, seconds):
-    """Iterations that are not measured, and how many fit into so many seconds. The first few choose algorithms, compile
-    and fill the allocator's cache; those after them show how long one takes."""
+    """Runs unmeasured iterations, and returns how many iterations fit into `seconds`. The first ones choose algorithms,
+    compile, and fill the allocator's cache; the next one shows how long an iteration takes."""
     def sync():
         if cuda:
             torch.cuda.synchronize()
@@ -60,15 +60,15 @@ def warm_up(torch, cuda, iterate, seconds):
 
 
 def reason(stderr, code):
-    """The line that names the error: what is said after it is advice."""
+    """The last line that names an error; lines after it are advice."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
     return ((errors or lines or ["exit %d" % code])[-1])[:300]
 
 
 class Apart:
-    """A process group in which rows are made: module.function(*arguments) yields nothing once it is warm, then a row as
-    often as asked. What goes wrong becomes the row's status, and ends it. limit: seconds for each of these."""
+    """A process group that makes rows: module.function(*arguments) yields None once it is warm, then a row whenever
+    asked. A failure becomes the row's status, and ends the group. limit: seconds for the warm-up, and for each row."""
 
     def __init__(self, module, function, arguments, limit, **environment):
         self.limit, self.err = limit, tempfile.TemporaryFile("w+")
@@ -78,12 +78,12 @@ class Apart:
                                       env={**os.environ, **environment}, start_new_session=True)
         try:
             self.status = self.answer()["status"]
-        except BaseException:  # an interrupt, which does not reach its group
+        except BaseException:  # such as an interrupt, which does not reach the child's group
             self.close()
             raise
 
     def answer(self):
-        """The next line that it writes, in time."""
+        """The next line that the child writes; after `limit` seconds the child is closed."""
         end, line = time.monotonic() + self.limit, b""
         while not line.endswith(b"\n"):
             left = end - time.monotonic()
@@ -100,7 +100,7 @@ class Apart:
     def row(self):
         told = {"status": self.status}
         if self.status == "ok":
-            with contextlib.suppress(OSError):  # a child that has ended: the answer says why
+            with contextlib.suppress(OSError):  # the child has ended: answer() says why
                 self.child.stdin.write(b"\n")
                 self.child.stdin.flush()
             told = self.answer()
@@ -126,7 +126,7 @@ def row_apart(*what, **environment):
 
 
 def serve(module, function, arguments):
-    out, sys.stdout = sys.stdout, sys.stderr  # a library that prints spoils no row
+    out, sys.stdout = sys.stdout, sys.stderr  # so that a library that prints does not corrupt a row
     rows = getattr(importlib.import_module(module), function)(*arguments)
     next(rows)
     print(json.dumps({"status": "ok"}), file=out, flush=True)

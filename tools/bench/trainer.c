@@ -53,7 +53,7 @@ mm_status trainer_copy(const trainer *from, trainer *to) {
         if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT && mm_graph_tensor(graph, t)->bytes > most)
             most = mm_graph_tensor(graph, t)->bytes;
     void *data = malloc((size_t)most);
-    if (!data) return mm_fail(MM_ERR_NOMEM, "no memory for a tensor of %lld bytes", (long long)most);
+    if (!data) return mm_fail(MM_ERR_NOMEM, "out of memory for a tensor of %lld bytes", (long long)most);
     mm_status status = MM_OK;
     for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);

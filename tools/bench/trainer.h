@@ -11,8 +11,8 @@ typedef struct trainer {
     int64_t budget_bytes;
 } trainer;
 
-/* Begins, on the host device, in the smallest budget in which the policy runs. options: those of the manager, of which
- * device, budget and pinned memory are set here. net must outlive the trainer. Weights are zero until nets_exec_init or
+/* Makes a trainer on the host device, in the smallest budget in which the policy runs. options: the manager's; device,
+ * budget and pinned memory are set here. net must outlive the trainer. Weights are zero until nets_exec_init or
  * trainer_copy. */
 MM_CHECKED mm_status trainer_init(trainer *t, const nets_net *net, int64_t batch, const nets_optimizer *sgd,
                                   const mm_options *options);

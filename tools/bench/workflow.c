@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What FreeLunch's workflow gains over the unoptimised one (its Table II), with allocations as dear as a GPU's.
+/* Measures what FreeLunch's workflow gains over the unoptimised one (its Table II), with allocations as expensive as a
+ * GPU's.
  *
- * The same net and batches under liveness, freelunch (sliding workspace and persistent buffers), and freelunch with the
- * one, the other or neither. The unoptimised forms allocate, copy and free for each tensor. All train at once, an
- * iteration each by turns, so that what slows the machine down for a while slows all of them; ratios are medians over
- * rounds of the ratio within a round.
+ * The same net trains on the same batches under liveness, under freelunch (sliding workspace and persistent buffers),
+ * and under freelunch without the one, the other or both. The unoptimised forms allocate, copy and free for each
+ * tensor. In each round each variant trains one iteration, so that a slow phase of the machine affects all of them. A
+ * ratio is the median over rounds of the ratio within a round.
  *
  *      hidden = 1 - (step - liveness's step) / time the codecs were busy,  from medians, and from the fastest steps */
 #include <stdio.h>
@@ -38,8 +39,8 @@ typedef struct run {
     char policy[96];
     trainer trainer;
     double step_ns, codec_ns; /* of the last round */
-    samples step, ratio;      /* ratio: to the optimised workflow's step in the same round */
-    samples codec, longer;    /* longer: than liveness's step in the same round */
+    samples step, ratio;      /* ratio: step / the optimised workflow's step in the same round */
+    samples codec, longer;    /* longer: step - liveness's step in the same round */
     mm_stats stats;
 } run;
 
@@ -77,7 +78,7 @@ static mm_status keep_round(bench *b) {
 }
 
 static mm_status measure(bench *b) {
-    for (int64_t round = -1; round < b->rounds; round++) { /* one to warm up */
+    for (int64_t round = -1; round < b->rounds; round++) { /* round -1 warms up */
         nets_batch batch;
         MM_TRY(nets_reader_next(b->reader, &batch));
         for (int v = 0; v < VARIANTS; v++) {
@@ -93,7 +94,7 @@ static mm_status measure(bench *b) {
 
 /* ---------------------------------------------------------------- report */
 
-/* By medians; by the fastest steps, which other programs on the machine disturbed least. */
+/* hidden: from medians. hidden_at_best: from the fastest steps, which other programs disturbed least. */
 static double hidden(run *r) {
     return r->codec.n ? 1 - samples_summarize(&r->longer).median / samples_summarize(&r->codec).median : 0;
 }
@@ -201,7 +202,7 @@ int main(int argc, char **argv) {
         {"--net", "NAME", "network (resnet32)", ARG_TEXT, &b.net_name, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &b.batch, 1, 1 << 20},
         {"--data", "SPEC", "cifar10:DIR, synthetic (synthetic)", ARG_TEXT, &b.data, 0, 0},
-        {"--codec", "SPEC", "of the feature maps (zfp:rate=4)", ARG_TEXT, &b.codec, 0, 0},
+        {"--codec", "SPEC", "codec of the feature maps (zfp:rate=4)", ARG_TEXT, &b.codec, 0, 0},
         {"--rounds", "N", "iterations of each workflow (20)", ARG_COUNT, &b.rounds, 1, 1e6},
         {"--alloc-cost", "US", "what an allocation or a free costs, in microseconds (200: an H200's)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
@@ -210,8 +211,9 @@ int main(int argc, char **argv) {
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
         {0},
     };
-    mm_status status = args_parse(argc, argv, table, "workflow [OPTIONS]",
-                                  "FreeLunch's workflow against the unoptimised one: step times by turns.", &b.help);
+    mm_status status =
+        args_parse(argc, argv, table, "workflow [OPTIONS]",
+                   "Measures step times of FreeLunch's workflow and of the unoptimised one, in turns.", &b.help);
     if (status == MM_OK && b.help) return 0;
     if (status == MM_OK) status = prepare(&b);
     if (status == MM_OK) status = measure(&b);

@@ -12,111 +12,111 @@
 #include "tools/need/ranks.h"
 
 enum {
-    BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX, /* most budgets, or batches, of one network */
-    BENCH_PREDICT_ROUNDS = 4              /* times that facts are measured; in between, listed policies are. Chosen */
+    BENCH_VALUES_MAX = 4 * ARG_TEXTS_MAX, /* the most budgets, or batches, of one network */
+    BENCH_PREDICT_ROUNDS = 4              /* how often --predict measures facts; chosen by us */
 };
 
-/* Of learning: what is measured is the speed. Ten times as much drives nets without batch norm to infinity in a few
- * iterations on random labels, as SqueezeNet. */
+/* Learning rate. Only speed is measured. With ten times this rate, random labels drive nets without batch norm, such as
+ * SqueezeNet, to infinity in a few iterations. */
 #define BENCH_RATE 0.01f
 
-/* What a policy makes of the present network and batch. */
+/* The plan of a policy for the present network and batch. */
 typedef struct bench_planned {
-    forecast as;         /* as the layers are, */
-    bool fused;          /* that is, fused or not (nets/lower/fuse.h) */
-    int64_t fused_bytes; /* without a budget, what it needs with layers fused as the target does */
+    forecast as;         /* of the plan that was chosen, */
+    bool fused;          /* whose layers are fused, or not (nets/lower/fuse.h) */
+    int64_t fused_bytes; /* need without a budget, with layers fused as the target asks */
 } bench_planned;
 
 typedef struct bench {
-    /* as given */
+    /* options as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *trace, *facts,
         *study, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
     bool same_batches, no_ladder, equal_streams, predict, quiet, help;
-    /* read */
+    /* options, parsed */
     arg_texts nets, batches, policies, budgets, sources;
     ranks ranks;
     /* of the present network and batch */
     const nets_net *net;
-    int64_t batch; /* of each device, */
-    int n_ranks;   /* and their number */
+    int64_t batch; /* images of each rank */
+    int n_ranks;
     struct {
         int64_t sub_batch;
         bench_planned planned;
-    } least[ARG_TEXTS_MAX]; /* in the least budget of each policy, and of which sub-batch; 0: not simulated yet */
-    facts_source *source;   /* times to simulate by; NULL: policies are trained */
-    collector *collector;   /* collects facts; NULL: they are not wanted */
+    } least[ARG_TEXTS_MAX]; /* plan of each policy without a budget; sub_batch: planned for; 0: not planned yet */
+    facts_source *source;   /* times to simulate with; NULL: policies are trained */
+    collector *collector;   /* collects facts; NULL: no facts are collected */
     FILE *out;              /* where tables go: standard output, unless JSON goes there */
-    /* made */
+    /* results */
     texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
-    traces traces;       /* of all runs, with `trace` */
-    json_t *kernel_rows; /* of all runs, with `kernels`; NULL: none */
-    bool warned;         /* of batch norms in sub-batches, of the present network and batch */
-    bool failed;         /* some run failed, other than by its budget */
+    traces traces;       /* of all runs, if `trace` is set */
+    json_t *kernel_rows; /* of all runs, if `kernels` is set; NULL: none */
+    bool warned;         /* the warning about batch norms in sub-batches was printed for this network and batch */
+    bool failed;         /* some run failed for another reason than its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
 
 /* Runs every combination, and makes a row of each. A run that fails becomes a row that says why, and sets `failed`. */
 MM_CHECKED mm_status bench_run(bench *b);
-/* Compares the rows with those of liveness, and writes them to the file that was asked for. After each row that was
- * measured, too: a run that is killed later takes none with it. */
+/* Compares the rows with those of liveness, and writes them to the --json file. Called after each measured row, too, so
+ * that no row is lost if the process is killed. */
 MM_CHECKED mm_status bench_save_rows(bench *b);
 
 /* Reads all lists, and checks every name in them, so that a misspelt name does not end a long table. */
 MM_CHECKED mm_status bench_read_lists(bench *b);
-/* Checks that the target's device has the codecs of all policies. Once its name is known to be right. */
+/* Checks that the target's device has the codecs of all policies. Call it after the device's name was checked. */
 MM_CHECKED mm_status bench_check_codecs(const bench *b);
 void bench_free_lists(bench *b);
 
 /* How many images of the batch the policy computes at a time, if that does not depend on a budget; else 0.
- * MM_ERR_INVALID: what is asked for cannot be. */
+ * MM_ERR_INVALID: the options ask for a sub-batch that is impossible. */
 MM_CHECKED mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out);
-/* Checks that for all policies, and for all batches that are listed by number (batch > 0: for this one). */
+/* Checks the sub-batches of all policies, for all batches that are listed as numbers (batch > 0: for this one). */
 MM_CHECKED mm_status bench_check_sub_batches(const bench *b, int64_t batch);
-/* Checks that the listed numbers of ranks divide all batches. */
+/* Checks that every listed number of ranks divides every batch. */
 MM_CHECKED mm_status bench_check_ranks(const bench *b);
 /* The batches of a network. */
 MM_CHECKED mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BENCH_VALUES_MAX], int *n_out);
 /* The budgets of the present network and batch; 0: what each policy needs. */
 MM_CHECKED mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *n_out);
 
-/* Adds a row with its run's names. Valid until the next one is added. NULL: out of memory. */
+/* Adds a row that names its run. It is valid until the next row is added. NULL: out of memory. */
 row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy, int64_t budget);
 /* Sets the row's status by the run's result. */
 void bench_end_row(bench *b, row *r, mm_status status);
-/* Prints the row, unless to a terminal: the table at the end might not be reached. */
+/* Prints the row, unless the output is a terminal, so that a run that is killed before its final table shows it. */
 void bench_show_row(const bench *b, const row *r);
 
 /* Trains the row's run, and sets its figures. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
-/* Adds the kernels of one further iteration of the session, as --kernels writes them. MM_ERR_UNSUPPORTED: they cannot
- * be had here, and why. */
+/* Runs two more iterations of the session, and adds their kernels as --kernels writes them. MM_ERR_UNSUPPORTED: kernels
+ * cannot be recorded here; the message says why. */
 MM_CHECKED mm_status bench_kernels(bench *b, session *s, const row *r);
-/* Runs a policy, and adds its times to the collector. */
+/* Trains under a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
-/* collector_measure_variants by such runs. */
+/* collector_measure_variants, with runs of bench_calibrate. */
 MM_CHECKED mm_status bench_calibrate_variants(bench *b, const nets_net *net, int64_t batch, collector *c);
 
-/* Compares the simulator with measurements, for all policies at all budgets. Facts are measured under a fixed set of
- * policies, to which the listed ones add only their codecs. Facts and listed policies are measured by turns, facts
- * first and last, so that a machine that gets slower or faster does so for both. The median of each counts. A listed
- * policy with the plan of one of the set is marked (row.calibrated), because its error says nothing of the
+/* Compares the simulator with measurements, for all policies in all budgets. Facts are measured under a fixed set of
+ * policies; the listed policies add only their codecs to it. Facts and listed policies are measured alternately, facts
+ * first and last, so that a machine that gets slower or faster affects both. The median of each counts. A listed
+ * policy whose plan is that of a policy in the set is marked (row.calibrated): its error says nothing about the
  * simulator. */
 MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch);
 
-/* Encoded bytes per second of the first codec that the policies name. */
+/* Bytes per second that the first ZFP codec of the policies encodes; zfp:rate=6.4 if they have none. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
-/* What is planned of the present network and batch, in sub-batches of so many images. pinned_bytes: as an option has
- * it. */
+/* The planning case of the present network and batch, in sub-batches of sub_batch images. pinned_bytes: the value of
+ * --pinned. */
 need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes);
-/* Plans it, and simulates that by the source's times, if there is one. Where it is open (need_may_unfuse), layers are
- * not fused if fused ones do not fit; if fused ones just fit (need_is_near) and others are faster; or, without a
- * budget, if others need less. fused_bytes: that of the plan without a budget. */
+/* Plans a case, and simulates the plan if the case has facts. Where fusing is open (need_may_unfuse), the plan has
+ * unfused layers if fused ones do not fit; if fused ones just fit (need_is_near) and unfused ones are faster; or,
+ * without a budget, if unfused ones need less. fused_bytes: that of the plan without a budget. */
 MM_CHECKED mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *planned_out);
 
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Throughput as curves: a panel for each table, a line for each policy. Policies whose curves coincide are one line
- * with one label. Where lines run over each other, the stretch alternates between their colours; their marks stand
- * side by side, or, of many, as one mark with their number. */
+/* Throughput as curves: a panel for each table, a line for each policy. Policies whose curves coincide share a line and
+ * a label. Where lines run over each other, dashes of their colours alternate. Marks that would overlap stand side by
+ * side; more than BESIDE of them become one mark with their number. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,25 +20,26 @@ enum {
     PLOT_HEIGHT = 300,
     FOOT = 44,
     LEGEND_ROW = 18,
-    LEGEND_TEXT = 128, /* characters of a legend's line */
+    LEGEND_TEXT = 128, /* characters in a line of the legend */
     COLOURS = 8,
     SHAPES = 4,
-    DASH = 7,  /* of a stretch that lines share, each line's */
-    MARK = 9,  /* from one mark to the next beside it */
-    BESIDE = 3 /* marks that stand side by side; of more there is one with their number */
+    DASH = 7,  /* length of each line's dash where lines run together */
+    MARK = 9,  /* distance between marks that stand side by side */
+    BESIDE = 3 /* the most marks that stand side by side */
 };
 
-/* Closer than this, in the picture's units, two points are one to the eye. */
+/* Distances in the picture's units. Curves closer than SAME everywhere are one line; points closer than TOUCHING
+ * overlap. */
 static const double SAME = 1, TOUCHING = 5;
 
-/* Okabe and Ito's colours. */
+/* Okabe and Ito's colours, which colour-blind readers can tell apart. */
 static const char *const colours[COLOURS] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                              "#e69f00", "#56b4e9", "#1f2937", "#8a8f98"};
 /* Around (0, 0): circle, square, triangle, diamond. */
 static const char *const shapes[SHAPES] = {"m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "m-3.5 -3.5h7v7h-7z",
                                            "m0 -4.5l4.5 8h-9z", "m0 -5l5 5l-5 5l-5 -5z"};
 
-/* Policies of one line. */
+/* A line: the policies that share it. */
 typedef struct curve {
     int policies[GRID_POLICIES];
     int n;
@@ -47,13 +48,13 @@ typedef struct curve {
 typedef struct plot {
     FILE *file;
     const grid *g;
-    double upper, lower; /* y */
+    double upper, lower; /* y of the plot's edges */
     double top;          /* speed at the upper edge */
     curve curves[GRID_POLICIES];
     int n_curves;
 } plot;
 
-/* Values lie on a logarithmic scale; one of 0 has none. */
+/* The scale is logarithmic; the value 0 has no place on it. */
 static double x_of(const plot *p, int v) {
     const grid *g = p->g;
     double low = log((double)(g->values[0] > 0 ? g->values[0] : g->values[1]));
@@ -64,7 +65,7 @@ static double x_of(const plot *p, int v) {
 
 static double y_of(const plot *p, double speed) { return p->lower - speed / p->top * (p->lower - p->upper); }
 
-/* The least of 1, 2, 5 times a power of ten of which at most six reach `top`. */
+/* The smallest tick of 1, 2 or 5 times a power of ten with at most six ticks up to `top`. */
 static double tick_for(double top) {
     static const double factors[] = {1, 2, 5};
     double power = pow(10, floor(log10(top / 6)));
@@ -84,7 +85,7 @@ static void draw_axes(const plot *p) {
     for (int v = 0; v < p->g->n_values; v++) {
         char text[32];
         if (p->g->values[v] == 0 || x_of(p, v) < free_from) continue;
-        free_from = x_of(p, v) + (p->g->over_batch ? 34 : 52); /* no label over another */
+        free_from = x_of(p, v) + (p->g->over_batch ? 34 : 52); /* labels do not overlap */
         if (p->g->over_batch)
             snprintf(text, sizeof text, "%lld", (long long)p->g->values[v]);
         else
@@ -102,7 +103,7 @@ static bool is_shown(const plot *p, int policy, int v) { return p->g->speed[poli
 
 static double policy_y(const plot *p, int policy, int v) { return y_of(p, p->g->speed[policy][v]); }
 
-/* Whether both are shown at the same value, and how near. */
+/* Whether policies a and b are both shown at value v, closer than `distance`. */
 static bool are_near(const plot *p, int a, int b, int v, double distance) {
     return is_shown(p, a, v) && is_shown(p, b, v) && fabs(policy_y(p, a, v) - policy_y(p, b, v)) < distance;
 }
@@ -131,12 +132,12 @@ static void find_curves(plot *p) {
     }
 }
 
-/* A line looks as the first of its policies does in every panel. */
+/* A line has the colour and the mark of its first policy, so that a policy looks the same in every panel. */
 static int look_of(const plot *p, int c) { return p->curves[c].policies[0]; }
 static const char *colour_of(int look) { return colours[look % COLOURS]; }
 static const char *shape_of(int look) { return shapes[(look + look / COLOURS) % SHAPES]; }
 
-/* Which of the lines that run together from value v to the next this one is. Returns how many they are. */
+/* Returns how many lines run together with line c from value v to the next; *place_out: which of them c is. */
 static int sharing(const plot *p, int c, int v, int *place_out) {
     int n = 0;
     for (int other = 0; other < p->n_curves; other++) {
@@ -147,7 +148,7 @@ static int sharing(const plot *p, int c, int v, int *place_out) {
     return n;
 }
 
-/* A line breaks where its policies do not fit. */
+/* Leaves a gap where the line's policies do not fit. */
 static void draw_line(const plot *p, int c) {
     int look = look_of(p, c), place = 0;
     for (int v = 0; v + 1 < p->g->n_values; v++) {
@@ -173,7 +174,7 @@ static void write_names(const plot *p, const curve *c, bool first) {
     }
 }
 
-/* Marks that would lie over each other: a few stand side by side, of more their number stands in one. */
+/* Draws marks that would overlap: side by side, or more than BESIDE as one mark with their number. */
 static void draw_cluster(const plot *p, int v, const int *members, int n) {
     double x = x_of(p, v), y = policy_y(p, look_of(p, members[0]), v);
     fprintf(p->file, "<g><title>");
@@ -191,7 +192,7 @@ static void draw_cluster(const plot *p, int v, const int *members, int n) {
     fprintf(p->file, "</g>\n");
 }
 
-/* Lines that are at value v, by their height there. */
+/* Sorts the lines that are shown at value v by their height there. Returns their number. */
 static int sort_by_height(const plot *p, int v, int sorted[GRID_POLICIES]) {
     int n = 0;
     for (int c = 0; c < p->n_curves; c++) {
@@ -204,7 +205,7 @@ static int sort_by_height(const plot *p, int v, int sorted[GRID_POLICIES]) {
     return n;
 }
 
-/* Of value v, where there is a file to draw in. Returns the most lines whose marks would lie over each other. */
+/* Draws the marks at value v, if p->file is set. Returns the largest number of marks that would overlap. */
 static int draw_marks(const plot *p, int v) {
     int sorted[GRID_POLICIES], n = sort_by_height(p, v, sorted), most = 0;
     for (int first = 0, end; first < n; first = end) {
@@ -231,13 +232,13 @@ static bool has_counts(const plot *p) {
 
 /* ---------------------------------------------------------------- the legend */
 
-/* Lines of words, wrapped. */
+/* Writes words as wrapped lines. */
 typedef struct flow {
     const plot *p;
-    FILE *file; /* NULL: lines are counted only */
+    FILE *file; /* NULL: only counts the lines */
     double y;
     int lines;
-    size_t column; /* in the line that is open; 0: none is */
+    size_t column; /* in the open line; 0: no line is open */
 } flow;
 
 static void end_line(flow *f) {
@@ -260,7 +261,7 @@ static void add_word(flow *f, const char *word) {
     f->column += length + 1;
 }
 
-/* With what it needs, over budgets of which some are too small. */
+/* Names a policy; over budgets, also what it needs, if some are too small for it. */
 static void add_policy(flow *f, int policy, bool last) {
     const grid *g = f->p->g;
     char word[256], size[32], need[64] = "";
@@ -270,7 +271,7 @@ static void add_policy(flow *f, int policy, bool last) {
     add_word(f, word);
 }
 
-/* Over batches: where the line ends before the others. */
+/* Over batches: says where the line ends, if it ends before the last batch. */
 static void add_end(flow *f, int look) {
     const grid *g = f->p->g;
     int end = g->n_values - 1;
@@ -310,14 +311,15 @@ static void add_missing(flow *f, int policy) {
     end_line(f);
 }
 
-/* Returns how many lines it has. */
+/* Returns the number of the legend's lines. file NULL: only counts them. */
 static int write_legend(const plot *p, FILE *file, double y) {
     flow f = {.p = p, .file = file, .y = y};
     for (int c = 0; c < p->n_curves; c++) add_curve(&f, c);
     for (int i = 0; i < p->g->n_policies; i++)
         if (!is_ever_shown(p, i)) add_missing(&f, i);
     if (has_counts(p))
-        add_word(&f, "A number: so many lines meet there. Where lines run together, their colours take turns.");
+        add_word(&f,
+                 "A number in a mark: so many lines meet there. Where lines run together, their colours alternate.");
     end_line(&f);
     return f.lines;
 }

@@ -13,7 +13,7 @@
 
 static int64_t value_of(const row *r, bool over_batch) { return over_batch ? r->batch : r->asked_bytes; }
 
-/* Whether two rows belong to one table: what it is not over is equal. */
+/* Whether two rows belong to one table: they differ at most in policy and in what the table is over. */
 static bool is_together(const row *a, const row *b, bool over_batch) {
     return strcmp(a->net, b->net) == 0 && a->ranks == b->ranks && value_of(a, !over_batch) == value_of(b, !over_batch);
 }
@@ -39,8 +39,8 @@ static int find_policy(grid *g, const char *policy) {
 
 enum { MIXED = -1 };
 
-/* What a row is of, but for the policy and for what a table is over. sub_batch: of all rows; 0: they are of whole
- * batches; MIXED: they differ. */
+/* Describes a table's rows: network, ranks and what they have in common. sub_batch: of all rows; 0: whole batches;
+ * MIXED: the rows differ. */
 static void name_case(const row *r, bool with_batch, int64_t sub_batch, bool with_budget, char *text, size_t capacity) {
     char size[32], batch[32] = "", ranks[32] = "", parts[48] = "", budget[64] = "";
     if (r->ranks > 1) snprintf(ranks, sizeof ranks, ", %d ranks", r->ranks);
@@ -63,7 +63,7 @@ static void note_need(grid *g, int p, const row *r) {
 
 static int64_t split_of(const row *r) { return r->sub_batch < row_part(r) ? r->sub_batch : 0; }
 
-/* That of all rows of a table. */
+/* The sub-batch of all rows of a table, as name_case takes it. */
 static int64_t common_split(const row *rows, int n, int first, bool over_batch) {
     int64_t split = split_of(&rows[first]);
     for (int i = first; i < n; i++)
@@ -113,7 +113,7 @@ mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out) {
 
 /* ---------------------------------------------------------------- printing */
 
-/* Of a budget or a batch. Returns the text. */
+/* Formats a budget or a batch. Returns `text`. */
 static const char *value_text(const grid *g, int v, char text[32]) {
     snprintf(text, 32, "%lld", (long long)g->values[v]);
     if (!g->over_batch && g->values[v] > 0) mm_size_format(g->values[v], text, 32);
@@ -121,7 +121,7 @@ static const char *value_text(const grid *g, int v, char text[32]) {
     return text;
 }
 
-/* A star marks what another policy ran that stood in. */
+/* A star marks the speed of a substitute policy that ran instead. */
 static void add_policy(table *t, const grid *g, int p) {
     table_row(t);
     table_cell(t, "%s%s", g->policies[p], policy_mark(g->policies[p]));
@@ -145,7 +145,7 @@ mm_status grid_print(FILE *file, const grid *g) {
     }
     fprintf(file, "\n%s: %s by %s\n", g->title, g->unit, g->over_batch ? "batch" : "budget");
     mm_status status = table_print(file, t);
-    if (starred) fputs("* by the policy that stood in for it: the table above names it\n", file);
+    if (starred) fputs("* speed of the substitute policy that ran instead: the table above names it\n", file);
     table_destroy(t);
     return status;
 }
@@ -155,11 +155,11 @@ static bool is_case(const row *a, const row *b) { return is_together(a, b, false
 static int by_speed_falling(const void *a, const void *b) {
     const row *const *x = a, *const *y = b;
     double dx = (*x)->images_per_second, dy = (*y)->images_per_second;
-    if (dx == dy) return (*x > *y) - (*x < *y); /* as listed */
+    if (dx == dy) return (*x > *y) - (*x < *y); /* in the order of the rows */
     return (dx < dy) - (dx > dy);
 }
 
-/* What stood in for a policy has its speed, so it is named. */
+/* Names the substitute policy, too, where one ran: the speed is the substitute's. */
 static mm_status print_ran(FILE *file, const row *const *ran, int n_ran) {
     int at = 1;
     fputc(' ', file);

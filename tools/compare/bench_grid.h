@@ -8,21 +8,21 @@
 enum { GRID_POLICIES = 64, GRID_VALUES = 256, GRID_TITLE = 192 };
 
 typedef struct grid {
-    bool over_batch;             /* values are batches; else budgets */
+    bool over_batch;             /* values are batches; false: budgets */
     const char *unit;            /* of speeds */
     char title[GRID_TITLE];      /* "resnet32, batch 128" */
     int64_t values[GRID_VALUES]; /* budgets or batches, ascending; a budget of 0: what each policy needs */
     int n_values;
-    const char *policies[GRID_POLICIES]; /* borrowed from the rows */
+    const char *policies[GRID_POLICIES]; /* names; the rows own them */
     int n_policies;
     double speed[GRID_POLICIES][GRID_VALUES];  /* 0: infeasible, or not run */
     bool stood_in[GRID_POLICIES][GRID_VALUES]; /* a substitute policy ran */
-    /* Minimum of a policy that did not fit, and the batch of that run; 0: it fitted, or the minimum is not known. */
+    /* Smallest budget of a policy that did not fit, and that run's batch; 0: it fitted, or the budget is not known. */
     int64_t needs_bytes[GRID_POLICIES], needs_batch[GRID_POLICIES];
 } grid;
 
-/* Makes a grid of all rows that differ only in budget or batch, if there are at least two values. MM_ERR_NOMEM. The
- * caller frees *grids_out. */
+/* Makes a grid of each set of rows that differ only in policy and budget, or in policy and batch, if the set has at
+ * least two budgets or batches. MM_ERR_NOMEM. The caller frees *grids_out. */
 MM_CHECKED mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out);
 
 /* Prints a grid as a table (table.h). MM_ERR_NOMEM. */

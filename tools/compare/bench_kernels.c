@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm bench --kernels: the kernels of one iteration of a run, by CUPTI. */
+/* mm bench --kernels: the kernels of one iteration of a run, as CUPTI records them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +10,15 @@
 /* A nets_mark_fn. */
 static void mark(void *ctx, int step) { kernels_step(ctx, step); }
 
-/* One more iteration. */
+/* Trains one more iteration. */
 static mm_status iterate(session *s) {
     row ignored = {.batch = s->config.batch};
     session_run run = {.iterations = s->iteration + 1, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = true};
     return session_train(s, &run, &ignored);
 }
 
-/* Step by step, so that each kernel's step is known; or as iterations run, replayed where they can be. */
+/* Records the kernels of one iteration. marked: issued step by step, so that each kernel's step is known; else as
+ * iterations usually run: replayed, if they can be. */
 static mm_status see(session *s, bool marked, kernels *k) {
     MM_TRY(kernels_begin(k));
     if (marked) nets_exec_mark(s->train, mark, k);
@@ -28,7 +29,7 @@ static mm_status see(session *s, bool marked, kernels *k) {
     return failure.status != MM_OK ? mm_failure_restore(&failure) : ended;
 }
 
-/* What a step reads and writes by the plan's account: each of its tensors once for each use. */
+/* Bytes that a step reads and writes according to the graph: each tensor once for each use. */
 static int64_t step_bytes(const mm_graph *graph, int step) {
     const mm_step_info *info = mm_graph_step(graph, step);
     int64_t bytes = 0;
@@ -36,7 +37,7 @@ static int64_t step_bytes(const mm_graph *graph, int step) {
     return bytes;
 }
 
-/* The stream with most of what steps launched: computation's. Codecs and copies that they launch run on others. */
+/* The stream that ran the most kernels, which is the compute stream: codecs and copies run on others. */
 static uint32_t compute_stream(const kernels *k) {
     uint32_t best = 0;
     int most = 0;
@@ -48,7 +49,8 @@ static uint32_t compute_stream(const kernels *k) {
     return best;
 }
 
-/* A step's bytes are shared out among its kernels by their times: all of them have the step's rate. */
+/* The JSON row of a kernel. A step's bytes are divided among its kernels by their times, so all have the step's
+ * rate. */
 static json_t *describe(const mm_graph *graph, const kernels *k, const kernel *one, uint32_t compute) {
     const bool known = one->step >= 0 && one->step < mm_graph_steps(graph);
     const mm_step_info *info = known ? mm_graph_step(graph, one->step) : NULL;
@@ -97,7 +99,7 @@ mm_status bench_kernels(bench *b, session *s, const row *r) {
                                "replayed", sum(&whole));
         if (!b->kernel_rows) b->kernel_rows = json_array();
         if (!of || json_array_append_new(b->kernel_rows, of) != 0)
-            status = mm_fail(MM_ERR_NOMEM, "no memory for the table of kernels");
+            status = mm_fail(MM_ERR_NOMEM, "out of memory for the table of kernels");
     }
     kernels_fini(&steps);
     kernels_fini(&whole);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lists that mm bench is given: networks, batches, policies, budgets; and the sweeps in them. */
+/* Parses mm bench's lists of networks, batches, policies and budgets, and expands the sweeps in them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16, BATCHES_MAX = SWEEP_MAX + ARG_TEXTS_MAX };
 
-/* "sweep" or "sweep:N". *n_out 0: it is something else. */
+/* Parses "sweep" or "sweep:N". *n_out = 0: the text is something else. */
 static mm_status read_sweep(const char *option, const char *text, int *n_out) {
     *n_out = 0;
     if (strncmp(text, "sweep", 5) != 0) return MM_OK;
@@ -30,7 +30,8 @@ static int by_size_falling(const void *a, const void *b) {
     return (*x < *y) - (*x > *y);
 }
 
-/* n values from `low` to `high`, both among them, each larger than the one before by the same factor. */
+/* Sets up to n values from `low` to `high` inclusive, each larger than the one before by the same factor. Returns their
+ * number, which is smaller if values coincide. */
 static int spread(int64_t low, int64_t high, int n, int64_t *values) {
     int found = 0;
     for (int i = 0; i < n; i++) {
@@ -49,8 +50,8 @@ mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int
     const bool whole = b->facts || b->predict;
     MM_TRY(sub_batch_read(b->sub_batch, policy, batch, whole || sub_batch_is_measured(b->source), sub_batch_out));
     if (!whole || *sub_batch_out == batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--%s: measures whole batches; it cannot go with %s", b->facts ? "facts" : "predict",
-                   b->sub_batch ? "--sub-batch" : policy);
+    return mm_fail(MM_ERR_INVALID, "--%s measures whole batches only; it cannot go with %s",
+                   b->facts ? "facts" : "predict", b->sub_batch ? "--sub-batch" : policy);
 }
 
 static mm_status check_sub_batches_of(const bench *b, int64_t batch) {
@@ -59,7 +60,7 @@ static mm_status check_sub_batches_of(const bench *b, int64_t batch) {
         MM_TRY(bench_sub_batch(b, b->policies.text[p], batch, &n));
         for (int i = 0; n == 0 && b->sub_batch && i < b->budgets.n; i++)
             if (strcmp(b->budgets.text[i], "own") == 0)
-                return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs sizes in --budgets to fit into, not 'own'");
+                return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs sizes in --budgets, not 'own'");
     }
     return MM_OK;
 }
@@ -70,7 +71,7 @@ mm_status bench_check_sub_batches(const bench *b, int64_t batch) {
         int sweep;
         MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
         if (sweep > 0 && b->sub_batch)
-            return mm_fail(MM_ERR_INVALID, "--batch sweep: is of whole batches; it cannot go with --sub-batch");
+            return mm_fail(MM_ERR_INVALID, "--batch sweep: chooses whole batches; it cannot go with --sub-batch");
         if (sweep == 0) MM_TRY(check_sub_batches_of(b, strtoll(b->batches.text[i], NULL, 10)));
     }
     return MM_OK;
@@ -81,7 +82,8 @@ mm_status bench_check_ranks(const bench *b) {
         int sweep;
         int64_t part;
         MM_TRY(read_sweep("--batch", b->batches.text[i], &sweep));
-        if (sweep > 0) return mm_fail(MM_ERR_INVALID, "--batch sweep: is of one device; it cannot go with --ranks");
+        if (sweep > 0)
+            return mm_fail(MM_ERR_INVALID, "--batch sweep: chooses batches of one device; it cannot go with --ranks");
         for (int k = 0; k < b->ranks.count; k++)
             MM_TRY(ranks_part(strtoll(b->batches.text[i], NULL, 10), b->ranks.n[k], &part));
     }
@@ -99,15 +101,15 @@ static mm_status read_batch(const char *text, int64_t *batch_out) {
     return MM_OK;
 }
 
-/* The one size among the budgets. */
+/* Sets the budget of a batch sweep: --budgets must be one size. */
 static mm_status only_budget(const bench *b, int64_t *bytes_out) {
     if (b->budgets.n == 1 && mm_size_parse(b->budgets.text[0], bytes_out) == MM_OK) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--batch sweep: needs one size in --budgets, to fit into");
+    return mm_fail(MM_ERR_INVALID, "--batch sweep: needs one size in --budgets");
 }
 
 static int by_size_rising(const void *a, const void *b) { return by_size_falling(b, a); }
 
-/* Up to the largest batch that any of the policies fits into the budget; and each policy's own largest. */
+/* Sets n batches up to the largest that any policy fits into the budget, and each policy's own largest. */
 static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t batches[BATCHES_MAX], int *n_out) {
     int64_t budget, largest = 0;
     int n_own = 0;
@@ -126,13 +128,13 @@ static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64
         if (found.batch > 0) batches[n_own++] = found.batch;
         if (found.batch > largest) largest = found.batch;
     }
-    if (largest == 0) largest = 1; /* rows that say what it takes */
+    if (largest == 0) largest = 1; /* no policy fits: the rows of batch 1 say what they need */
     *n_out = n_own + spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches + n_own);
     qsort(batches, (size_t)*n_out, sizeof *batches, by_size_rising);
     return MM_OK;
 }
 
-/* One that is there already is not run twice. bench_read_lists saw to it that all have room. */
+/* Adds a value, if it is not in the list yet. bench_read_lists checked that all values have room. */
 static void add_value(int64_t values[BENCH_VALUES_MAX], int *n, int64_t value) {
     for (int i = 0; i < *n; i++)
         if (values[i] == value) return;
@@ -160,18 +162,20 @@ mm_status bench_batches(const bench *b, const nets_net *net, int64_t batches[BEN
 static mm_status read_budget(const char *text, int64_t *bytes_out) {
     int64_t bytes;
     if (mm_size_parse(text, &bytes) != MM_OK)
-        return mm_fail_in(MM_ERR_INVALID, "--budgets, beside 'own', 'plans' and 'sweep'");
+        return mm_fail_in(MM_ERR_INVALID, "--budgets takes sizes, 'own', 'plans' and 'sweep'");
     if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
     *bytes_out = bytes;
     return MM_OK;
 }
 
-/* What runs has room for the next batch, too: see session_memory_default. */
+/* Bytes that a trained run adds to its plan's need, for the next batch: see session_memory_default. Nothing is added
+ * in simulations. */
 static int64_t room(const bench *b, int64_t sub_batch) {
     return b->source ? 0 : target_staged_bytes(&b->target, b->net, sub_batch);
 }
 
-/* *sub_batch: that of a policy that chooses it by the budget; becomes the one that was planned. */
+/* Sets what a policy needs without a budget. *sub_batch: used for a policy that chooses its sub-batch by the budget;
+ * set to the one that was planned. */
 static mm_status find_need(const bench *b, const char *policy, int64_t *sub_batch, int64_t *bytes_out) {
     bench_planned planned;
     int64_t own;
@@ -183,7 +187,7 @@ static mm_status find_need(const bench *b, const char *policy, int64_t *sub_batc
     return MM_OK;
 }
 
-/* From the least that any policy needs to what liveness needs, where nothing has to be done. */
+/* Sets n budgets from the least that any policy needs to what liveness needs, which evicts nothing. */
 static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX], int *n_out) {
     int64_t low = INT64_MAX, high, sub_batch = b->batch;
     MM_TRY(find_need(b, "liveness", &sub_batch, &high));
@@ -197,7 +201,7 @@ static mm_status sweep_budgets(const bench *b, int n, int64_t budgets[SWEEP_MAX]
     return MM_OK;
 }
 
-/* What the plan of each policy needs, falling. */
+/* Sets what the plan of each policy needs, largest first. */
 static mm_status plan_budgets(const bench *b, int64_t budgets[ARG_TEXTS_MAX], int *n_out) {
     *n_out = b->policies.n;
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
@@ -228,9 +232,9 @@ mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- reading through */
+/* ---------------------------------------------------------------- checks */
 
-/* "all" stands for every policy with its defaults, but for `rules`, which are yours. */
+/* Replaces "all" with every policy with its defaults, except `rules`, which is nothing without rules of the user's. */
 static mm_status expand_policies(bench *b) {
     arg_texts given = b->policies;
     b->policies.n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells of the table that are measured: a network is trained for some iterations. */
+/* Measures cells of the table: trains the network for some iterations. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static session_config configure(bench *b, const nets_net *net, int64_t batch, co
                              .seed = (uint64_t)b->seed,
                              .issue = b->issue,
                              .same_batches = b->same_batches,
-                             .keep_going = true, /* the speed is that of any other loss */
+                             .keep_going = true, /* an infinite loss does not change the speed */
                              .equal_streams = b->equal_streams,
                              .stop = b->interrupted,
                              .alloc_cost_ns = b->alloc_cost_us * 1000,
@@ -50,7 +50,7 @@ typedef struct calibration {
     int64_t batch;
 } calibration;
 
-/* collect_run */
+/* A collect_run. */
 static mm_status calibrate_by(void *ctx, const char *policy, collector *c) {
     const calibration *of = ctx;
     return *of->b->interrupted ? MM_OK : bench_calibrate(of->b, of->net, of->batch, policy, c);
@@ -63,8 +63,8 @@ mm_status bench_calibrate_variants(bench *b, const nets_net *net, int64_t batch,
 
 /* ---------------------------------------------------------------- measuring */
 
-/* What runs ahead is measured as it runs, without times taken on the way: what its streams do comes from another, short
- * run. */
+/* A session that submits iterations ahead (session.ahead) is measured without timing its operations, which would slow
+ * it. So a second, short run measures how busy its streams are. */
 static mm_status profile(const session_config *measured, row *r) {
     enum { WARM_UP = 2, ITERATIONS = 6 };
     session s;
@@ -87,7 +87,7 @@ static mm_status profile(const session_config *measured, row *r) {
     return MM_OK;
 }
 
-/* Where CUPTI is missing, one line says so, and the table has no kernels. */
+/* Records kernels for --kernels. Where CUPTI is missing, prints one line and turns --kernels off. */
 static mm_status see_kernels(bench *b, session *s, const row *r) {
     if (!b->kernels || *b->interrupted) return MM_OK;
     mm_status status = bench_kernels(b, s, r);
@@ -123,7 +123,7 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
 
 /* ---------------------------------------------------------------- the codec's speed */
 
-/* The first codec of elements that a policy names. */
+/* The first ZFP codec that a policy names; without one, zfp:rate=6.4. */
 static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
     strcpy(spec, "zfp:rate=6.4");
     for (int p = 0; p < b->policies.n; p++) {

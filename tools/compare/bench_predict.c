@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Predictions of what policies will take, from facts measured under other ones. */
+/* mm bench --predict: predicts the step times of policies from facts that were measured under other policies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,21 +9,21 @@
 enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1, CODEC_POLICY = MM_SPEC_CAPACITY + 64 };
 
 typedef struct prediction {
-    arg_texts policies;            /* that facts are measured under, liveness first: the others are compared with it */
-    uint64_t plans[ARG_TEXTS_MAX]; /* what each of them runs */
-    char codec_policies[MM_MAX_CODECS][CODEC_POLICY]; /* those of them that have a codec */
+    arg_texts policies;            /* that facts are measured under; liveness is first: others are compared with it */
+    uint64_t plans[ARG_TEXTS_MAX]; /* hash of each one's plan */
+    char codec_policies[MM_MAX_CODECS][CODEC_POLICY]; /* texts of those with a codec */
     collector rounds[ROUNDS];
     int n_rounds; /* measured so far */
-    int first;    /* of the rows that are predicted */
+    int first;    /* index of the first predicted row */
     int n_rows;
-    row *passes; /* each row, measured again and again */
+    row *passes; /* PASSES measurements of each row */
 } prediction;
 
 /* ---------------------------------------------------------------- plans */
 
 static uint64_t add_hash(uint64_t hash, int64_t value) { return mm_hash_bytes(hash, &value, sizeof value); }
 
-/* Of a plan's nodes in order: equal for plans that do the same. */
+/* Hash of a plan's nodes in order, equal for plans that do the same. */
 static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
     uint64_t hash = MM_HASH_BEGIN;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -39,7 +39,7 @@ static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
     return hash;
 }
 
-/* As a manager plans: without times, in whole batches. */
+/* Plans as a manager does: without times, in whole batches. */
 static mm_status plan(const bench *b, const char *policy, int64_t budget_bytes, int64_t pinned_bytes, need *n,
                       uint64_t *hash_out) {
     const need_case c = bench_need(b, policy, b->batch, pinned_bytes);
@@ -54,13 +54,14 @@ static mm_status plan(const bench *b, const char *policy, int64_t budget_bytes, 
 
 /* ---------------------------------------------------------------- calibrating */
 
-/* They are fewer than a list has room for. */
+/* The assertion below shows that the list has room. */
 static void add_policy(arg_texts *texts, const char *policy) { texts->text[texts->n++] = policy; }
 
 _Static_assert(MM_MAX_CODECS + 3 <= ARG_TEXTS_MAX, "the policies that facts are measured under are one list");
 
-/* The steps; what they find near; the link; each codec of elements that a listed policy has, on every map that can be
- * compressed. */
+/* Chooses the policies that facts are measured under: liveness (times of steps); recompute (steps whose inputs are in
+ * the cache); vdnn-all (the link); and for each codec of elements that a listed policy has, freelunch with that codec
+ * on every map that can be compressed. */
 static mm_status choose_policies(bench *b, const nets_net *net, int64_t batch, prediction *p) {
     collector c;
     MM_TRY(collector_init(&c, net, batch, &b->target, &b->policies));
@@ -107,7 +108,7 @@ static mm_status list_rows(bench *b, const nets_net *net, int64_t batch, predict
     return MM_OK;
 }
 
-/* What failed once is not tried again. */
+/* Measures each row once more. A row that failed is not tried again. */
 static void measure(bench *b, const nets_net *net, prediction *p, int pass) {
     for (int i = 0; i < p->n_rows && !*b->interrupted; i++) {
         row *r = &b->rows[p->first + i];
@@ -131,7 +132,7 @@ static int by_value(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* By the times of a round. */
+/* Simulates a row with the facts of a round. */
 static mm_status forecast_round(const bench *b, const row *r, const collector *round, forecast *f, uint64_t *hash_out) {
     const int64_t budget_bytes = r->budget_bytes - r->staged_bytes;
     need n;
@@ -142,7 +143,7 @@ static mm_status forecast_round(const bench *b, const row *r, const collector *r
     return status;
 }
 
-/* The median of what the rounds' facts make of it. */
+/* Sets the row's prediction: the median of the simulations with each round's facts. */
 static mm_status predict(const bench *b, const prediction *p, row *r) {
     int64_t ns[ROUNDS];
     uint64_t hash = 0;

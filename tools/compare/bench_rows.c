@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of the table: begun, ended, compared, kept. */
+/* The rows of the table: adds, ends, compares and saves them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +54,7 @@ void bench_show_row(const bench *b, const row *r) {
     fflush(b->out);
 }
 
-/* Where `liveness` ran in the same table: what the step, and the computation beside what goes on meanwhile, take
- * longer. */
+/* Sets the ratios of the row's step, and of its computation beside codecs and copies, to those of `liveness`. */
 static void compare(row *r, const row *base) {
     r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
     if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;

@@ -7,7 +7,7 @@
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
 
-/* Where no sub-batch would do, the run in those of one image tells what it needs. */
+/* Sets the row's sub-batch. If none fits the budget, the run in sub-batches of one image says what it needs. */
 static mm_status choose_sub_batch(bench *b, row *r) {
     const int64_t most = b->source ? INT64_MAX : need_pinned_most();
     need_case one = bench_need(b, r->policy, 0, pinned_limit(b->pinned_bytes, most));
@@ -20,7 +20,7 @@ static mm_status choose_sub_batch(bench *b, row *r) {
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
-/* One cell of the table. What cannot run becomes a row that says why. */
+/* Runs one cell of the table. If it cannot run, its row says why. */
 static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
     row *r = bench_row(b, net, batch, b->policies.text[index], budget);
     if (!r) return mm_fail(MM_ERR_NOMEM, "out of memory for the table");
@@ -62,7 +62,7 @@ static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {
     return status;
 }
 
-/* With facts to be kept: collected meanwhile. */
+/* Runs the cells of a network and batch; with --facts, collects facts in these runs and saves them. */
 static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     if (b->predict) return bench_predict(b, net, batch);
     if (!b->facts) return run_cells(b, net, batch);
@@ -72,8 +72,9 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     mm_status status = b->source ? facts_source_fill(b->source, c.lowered->graph, c.facts) : MM_OK;
     if (status == MM_OK) status = run_cells(b, net, batch);
     if (status == MM_OK && !b->source && !*b->interrupted && c.steps_from == COLLECT_NONE)
-        status =
-            mm_fail(MM_ERR_INFEASIBLE, "--facts %s: no run was measured; give --budgets that a policy fits", b->facts);
+        status = mm_fail(MM_ERR_INFEASIBLE,
+                         "--facts %s: no policy fitted its budget, so nothing was measured; give larger --budgets",
+                         b->facts);
     if (status == MM_OK && !b->source) status = bench_calibrate_variants(b, net, batch, &c);
     bool saved = !*b->interrupted;
     if (status == MM_OK && saved && !b->source) status = collector_measure_device(&c, &b->target);
@@ -83,7 +84,7 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     return status;
 }
 
-/* A network that cannot be lowered ends the table, rather than each row. */
+/* Checks that the network can be lowered, so that one error ends the command instead of one for each row. */
 static mm_status check_lowering(const bench *b) {
     const need_case c = bench_need(b, NULL, b->batch, PINNED_OPEN);
     const nets_exec_graph graph = need_last(&c);
@@ -93,7 +94,7 @@ static mm_status check_lowering(const bench *b) {
     return MM_OK;
 }
 
-/* A batch on so many devices. */
+/* Runs a batch of `whole` images on n_ranks devices. */
 static mm_status run_batch(bench *b, const nets_net *net, int64_t whole, int n_ranks) {
     int64_t batch;
     MM_TRY(ranks_part(whole, n_ranks, &batch));
@@ -126,7 +127,8 @@ static mm_status run_nets(bench *b) {
     return MM_OK;
 }
 
-/* A machine's rates serve all networks and batches; facts are of those that they were measured of. */
+/* Simulates with one file. A machine's rates hold for all listed networks and batches; measured facts only for the
+ * network and batch that they name. */
 static mm_status run_source(bench *b, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cells of the table that are simulated: no device, no data, times from a file. */
+/* Simulates cells of the table: no device, no data, times from a file. */
 #include <stdio.h>
 
 #include "mm/core/size.h"
@@ -24,7 +24,7 @@ static mm_status plan_within(need *n, int64_t budget_bytes, forecast *f) {
     return forecast_of(n, budget_bytes, c->pinned_bytes, c->facts ? FORECAST_FACTS : FORECAST_NO_TIMES, f, NULL);
 }
 
-/* Without a budget, the pass that needs most gives what it needs to the others. */
+/* Without a budget, all passes get what the pass that needs most needs. */
 static mm_status plan_asked(need *n, bench_planned *planned) {
     planned->fused = n->fused;
     MM_TRY(plan_within(n, n->asked.budget_bytes, &planned->as));
@@ -34,7 +34,7 @@ static mm_status plan_asked(need *n, bench_planned *planned) {
 
 static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f->iteration_ns : INT64_MAX; }
 
-/* Plans with layers that are not fused, and takes that if it is faster; if not both have times, if it needs less. */
+/* Plans with unfused layers, and takes that plan if it is faster (timed), or if it needs less (not timed). */
 static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, bench_planned *planned) {
     need apart;
     bench_planned other = {.fused_bytes = planned->fused_bytes};
@@ -69,7 +69,7 @@ mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *pla
 
 static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
     if (r->asked_bytes > 0 && f->peak_bytes > r->asked_bytes) {
-        bench_planned more = {0}; /* as if nothing limited pinned memory, where something does */
+        bench_planned more = {0}; /* the plan without a limit of pinned memory */
         const need_case c = bench_need(b, r->policy, r->sub_batch, PINNED_OPEN);
         if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(&c, 0, &more));
         const need_free free = {more.as.peak_bytes, more.as.pinned_bytes};
@@ -106,11 +106,11 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     if (r->asked_bytes >= planned.as.peak_bytes)
         MM_TRY(bench_plan(&c, planned.fused_bytes, &planned));
     else if (r->asked_bytes > 0)
-        planned.as.fits = false; /* nor does any other plan */
+        planned.as.fits = false; /* no plan fits */
     snprintf(r->fuse, sizeof r->fuse, "%s", planned.fused ? "on" : "off");
     if (planned.as.cut_short)
-        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: the best plan that was found so far\n", r->net,
-                (long long)r->batch, r->policy);
+        fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: this is the best plan that was found so far\n",
+                r->net, (long long)r->batch, r->policy);
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : planned.as.peak_bytes;
     if (!planned.as.fits) return does_not_fit(b, r, &planned.as);
     if (planned.as.untimed[0])

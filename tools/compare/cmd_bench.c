@@ -25,7 +25,7 @@ static mm_status print_all(const bench *b) {
     return status;
 }
 
-/* "codec/10": a tenth of the speed of the codec, measured now. */
+/* Parses N of "codec/N": the link gets an N-th of the codec's speed, which is measured here. */
 static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t *bytes_per_s_out) {
     char *end, codec_size[32], link_size[32];
     int64_t speed;
@@ -34,7 +34,7 @@ static mm_status read_part_of_codec(const bench *b, const char *divisor, int64_t
         return mm_fail(MM_ERR_INVALID, "--link %s: must be a size, or codec/N with N from 0.001 to 1e6", b->link);
     MM_TRY(bench_codec_speed(b, &speed));
     *bytes_per_s_out = (int64_t)((double)speed / part) > 0 ? (int64_t)((double)speed / part) : 1;
-    fprintf(b->out, "link: %s/s, a codec that makes %s/s through %g\n",
+    fprintf(b->out, "link: %s/s: the codec's speed, %s/s, divided by %g\n",
             mm_size_format(*bytes_per_s_out, link_size, sizeof link_size),
             mm_size_format(speed, codec_size, sizeof codec_size), part);
     return MM_OK;
@@ -60,16 +60,16 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
     target_log_threads(&b->target, source->path, source->threads);
     if (b->ranks_list)
         return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: facts of one device and its batch; --ranks goes with a machine's "
+                       "--simulate %s: has the facts of one device and its batch; --ranks needs a machine's "
                        "rates",
                        source->path);
     if (b->net_list || b->batch_list)
         return mm_fail(MM_ERR_INVALID,
-                       "--simulate %s: holds the facts of one network and batch; --net and --batch go with a machine's "
+                       "--simulate %s: has the facts of one network and batch; --net and --batch need a machine's "
                        "rates",
                        source->path);
     if (!source->net[0])
-        return mm_fail(MM_ERR_FORMAT, "facts file %s does not say of which network and batch", source->path);
+        return mm_fail(MM_ERR_FORMAT, "facts file %s does not name its network and batch", source->path);
     for (int i = 0; i < b->policies.n; i++) {
         int64_t n;
         MM_TRY(bench_sub_batch(b, b->policies.text[i], source->batch, &n));
@@ -78,7 +78,7 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
     return bench_check_sub_batches(b, source->batch);
 }
 
-/* *of_lists is set where the networks and batches are those of the lists. */
+/* Sets *of_lists if the source is used with the listed networks and batches: a machine's rates. */
 static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
@@ -95,10 +95,10 @@ static mm_status check_sources(const bench *b) {
         return mm_fail(MM_ERR_INVALID, "--simulate runs nothing: it cannot go with --predict, --link or --alloc-cost");
     if (b->trace && (b->sources.n > 0 || b->predict))
         return mm_fail(MM_ERR_INVALID,
-                       "--trace: is of runs, and cannot go with --simulate or --predict; 'mm plan --facts "
+                       "--trace: records runs, and cannot go with --simulate or --predict; 'mm plan --facts "
                        "F --trace' writes predicted iterations");
     if (b->ranks_list && b->sources.n == 0)
-        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; 'mm train --ranks' trains");
+        return mm_fail(MM_ERR_INVALID, "--ranks: goes with --simulate only; to train, use 'mm train --ranks'");
     if (b->study && b->sources.n == 0) return mm_fail(MM_ERR_INVALID, "--study: goes with --simulate only");
     MM_TRY(bench_check_ranks(b));
     for (int i = 0; i < b->sources.n; i++) MM_TRY(check_source(b, b->sources.text[i], &of_lists));
@@ -110,12 +110,12 @@ static bool are_several(const arg_texts *texts) {
     return texts->n > 1 || strncmp(first, "sweep", 5) == 0 || strcmp(first, "plans") == 0;
 }
 
-/* It is of throughput against something. */
+/* --svg draws throughput over budgets or batches, so there must be several, or several sources. */
 static mm_status check_picture(const bench *b) {
     if (!are_several(&b->budgets) && !are_several(&b->batches) && b->sources.n < 2)
         return mm_fail(MM_ERR_INVALID,
-                       "--svg %s: there is nothing to draw but over several --budgets, or over several "
-                       "--batch",
+                       "--svg %s: throughput is drawn over several --budgets, or over several --batch; give "
+                       "several",
                        b->svg);
     return MM_OK;
 }
@@ -139,7 +139,7 @@ static mm_status prepare(bench *b) {
     MM_TRY(bench_read_lists(b));
     MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
     if (b->facts && b->ranks_list)
-        return mm_fail(MM_ERR_INVALID, "--facts: are of one device; it cannot go with --ranks");
+        return mm_fail(MM_ERR_INVALID, "--facts: facts are of one device; it cannot go with --ranks");
     if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
     MM_TRY(target_init(&b->target));
     MM_TRY(bench_check_codecs(b));
@@ -147,8 +147,8 @@ static mm_status prepare(bench *b) {
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
-        return mm_fail(MM_ERR_INVALID, "--kernels: kernels are a GPU's, of runs; it goes with --device cuda, and "
-                                       "neither with --simulate nor --predict");
+        return mm_fail(MM_ERR_INVALID, "--kernels: records the kernels of a GPU in runs; it goes with --device cuda, "
+                                       "and not with --simulate or --predict");
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
@@ -157,93 +157,97 @@ static mm_status prepare(bench *b) {
 }
 
 static const char help_text[] =
-    "Runs every combination of networks, batches, policies and budgets for some iterations, and prints one table; and\n"
-    "for more than one budget or batch, throughput against it for each policy (- where it does not fit). --svg draws\n"
-    "that. A policy that does not fit a budget is a row that says what it needs. Ctrl-C ends it with the rows so far.\n"
+    "Runs every combination of networks, batches, policies and budgets for some iterations, and prints one table. For\n"
+    "several budgets or batches it also prints each policy's throughput over them (-: does not fit), which --svg "
+    "draws.\n"
+    "A policy that does not fit a budget gets a row that says what it needs. Ctrl-C ends it with the rows so far.\n"
     "\n"
     "--budgets takes sizes, 'own' (what the policy's plan needs), 'plans' (what each listed policy's plan needs, one\n"
-    "after the other) and 'sweep[:N]' (N from the least that any of them needs to what liveness needs). --batch\n"
-    "takes numbers and 'sweep[:N]' (N up to the largest batch that any policy fits into the one budget given, and\n"
-    "the largest of each policy).\n"
+    "after the other) and 'sweep[:N]' (N sizes from the least that any of them needs to what liveness needs). --batch\n"
+    "takes numbers and 'sweep[:N]' (N numbers up to the largest batch that any policy fits into the one budget given,\n"
+    "and the largest of each policy).\n"
     "\n"
-    "--sub-batch computes N images of a batch at a time, and adds up gradients; auto: as many as each budget bears.\n"
-    "Without, a policy's own subbatch= counts. img/s are of whole updates. With auto, 'plans' are of whole batches,\n"
-    "and a sweep begins at what single images need. Facts are of whole batches (--facts, --predict).\n"
+    "--sub-batch computes N images of a batch at a time, and adds up gradients; auto: as many as fit each budget.\n"
+    "Without it, a policy's own subbatch= counts. img/s count whole updates. With auto, 'plans' are those of whole\n"
+    "batches, and a sweep begins at what single images need. --facts and --predict take whole batches only.\n"
     "\n"
-    "--simulate needs no device and no data: times are the simulator's, from facts measured by 'mm bench --facts'\n"
-    "(of one network and batch; several files may be given), or from a machine's rates, as tools/facts/titanx.json,\n"
-    "for any network and batch.\n"
+    "--simulate needs no device and no data: the simulator predicts times from facts that 'mm bench --facts' measured\n"
+    "(for one network and batch; several files may be given), or from a machine's rates, such as\n"
+    "tools/facts/titanx.json (for any network and batch).\n"
     "\n"
-    "--ranks N,M, with a machine's rates: N devices each train an N-th of the batch, and add up gradients, which are\n"
-    "copied to pinned memory and back beside the backward pass (--sum end: behind it), over a link that the machine's\n"
-    "link_sharers share, and added up at its host_sum_bytes_per_s. Budgets are each device's; img/s are of all.\n"
+    "--ranks N,M, with a machine's rates: N devices each train an N-th of the batch, and add up gradients. These are\n"
+    "copied to pinned memory and back beside the backward pass (--sum end: after it), over a link that the machine's\n"
+    "link_sharers share, and added up at its host_sum_bytes_per_s. Each device has the budget; img/s are of all.\n"
     "\n"
-    "--facts also runs liveness by all algorithms that steps have besides the fastest, so that all have times, and\n"
-    "measures, but on device host, how much steps, the first listed codec that can be, and copies slow each other.\n"
+    "--facts also runs liveness with the algorithms of steps that are not the fastest, so that all have times. Except\n"
+    "on device host it measures how much steps, the first listed codec that allows it, and copies slow each other.\n"
     "\n"
     "--predict measures facts of each network and batch under liveness, recompute:mode=sqrt,when=always,\n"
     "vdnn-all:when=always, and freelunch:codec=C,eligible=all,when=always for every codec of elements that a listed\n"
-    "policy has. It compares what the simulator makes of them with each listed policy's measured step. Facts are\n"
-    "measured in four rounds, all listed policies in a pass after each but the last; the median of what the rounds\n"
-    "predict is compared with the median of the passes. Nothing is scaled. A policy whose plan is one that facts\n"
-    "were measured of is marked (own), and left out of the error's summary.\n"
+    "policy has. With them it simulates each listed policy's step, and compares that with the measured step. Facts\n"
+    "are measured in four rounds, and all listed policies in a pass after each round but the last; the median of the\n"
+    "rounds' predictions is compared with the median of the passes. Nothing is scaled. A policy with the same plan as\n"
+    "a run that gave facts is marked (own), and left out of the error's summary.\n"
     "\n"
-    "Off a terminal each row is also printed once it is known: with --predict, when its network and batch are\n"
-    "through.\n"
+    "If the output is not a terminal, each row is also printed once it is known; with --predict, once its network and\n"
+    "batch are done.\n"
     "Columns:\n"
     "  batch                 images of an update; 128/32: 32 of them at a time; 4x64: 4 ranks train 64 each\n"
-    "  predicted, touched    peak bytes on the device: of the plan, and measured as touched\n"
-    "  outside               bytes that libraries took elsewhere\n"
+    "  predicted, touched    peak bytes on the device: by the plan, and as measured (touched)\n"
+    "  outside               bytes that libraries took outside the arena\n"
     "  stash                 bytes held from the forward to the backward pass\n"
-    "  pinned                host memory taken for maps that are swapped, where a policy does that\n"
+    "  pinned                host memory for swapped maps\n"
     "  img/s                 images a second, by the median iteration\n"
     "  hidden                share of the codecs' time during which computation did not wait for them\n"
     "  ratio                 bytes of the maps that were encoded, over bytes of their codes\n"
-    "  host                  on cuda: what the training thread takes to issue an iteration, waiting left out; in all,\n"
-    "                        and by layer (forward and backward); whether it is replayed, or issued step by step\n"
+    "  host                  on cuda: time in which the training thread issues an iteration, without waits; in all, "
+    "and\n"
+    "                        per layer (forward and backward); whether it is replayed, or issued step by step\n"
     "  loss                  of the first iteration and of the last\n"
-    "  simulated             the step that the simulator expected, and how far that is from what was measured\n"
+    "  simulated             the predicted step, and its error\n"
     "\n"
-    "--kernels writes an array with an element for each run. kernels, of an iteration that is issued step by step:\n"
+    "--kernels writes an array with an element for each run. kernels (of an iteration that is issued step by step):\n"
     "name, layer, phase, stream, begin_ns, ns, gap_ns (since the stream's last), bytes (what the step reads and\n"
-    "writes by the plan, shared out by time; null beside the computation) and gb_per_s. replayed, of the next\n"
-    "iteration: kernels, their sum kernels_ns, busy_ns, span_ns and idle_ns, when none ran. CUPTI is loaded when it\n"
-    "runs; without, a line says so.\n"
+    "writes by the plan, divided by time; null on other streams than the computation's) and gb_per_s. replayed (of\n"
+    "the next iteration): kernels (their number), kernels_ns (their sum), busy_ns, span_ns, idle_ns (no kernel ran).\n"
+    "It needs CUPTI; without it, a line says so.\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
     "  net, batch, ranks, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
     "                               fuse: on or off, also where --fuse auto chose\n"
-    "  threads                      of the machine's CPUs that it computed on; 0: on another device\n"
-    "  policy, policy_effective, ladder_steps   as asked for; what stood in for it at the end, after how many steps\n"
-    "  replans                      of train --replan; else 0\n"
-    "  lossy                        true: a codec of the policy gives other values back; tables say (lossy)\n"
-    "  status                       ok, diverged (a loss was NaN or infinite: null), or why not\n"
-    "  budget_bytes, minimum_bytes  and the least that the policy runs in\n"
-    "  predicted_peak_bytes, peak_bytes   of the plan, and touched\n"
-    "  staged_bytes                 of the plan, on cuda: room for the next batch\n"
+    "  threads                      that device host computed on; 0: another device\n"
+    "  policy, policy_effective, ladder_steps   as asked for; the substitute at the end, after so many changes\n"
+    "  replans                      new plans of train --replan; else 0\n"
+    "  lossy                        true: a codec of the policy changes values; tables say (lossy)\n"
+    "  status                       ok; diverged (a loss was NaN or infinite, in the row null); or why it did not run\n"
+    "  budget_bytes, minimum_bytes  the budget, and the least in which the policy runs\n"
+    "  predicted_peak_bytes, peak_bytes   by the plan, and touched\n"
+    "  staged_bytes                 room for the next batch in the plan, on cuda\n"
     "  outside_bytes, stash_bytes, pinned_bytes   as in the table\n"
     "  host_peak_bytes              the most memory that this process had resident while the row was made, planning\n"
     "                               and data included; null where the system does not count it by row\n"
     "                               (/proc/self/clear_refs) and an earlier row had more\n"
-    "  host_planned_bytes           what of that the plans explain: pinned_bytes, and on device host the planned peak\n"
+    "  host_planned_bytes           the part that plans explain: pinned_bytes, and on device host the planned peak\n"
     "  host_other_bytes             the rest: the program, its libraries and what they allocate, data\n"
-    "  workspace_limit_bytes        of --workspace; 0: not given\n"
+    "  workspace_limit_bytes        --workspace; 0: not given\n"
     "  images_per_second, iteration_seconds_median, iteration_seconds_p95\n"
-    "  iteration_seconds_predicted, simulator_error   the simulator's, and how far off it is, as a share\n"
+    "  iteration_seconds_predicted, simulator_error   the simulator's, and its error as a share\n"
+    "  bound_seconds                of simulated rows: no plan with these codecs takes less in this budget\n"
     "  simulated                    true: nothing ran, images_per_second is the simulator's\n"
-    "  calibrated                   true: facts were measured of the same plan\n"
-    "  encoded_bytes, coded_bytes, spilled_bytes   an iteration: of maps that were encoded, of their codes, and of\n"
-    "                               codes of variable size in pinned memory\n"
-    "  codec_hidden_share, codec_busy_seconds, compute_busy_seconds   an iteration, of their streams\n"
-    "  step_ratio                   to the step under liveness, where the table has it\n"
+    "  calibrated                   true: facts were measured with the same plan\n"
+    "  encoded_bytes, coded_bytes, spilled_bytes   in an iteration: of encoded maps, of their codes, and of codes of\n"
+    "                               variable size in pinned memory\n"
+    "  codec_hidden_share, codec_busy_seconds, compute_busy_seconds   hidden, and busy times of streams in an "
+    "iteration\n"
+    "  step_ratio                   to the step under liveness, if the table has that\n"
     "  compute_ratio                the same of the computation beside codecs and copies, on cuda\n"
-    "  host_seconds                 of the training thread, to issue an iteration whose batch is copied, waiting left\n"
-    "                               out; median. On device host, which computes on the same cores, beside other work\n"
-    "  host_seconds_per_layer       the same by the network's layers, each forward and backward\n"
-    "  iterations, replays          and those of them that were recorded work enqueued as a whole, on cuda\n"
+    "  host_seconds                 in which the training thread issues an iteration with a copied batch, without\n"
+    "                               waits; median. On device host it shares its cores with the computation\n"
+    "  host_seconds_per_layer       the same divided by the network's layers, each forward and backward\n"
+    "  iterations, replays          their number, and that of recorded ones enqueued as a whole, on cuda\n"
     "  loss_first, loss_last, test_accuracy, test_loss\n"
     "  tokens_per_second            of networks of tokens; else null\n"
-    "  moved_bytes, steps_again     what an iteration copies over the link, and runs again, by its plan\n"
+    "  moved_bytes, steps_again     bytes over the link, and steps that run again, in an iteration by its plan\n"
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
@@ -263,47 +267,47 @@ int cmd_bench(int argc, char **argv) {
         {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
         {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
         {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
-        {"--sub-batch", "N|auto", "compute so many images at a time; auto: by the budget (policy's subbatch=)",
+        {"--sub-batch", "N|auto", "compute N images at a time; auto: as many as fit the budget (policy's subbatch=)",
          ARG_TEXT, &b.sub_batch, 0, 0},
         RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
         {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         EFFORT_ARG(&b.effort),
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
-        {"--iterations", "N", "of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
+        {"--iterations", "N", "iterations of each run (10)", ARG_COUNT, &b.iterations, 1, 1e9},
         {"--data", "SPEC", "cifar10:DIR, fashion-mnist[:DIR], synthetic[:samples=N], files:X.npy,Y.npy (synthetic)",
          ARG_TEXT, &b.data, 0, 0},
         TARGET_ARGS(&b.target),
         TARGET_CODEC_THREADS_ARG(&b.target),
         TARGET_OPTIMIZER_ARG(&b.target),
-        {"--same-batches", NULL, "the first batches again and again, so that no reader holds a GPU up", ARG_FLAG,
+        {"--same-batches", NULL, "repeat the first batches, so that a GPU never waits for data", ARG_FLAG,
          &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
         {"--pinned", "SIZE",
          "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
          &b.pinned_bytes, -1, 0},
-        {"--link", "SIZE",
-         "bytes a second to host memory: 12GB, or codec/10: of that codec's speed, a tenth (memcpy's)", ARG_TEXT,
-         &b.link, 0, 0},
-        {"--alloc-cost", "US", "what an unplanned allocation costs, in microseconds; a GPU: 200 (0)", ARG_COUNT,
+        {"--link", "SIZE", "bytes a second to host memory: 12GB, or codec/10: a tenth of the codec's speed (memcpy's)",
+         ARG_TEXT, &b.link, 0, 0},
+        {"--alloc-cost", "US", "cost of an unplanned allocation, in microseconds; on a GPU 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
-        {"--issue", "HOW", "of side streams: thread, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text,
-         0, 0},
-        {"--equal-streams", NULL, "codecs and copies as urgent as the computation, which else goes first (cuda)",
-         ARG_FLAG, &b.equal_streams, 0, 0},
-        {"--simulate", "FILE,...", "nothing runs: times from facts, or from a machine's rates", ARG_TEXT,
+        {"--issue", "HOW", "how side streams are issued: thread, or inline, which can be recorded (auto)", ARG_TEXT,
+         &b.issue_text, 0, 0},
+        {"--equal-streams", NULL,
+         "give codecs and copies the priority of the computation, which otherwise goes first (cuda)", ARG_FLAG,
+         &b.equal_streams, 0, 0},
+        {"--simulate", "FILE,...", "run nothing: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
-        {"--study", "FILE[,LAYOUT]", "for --simulate: what codes of variable size take, by 'mm codecs --study'",
+        {"--study", "FILE[,LAYOUT]", "for --simulate: sizes of codes of variable size, from 'mm codecs --study'",
          ARG_TEXT, &b.study, 0, 0},
-        {"--predict", NULL, "how far the simulator is from what is measured", ARG_FLAG, &b.predict, 0, 0},
+        {"--predict", NULL, "measure the simulator's error", ARG_FLAG, &b.predict, 0, 0},
         {"--facts", "FILE", "write the times of steps, codecs and link in these runs, for 'mm plan --facts'", ARG_TEXT,
          &b.facts, 0, 0},
         {"--json", "FILE", "the rows as an array; -: to standard output", ARG_TEXT, &b.json, 0, 0},
-        {"--no-ladder", NULL, "if memory is short, fail: no plan that does with less stands in", ARG_FLAG, &b.no_ladder,
-         0, 0},
-        {"--svg", "FILE", "throughput over budget and over batch, drawn", ARG_TEXT, &b.svg, 0, 0},
+        {"--no-ladder", NULL, "if memory is short, fail: do not substitute a plan that needs less", ARG_FLAG,
+         &b.no_ladder, 0, 0},
+        {"--svg", "FILE", "a picture of throughput over budget and over batch", ARG_TEXT, &b.svg, 0, 0},
         {"--trace", "FILE", "when each step and operation of each run ran, for Perfetto", ARG_TEXT, &b.trace, 0, 0},
-        {"--kernels", "FILE", "the kernels of an iteration of each run, by CUPTI (cuda)", ARG_TEXT, &b.kernels, 0, 0},
+        {"--kernels", "FILE", "the kernels of an iteration of each run, from CUPTI (cuda)", ARG_TEXT, &b.kernels, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""PEP 517's hooks: builds libmm.so with bazel, and a wheel around it, without network and without other packages.
+"""PEP 517's hooks: build libmm.so with bazel, and a wheel of it, without network and other packages.
 
-pip install tools/python; --config-settings bazel=--config=cuda gives bazel an option. With MM_LIBRARY=PATH that
-libmm.so is taken, and bazel not asked."""
+pip install tools/python; --config-settings bazel=--config=cuda passes bazel an option. MM_LIBRARY=PATH: takes that
+libmm.so, and does not run bazel."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NAME = "mm_torch"
-# What every system has that a wheel of this kind may run on (PEP 600), and what comes with a driver or a toolkit.
+# Libraries that every system for such a wheel has (PEP 600), or that come with a driver or a CUDA toolkit.
 SYSTEMS_OWN = re.compile(r"(libc|libm|libz|libgcc_s|libpthread|libdl|librt|libstdc\+\+|ld-linux.*|libcuda.*|libcu.*|libnv.*)\.so")
 
 
@@ -40,7 +40,7 @@ def _library(settings):
 
 
 def _others(library):
-    """Libraries that it needs and that a system may lack: name and path."""
+    """Yields name and path of each library that it needs and that a system may lack."""
     for line in _run("ldd", library).splitlines():
         found = re.match(r"\s*(\S+) => (/\S+)", line)
         if found and not SYSTEMS_OWN.match(found.group(1)):
@@ -48,7 +48,7 @@ def _others(library):
 
 
 def _glibc(files):
-    """The least glibc, 2.N, that all of them load with."""
+    """N of the oldest glibc, 2.N, with which all files load."""
     return max(int(n) for path in files for n in re.findall(r"GLIBC_2\.(\d+)", _run("objdump", "-T", path)))
 
 
@@ -88,14 +88,14 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     wheel = f"{NAME}-{version}-{tag}.whl"
     with zipfile.ZipFile(os.path.join(wheel_directory, wheel), "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in contents.items():
-            entry = zipfile.ZipInfo(name)  # of 1980: the same contents give the same wheel
+            entry = zipfile.ZipInfo(name)  # dated 1980, so that the same contents give the same wheel
             entry.external_attr = (0o755 if ".so" in name else 0o644) << 16
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     return wheel
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    raise RuntimeError("mm_torch is built from mm's whole tree: there is no source distribution of it alone")
+    raise RuntimeError("mm_torch is built from mm's whole tree: it has no source distribution")
 
 
 if __name__ == "__main__":

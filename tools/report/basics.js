@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 'use strict';
-// What everything else uses: elements, numbers with their units, colours, the tip beside the pointer.
-// Texts of the data go into the page as text nodes and attributes, never as HTML.
+// Shared by all scripts: elements, numbers with units, colours, and the tip: the box beside the pointer.
+// Texts of the data enter the page as text nodes and attributes, never as HTML.
 
 function element(name, attributes, ...children) {
     const svg = name.startsWith('svg:');
@@ -34,7 +34,7 @@ const most = (values, otherwise = 0) => values.reduce((a, b) => (b > a ? b : a),
 
 const UNITS = [['TiB', 2 ** 40], ['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]];
 
-// As the command prints them: 12GiB, 24.5MiB.
+// A size as the command prints it: 12GiB, 24.5MiB.
 function sizeText(bytes) {
     if (!isNumber(bytes)) return '–';
     for (const [unit, one] of UNITS) {
@@ -60,7 +60,7 @@ function rateText(value) {
 const percentText = (share) =>
     (isNumber(share) ? (100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0) + '%' : '–');
 
-// Round numbers from low to high, about n of them; in powers of two for bytes.
+// About n round numbers from low to high. binary: their step is a power of two, for bytes.
 function ticksOf(low, high, n, binary) {
     const span = high - low || Math.abs(high) || 1;
     let step = binary ? 2 ** Math.ceil(Math.log2(span / n)) : 10 ** Math.floor(Math.log10(span / n));
@@ -71,7 +71,7 @@ function ticksOf(low, high, n, binary) {
 
 // ---------------------------------------------------------------- colours
 
-// What memory is for, from the bottom up, as 'mm plan --svg' draws it, and the words for it in plans and in traces.
+// What memory is used for, from the bottom up, as 'mm plan --svg' stacks it. kinds: its names in plans and traces.
 const LAYERS = [
     {
         id: 'lasting',
@@ -94,16 +94,16 @@ const layerOfKind = (kind) => {
 
 const SERIES = 8;
 
-let colours = new Map();  // of the theme
+let colours = new Map();  // CSS variable → colour in the present theme
 
-// The colour that a CSS variable has now, for canvases.
+// The present colour of a CSS variable, for canvases, which cannot use variables.
 function colour(name) {
     if (!colours.has(name))
         colours.set(name, getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
     return colours.get(name);
 }
 
-// A policy has one colour and one mark in all of the page.
+// The index of a policy's colour and mark, the same in the whole page.
 const seen = [];
 function seriesOf(policy) {
     if (!seen.includes(policy)) seen.push(policy);
@@ -134,7 +134,7 @@ function markIcon(series) {
 const tip = {
     box: null,
 
-    // lines: [label, value] or a text; title: its first line.
+    // Shows the tip at (x, y). lines: [label, value] or a text each.
     show(x, y, title, lines) {
         const box = this.box = this.box || document.getElementById('tip');
         box.replaceChildren(
@@ -169,7 +169,7 @@ function section(id, title, lead) {
 
 const chip = (text, kind) => element('span', {class: 'chip' + (kind ? ' ' + kind : '')}, text);
 
-// Buttons of which one is pressed. options: [value, text]
+// A group of buttons, one of which is pressed. options: [value, text] each
 function choice(label, options, value, onChange) {
     const group = element('div', {class: 'switch', role: 'group', 'aria-label': label});
     const press = (chosen) => {

@@ -20,7 +20,7 @@ typedef struct report_command {
 
 /* ---------------------------------------------------------------- what a file is */
 
-/* A kind of array: every element is an object that has these keys. "net" and "policy" are texts. */
+/* Kinds of JSON arrays: every element of the array is an object with these keys. */
 typedef struct array_kind {
     const char *name;
     const char *keys[5];
@@ -47,7 +47,7 @@ static bool is_array_of(const json_t *json, const array_kind *kind) {
     return json_array_size(json) > 0;
 }
 
-/* NULL: none that a report is made from. */
+/* The kind of a file; NULL: not one that a report can show. */
 static const char *kind_of(const json_t *json) {
     if (json_is_array(json_object_get(json, "traceEvents"))) return "trace";
     for (int k = 0; k < ARRAY_KINDS; k++)
@@ -85,7 +85,7 @@ static mm_status add_file(report_command *c, const char *path) {
         json_decref(json);
         return refuse(path, "");
     }
-    /* A path need not be UTF-8, which texts of JSON are. */
+    /* A path need not be UTF-8, but a JSON string must. */
     json_t *name = json_string(path);
     json_t *entry = json_pack("{so ss so}", "name", name ? name : json_string("?"), "kind", kind, "data", json);
     if (json_array_append_new(json_object_get(c->data, "files"), entry) == 0) return MM_OK;
@@ -101,8 +101,8 @@ static mm_status read_all(report_command *c) {
 
 /* ---------------------------------------------------------------- the page */
 
-/* Within a script element no text may look like its end, nor like a comment; a "<" of JSON is in a text, where it may
- * be written as a number. */
+/* Writes the JSON with every "<" escaped, so that no text ends the script element or begins a comment. JSON has "<"
+ * only inside strings, where \u003c means the same. */
 static void put_data(FILE *page, const char *json) {
     for (const char *c = json; *c; c++)
         if (*c == '<')
@@ -135,8 +135,8 @@ static mm_status save(const report_command *c) {
 
 static mm_status check(const report_command *c) {
     named_file files[ARG_TEXTS_MAX + 1];
-    if (c->files.n == 0) return mm_fail(MM_ERR_INVALID, "no FILE given: rows, plans or traces; --help tells which");
-    if (!c->html) return mm_fail(MM_ERR_INVALID, "--html OUT is missing: the page to write");
+    if (c->files.n == 0) return mm_fail(MM_ERR_INVALID, "no FILE given: give rows, plans or traces; see --help");
+    if (!c->html) return mm_fail(MM_ERR_INVALID, "--html OUT is missing: it names the page to write");
     for (int i = 0; i < c->files.n; i++) files[i] = (named_file){"FILE", c->files.text[i], FILE_READ};
     files[c->files.n] = (named_file){"--html", c->html, FILE_WRITTEN};
     return files_check(files, c->files.n + 1);
@@ -149,16 +149,16 @@ static mm_status run_report(report_command *c) {
 }
 
 static const char help_text[] =
-    "Writes one HTML page that shows what mm measured and planned: a file of its own, which needs no network. FILE is\n"
-    "any of these, told apart by what is in them:\n"
+    "Writes one HTML page that shows what mm measured and planned. The page needs no other file and no network.\n"
+    "FILE is any of these, recognised by its content:\n"
     "\n"
     "  rows    mm bench --json, mm train --json: images/s over the budget and over the batch, and a table\n"
-    "  plans   mm plan --explain --json: memory over the iteration with every segment behind it, and what is done\n"
-    "          with each map; without --explain a table of what each policy needs\n"
+    "  plans   mm plan --explain --json: memory over the iteration, segment by segment, and what the plan does with\n"
+    "          each map; without --explain only a table of what each policy needs\n"
     "  traces  --trace of mm bench, train or plan: the same memory, and a timeline of the streams\n"
     "\n"
-    "Point at a picture, or go to it with Tab and use the arrow keys, to read which tensor, layer and action it is;\n"
-    "+ and - zoom, 0 shows all. Tables sort by a click on a column. The page is light or dark as the system is.\n"
+    "Point at a picture, or go to it with Tab and use the arrow keys, to read the tensor, layer and action there.\n"
+    "+ and - zoom, 0 shows all. A click on a column sorts a table. The page is light or dark as the system is.\n"
     "\n"
     "  mm bench --net resnet32 --policies liveness,freelunch,swap-async --budgets sweep --json r.json --trace t.json\n"
     "  mm plan --net resnet32 --policy liveness,freelunch,swap-async --explain --json p.json\n"

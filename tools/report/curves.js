@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-// Throughput over the budget and over the batch, from rows.
+// Curves of throughput over the budget and over the batch, from rows.
 
 const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second > 0;
 
-// Speeds are told in tokens of networks of tokens, in images of others.
+// Networks of tokens are measured in tokens/s, others in images/s.
 const ofTokens = (row) => isNumber(row.tokens_per_second);
 const speedOf = (row) => (ofTokens(row) ? row.tokens_per_second : row.images_per_second);
 const speedUnit = (row) => (ofTokens(row) ? 'tokens/s' : 'images/s');
@@ -18,7 +18,8 @@ function groupBy(list, keyOf) {
     return groups;
 }
 
-// A chart of points: [{series, x, y, title, lines}]. binary: x is bytes.
+// A chart with a curve for each series. points: [{series, name, x, y, row, title, lines}]; title and lines: of the tip.
+// stepped: x has ticks at the points only.
 function curveChart({points, xText, xLabel, label, stepped}) {
     const figure = element('div', {class: 'chart'});
     const hidden = new Set();
@@ -184,7 +185,7 @@ function rowPoint(row, x) {
     };
 }
 
-// Policies that did not run at some of the budgets, with the least that they need.
+// Names the policies that did not run in some of the budgets, with the smallest budget that each needs.
 function absentText(rows) {
     const absent =
         [...groupBy(rows.filter((row) => !ranRow(row)), (row) => textOf(row.policy))].map(([policy, all]) => {
@@ -210,7 +211,8 @@ function budgetCards(rows) {
                                .map((row) => rowPoint(row, row.budget_bytes));
             const batches = new Set(rows.filter((row) => row.net === all[0].net).map((row) => row.batch)).size;
             const budgets = new Set(points.map((p) => p.x)).size;
-            if (budgets === 0 || (budgets === 1 && batches > 1)) return null;  // no curve: the batches have one
+            if (budgets === 0 || (budgets === 1 && batches > 1))
+                return null;  // one budget is no curve, and batchCards draws these rows
             const absent = absentText(all);
             return card(
                 `${name}${settingOf(all)}: throughput over the budget`, curveChart({
@@ -224,7 +226,7 @@ function budgetCards(rows) {
         .filter(Boolean);
 }
 
-// Where a policy ran a batch in several budgets: its fastest run.
+// If a policy ran a batch in several budgets, its fastest run is shown.
 function batchCards(rows) {
     return [...groupBy(rows.filter((row) => ranRow(row) && isNumber(row.batch)), (row) => textOf(row.net))]
         .map(([name, all]) => {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-// The files' data as the pictures need them. A file may have been written by anything: what is missing or of another
-// type counts as not known.
+// Turns the data of the files into what the pictures need. Nothing is assumed about a file: a value that is missing or
+// has another type counts as unknown.
 
 // ---------------------------------------------------------------- memory
 
 const PHASES = ['forward', 'backward', 'update'];
 
-// Runs of equal phases among columns; what has none goes on with the one before.
+// [{name, begin, end}]: ranges of columns with the same phase. A column without a phase belongs to the range before it.
 function phasesOf(names) {
     const runs = [];
     names.forEach((name, i) => {
@@ -21,7 +21,7 @@ function phasesOf(names) {
 
 const emptyStacks = (n) => LAYERS.map(() => new Float64Array(n));
 
-// With the columns' totals, and the column with most.
+// Adds to a picture (memory over columns, stacked by LAYERS): each column's total, and the column with the largest.
 function pictureOf(picture) {
     const {stacks, n} = picture, total = new Float64Array(n);
     for (const stack of stacks)
@@ -35,7 +35,7 @@ function pictureOf(picture) {
     });
 }
 
-// Allocated at run time, so that no plan says where: where the first gap would be.
+// The plan has no offset for segments that are allocated at run time. Places them in the first gap above the others.
 function placeDynamic(segments) {
     const base = most(segments.filter((s) => !s.dynamic && !s.pinned).map((s) => s.offset + s.bytes));
     let placed = [];
@@ -76,7 +76,7 @@ function segmentsOf(memory, n) {
     return segments;
 }
 
-// A plan's memory (mm/core/account/plan_memory.h): a column for each node.
+// The picture of a plan's memory (mm/core/account/plan_memory.h): a column for each node.
 function pictureOfPlan(memory) {
     const nodes = objectsOf(memory.nodes), n = nodes.length;
     if (n === 0) return null;
@@ -118,7 +118,8 @@ function pictureOfPlan(memory) {
     });
 }
 
-// Of a trace without a plan: the counters of one iteration, a column for each. Each belongs to a step.
+// The picture of a trace without a plan: a column for each memory counter of one iteration. Each counter belongs to a
+// step.
 function pictureOfCounters(counters, slices, iteration) {
     const inside = (t) => !iteration || (t >= iteration.begin - 1e-3 && t < iteration.end);
     const points = counters.filter((one) => inside(one.t)), n = points.length;
@@ -150,7 +151,7 @@ function pictureOfCounters(counters, slices, iteration) {
 
 const KINDS = ['wait', 'iteration', 'encode', 'decode', 'offload', 'prefetch', 'recompute', 'measure', ...PHASES];
 
-// By its category, its action or phase, else by the first or last word of its name.
+// The kind of an event: its category, action or phase, else the first or last word of its name.
 function classOf(event) {
     const args = objectOf(event.args), words = textOf(event.name).split(' ');
     const said =
@@ -158,18 +159,18 @@ function classOf(event) {
     return said.find((word) => KINDS.includes(word)) || 'other';
 }
 
-// Slices within others lie deeper.
+// Sets each slice's depth: the number of slices that enclose it.
 function nest(slices) {
     const open = [];
     slices.sort((a, b) => a.begin - b.begin || b.end - a.end);
     for (const slice of slices) {
         while (open.length > 0 && open[open.length - 1].end <= slice.begin + 1e-6) open.pop();
-        slice.depth = slice.end - slice.begin < 1e-6 ? 0 : open.length;  // what takes no time hides nothing
+        slice.depth = slice.end - slice.begin < 1e-6 ? 0 : open.length;  // a slice without duration hides nothing
         if (slice.depth === open.length) open.push(slice);
     }
 }
 
-// "resnet32 b128 freelunch:when=always 700MiB"
+// Splits the name of a run, such as "resnet32 b128 freelunch:when=always 700MiB".
 function nameParts(name) {
     const found = /^(\S+) b(\d+) (\S+)(?: (.*))?$/.exec(name);
     return found ? {group: `${found[1]}, batch ${found[2]}`, policy: found[3], rest: found[4] || ''} :
@@ -227,7 +228,7 @@ function addEvent(run, event) {
     }
 }
 
-// By slices of their own, else by what their slices say.
+// The iterations of a run: from slices of kind "iteration", else from the iteration numbers of the other slices.
 function iterationsOf(slices) {
     const found = new Map(), own = slices.filter((s) => s.kind === 'iteration');
     for (const s of own.length > 0 ? own : slices) {
@@ -241,7 +242,7 @@ function iterationsOf(slices) {
     return [...found.values()].sort((a, b) => a.number - b.number);
 }
 
-// The slice of a track, no wait, in which a time lies. They are sorted by their begin.
+// The slice of a track, other than a wait, that contains time t. Slices are sorted by their begin.
 function sliceAt(track, t) {
     let low = 0, high = track.slices.length;
     while (low < high) {
@@ -251,12 +252,12 @@ function sliceAt(track, t) {
         else
             high = middle;
     }
-    for (let i = low - 1; i >= 0 && i >= low - 8; i--)  // what takes no time, and waits, may lie between
+    for (let i = low - 1; i >= 0 && i >= low - 8; i--)  // waits and slices without duration may come in between
         if (!track.slices[i].wait && t <= track.slices[i].end + 1e-3) return track.slices[i];
     return null;
 }
 
-// Which slice each end of a flow is at.
+// Turns each flow into a chain of the slices that its points lie in.
 function bindFlows(run) {
     run.chains = [];
     for (const points of run.flows.values()) {
@@ -273,7 +274,7 @@ function bindFlows(run) {
         for (const slice of chain) (slice.chains = slice.chains || []).push(chain);
 }
 
-// A run may have had several plans: that of its last iteration.
+// The plan of the run's last iteration; a run may have had several plans.
 function memoryOf(run, last) {
     const same = (memory, key) => !last || !last.args[key] || last.args[key] === memory[key];
     return run.memories.filter((memory) => same(memory, 'policy') && same(memory, 'graph')).pop() ||
@@ -313,7 +314,7 @@ function runsOf(trace, source) {
 
 // ---------------------------------------------------------------- plans
 
-// With what else could be done with each map, as --explain tells it.
+// A plan with its picture. Adds to each map what else could be done with it (--explain).
 function planOf(raw, source) {
     const picture = raw.memory ? pictureOfPlan(objectOf(raw.memory)) : null;
     for (const told of picture ? objectsOf(raw.stashed_maps) : []) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-// Memory over the iteration: stacked by what it is for, or every segment at its address.
+// Memory over the iteration: stacked by LAYERS, or every segment at its address.
 
 const MEMORY_HEIGHT = 250;
 
-// By a segment's action: what the node does that uses it first.
+// The action of a segment → words for what the first node that uses it does.
 const ACTIONS = {
     computed: 'computed by',
     recomputed: 'computed again by',
@@ -15,7 +15,7 @@ const ACTIONS = {
     pool: 'for codes, from'
 };
 
-// What a segment is and why it is there.
+// The lines of a segment's tip: what it is and why it is there.
 function segmentLines(picture, s) {
     const decided = picture.decisions.get(s.name), at = (node) => picture.names[node] || '–';
     return [
@@ -67,7 +67,7 @@ class MemoryPanel {
             element('p', {class: 'facts'}, facts), this.view.box);
     }
 
-    // Bytes at the upper edge.
+    // The bytes at the upper edge of the plot.
     get top() {
         const {picture} = this;
         if (this.mode === 'pinned') return picture.pinned * 1.06 || 1;
@@ -97,7 +97,7 @@ class MemoryPanel {
         this.drawPhases(context);
     }
 
-    // The column of a pixel: of those that lie in it the one with most bytes, so that no peak is lost.
+    // The column that pixel x shows: of the columns in that pixel the one with most bytes, so that no peak is lost.
     columnAt(x) {
         const {picture, view} = this, last = picture.n - 1;
         const begin = clamp(Math.floor(view.valueAt(x)), 0, last),
@@ -108,7 +108,7 @@ class MemoryPanel {
         return best;
     }
 
-    // Each kind as an area of its own from the ground up, the highest first: no seam shows between them.
+    // Draws each kind as an area from the ground up, the highest first, so that no seam shows between them.
     drawKinds(context) {
         const {picture, view} = this, left = view.margins.left, right = view.width - view.margins.right;
         const columns = [], {top} = this;
@@ -162,7 +162,7 @@ class MemoryPanel {
         context.lineTo(view.width - view.margins.right, y);
         context.stroke();
         context.setLineDash([]);
-        // At the beginning, where memory is low.
+        // The label stands at the left, where memory is low.
         const text = 'budget ' + sizeText(this.budget), above = y > view.margins.top + 18 ? -16 : 2;
         context.fillStyle = colour('card');
         context.fillRect(view.margins.left + 4, y + above, context.measureText(text).width + 8, 14);
@@ -199,7 +199,7 @@ class MemoryPanel {
         context.fillRect(x, this.view.margins.top, width, this.view.plotHeight);
     }
 
-    // The kind under the pointer, with the largest segments of it; above all of them, every kind.
+    // The tip of the kind under the pointer, with its largest segments; above all areas: the tip of all kinds.
     findKind(node, y) {
         const {picture} = this;
         let sum = 0, under = -1;
@@ -247,7 +247,7 @@ class MemoryPanel {
         };
     }
 
-    // Arrow keys: along the nodes; up and down through what is alive there.
+    // Arrow keys: left and right move along the nodes, up and down through the segments or kinds at a node.
     step(cursor, dx, dy) {
         const {picture, view} = this;
         const node =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// The page: its theme, and its sections in their order.
+// Sets the theme, and adds the sections in their order.
 
 const themes = {
     system: matchMedia('(prefers-color-scheme: dark)'),
@@ -11,12 +11,12 @@ const themes = {
         redrawAll();
     },
 
-    // A page from a file may be refused its store.
+    // A browser may refuse localStorage to a page from a file; then the choice is not stored.
     set(value, keep) {
         this.value = value;
         try {
             if (keep) localStorage.setItem('mm-report-theme', value);
-        } catch (refused) { /* it is then as the system is, the next time */
+        } catch (refused) { /* the next visit follows the system */
         }
         this.apply();
     },
@@ -25,7 +25,7 @@ const themes = {
         let stored = null;
         try {
             stored = localStorage.getItem('mm-report-theme');
-        } catch (refused) { /* as above */
+        } catch (refused) { /* the theme follows the system */
         }
         const value = ['light', 'dark'].includes(stored) ? stored : 'auto';
         this.system.addEventListener('change', () => this.apply());

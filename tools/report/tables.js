@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-// Tables that sort by a click on a column: runs, plans, and maps with what was decided for each.
+// Tables of runs, of plans, and of maps with the decision for each. A click on a column sorts them.
 
 const FIRST_ROWS = 40;  // shown before "show all"
 
-// columns: {name, title, of(row): what it sorts by, cell(row): a node or a text, number}
+// columns: {name, title, of(row): value to sort by, cell(row): a node or a text, number: whether values are numbers}
 function sortedTable(label, columns, rows, sortColumn, descending) {
     const state = {column: sortColumn, descending, all: false, filter: ''};
     const body = element('tbody'), more = element('button', {
@@ -31,7 +31,7 @@ function sortedTable(label, columns, rows, sortColumn, descending) {
     const compare = (a, b) => {
         const x = state.column.of(a), y = state.column.of(b),
               missing = (v) => v === null || v === undefined || v === '';
-        if (missing(x) || missing(y)) return missing(x) - missing(y);  // last, whichever way
+        if (missing(x) || missing(y)) return missing(x) - missing(y);  // missing values come last in both directions
         const order = isNumber(x) && isNumber(y) ? x - y : String(x).localeCompare(String(y), 'en', {numeric: true});
         return state.descending ? -order : order;
     };
@@ -96,7 +96,7 @@ const policyColumn = {
         row.lossy === true ? chip('lossy') : null)
 };
 
-// What is behind a colon is in the other columns, or in the title.
+// Shows the status up to its first colon; the title has all of it.
 const statusColumn = {
     name: 'status',
     title: 'ok, or why it did not run',
@@ -109,7 +109,7 @@ const statusColumn = {
 const batchText = (row) => textOf(row.batch) +
     (isNumber(row.sub_batch) && row.sub_batch > 0 && row.sub_batch < row.batch ? '/' + row.sub_batch : '');
 
-// Columns in which no row has anything are left out.
+// The columns in which some row has a value.
 const filled = (columns, rows) => columns.filter((column) => rows.some((row) => {
     const value = column.of(row);
     return value !== null && value !== '' && value !== undefined;
@@ -154,8 +154,8 @@ function addRuns(rows) {
             timed('step', 'median time of an iteration', 'iteration_seconds_median'),
             timed('p95', 'time of an iteration at the 95th percentile', 'iteration_seconds_p95'),
             timed('predicted', 'the simulator’s time of an iteration', 'iteration_seconds_predicted'),
-            sizeColumn('budget', 'device memory that it may use', 'budget_bytes'),
-            sizeColumn('needs', 'the least that the policy runs in', 'minimum_bytes'),
+            sizeColumn('budget', 'device memory that the run may use', 'budget_bytes'),
+            sizeColumn('needs', 'the smallest budget in which the policy runs', 'minimum_bytes'),
             sizeColumn('touched', 'memory that was written, as measured', 'peak_bytes'),
             sizeColumn('stash', 'held from the forward to the backward pass', 'stash_bytes'),
             sizeColumn('host', 'pinned host memory', 'pinned_bytes'),
@@ -196,7 +196,7 @@ function addRuns(rows) {
 function addPlans(plans) {
     const rows = plans.map((plan) => plan.raw);
     if (rows.length === 0) return;
-    const least = sizeColumn('needs', 'the least budget that the policy runs in', 'minimum_bytes');
+    const least = sizeColumn('needs', 'the smallest budget in which the policy runs', 'minimum_bytes');
     const largest = most(rows.map((row) => numberOf(row.minimum_bytes, 0)));
     least.cell = (row) => barCell(numberOf(row.minimum_bytes, 0), largest, sizeText(row.minimum_bytes));
     const columns = filled(
@@ -211,9 +211,9 @@ function addPlans(plans) {
                 number: true
             },
             least,
-            sizeColumn('budget', 'what was planned for', 'budget_bytes'),
+            sizeColumn('budget', 'the budget that the plan was made for', 'budget_bytes'),
             sizeColumn('planned', 'what the plan takes', 'predicted_peak_bytes'),
-            sizeColumn('live', 'most bytes alive at once: no placement needs less', 'live_peak_bytes'),
+            sizeColumn('live', 'most bytes alive at once; no placement needs less', 'live_peak_bytes'),
             sizeColumn('stash', 'held from the forward to the backward pass', 'stash_bytes'),
             sizeColumn('host', 'pinned host memory', 'pinned_bytes'),
             sizeColumn('moved', 'bytes over the link in an iteration', 'moved_bytes'),
@@ -227,7 +227,7 @@ function addPlans(plans) {
             },
             {
                 name: 'gap',
-                title: 'how much longer than the bound that no plan takes less than',
+                title: 'how much longer the plan takes than the lower bound of all plans',
                 number: true,
                 of: (row) => numberOf(row.gap_permille),
                 cell: (row) => (isNumber(row.gap_permille) ? percentText(row.gap_permille / 1000) : '–')
@@ -265,7 +265,7 @@ function decisionCell(map) {
         element('small', null, sizeText(map.held || 0)));
 }
 
-// A table for each network and batch; a column for each plan.
+// Adds a table for each network and batch, with a column for each plan.
 function addMaps(all) {
     const planned = [
         ...all.plans.filter((plan) => plan.picture)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// Streams over time, from traces: what ran when, what it waited for, and the way of a map.
+// Timelines of streams, from traces: what ran when, what it waited for, and where a map went.
 
 const SLICES = [
     ['forward', 'forward'],
@@ -14,9 +14,9 @@ const SLICES = [
     ['wait', 'wait'],
     ['other', 'other'],
 ];
-const LANE = 24;  // pixels of a track
+const LANE = 24;  // pixels of a lane: one depth of a track
 
-// Share of the time from begin to end in which a track is busy; what waits is not.
+// The share of the time from begin to end in which a track is busy. Waits do not count as busy.
 function busyShare(track, begin, end) {
     let busy = 0, until = begin;
     for (const s of track.slices) {
@@ -56,7 +56,7 @@ class TimelinePanel {
             this.facts = element('p', {class: 'facts'}), this.view.box);
     }
 
-    // The last iteration at first: the earlier ones warm up.
+    // Chooses the last iteration at first, because earlier ones warm up.
     iterationChoice() {
         const {iterations} = this.run;
         if (iterations.length < 2) return null;
@@ -75,7 +75,7 @@ class TimelinePanel {
         return select;
     }
 
-    // Shows what was chosen. least: as many microseconds at least, so that several timelines have one scale.
+    // Shows the chosen iteration, or all. least: the fewest microseconds to show, so that timelines have one scale.
     frameChosen(least = this.leastShown) {
         const {begin, end} = this.chosen || this.run,
                       width = Math.max(end - begin, this.chosen || this.run.iterations.length < 2 ? least : 0);
@@ -92,7 +92,7 @@ class TimelinePanel {
 
     laneTop(lane) { return this.view.margins.top + lane * (LANE + 6); }
 
-    // What is shown of what was chosen: a longer scale shows no more.
+    // The visible part of the chosen iteration, [begin, end].
     get seen() {
         const {begin, end} = this.chosen || this.run;
         return [Math.max(this.view.begin, begin), Math.min(this.view.end, end)];
@@ -155,8 +155,8 @@ class TimelinePanel {
         }
     }
 
-    // Slices too narrow to be seen add up to bars, as high as the share of the pixel's time that they take; waits hang
-    // from above.
+    // Slices too narrow to be seen add up to bars: a bar's height is the share of its pixel's time. Bars of waits hang
+    // from the top.
     drawLane(context, lane, y) {
         const {view} = this, narrow = new Map();
         for (const s of lane.slices) {
@@ -240,7 +240,7 @@ class TimelinePanel {
                 isNumber(args.stored_bytes) && args.stored_bytes !== args.bytes &&
                     ['stored', sizeText(args.stored_bytes)],
                 isNumber(args.iteration) && ['iteration', textOf(args.iteration)],
-                s.chains && 'the lines show the way of the map: out, back, and to its reader'
+                s.chains && 'the lines show where the map went: out, back, and to its reader'
             ],
             mark: (context) => this.mark(context, s),
         };
@@ -294,7 +294,7 @@ function addTimelines(all) {
     if (runs.length === 0) return;
     const made = section(
         'timeline', 'Timeline of the streams',
-        'What each stream did. Point at an operation to see the way of its map. Ctrl or Shift with the wheel ' +
+        'What each stream did. Point at an operation to see where its map went. Ctrl or Shift with the wheel ' +
             'zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the ' +
             'stream is busy.');
     const used = new Set(runs.flatMap((run) => run.tracks.flatMap((track) => track.slices.map((s) => s.kind))));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-// A canvas that is drawn at the screen's resolution, zooms and pans along x, and says what is under the pointer or,
-// with the arrow keys, under a cursor. Thousands of parts stay fluid: what is pointed at is drawn on a second canvas
-// above.
+// A canvas at the screen's resolution that zooms and pans along x, and shows a tip for what is under the pointer or
+// under a cursor, which the arrow keys move. The highlight is drawn on a second canvas above, so that thousands of
+// parts need no redrawing.
 
 const views = [];
 
 class View {
-    // label: for who does not see it. height: CSS pixels. margins: of the plot. span: [begin, end] along x, of all.
-    // draw(context, view); find(x, y, view): {title, lines, mark(context)} or null, x and y in pixels;
-    // step(cursor, dx, dy): where the cursor (x, a value; y, a pixel; null at first) stands next. tipBelow: what is
-    // said stands below the picture.
+    // label: for screen readers. height: CSS pixels. margins: around the plot. span: [begin, end] of all values of x.
+    // draw(context, view): draws the picture. find(x, y, view), in pixels: the tip {title, lines, mark(context)}, or
+    // null. step(cursor, dx, dy): the next cursor (x: a value, y: a pixel; undefined at first). tipBelow: the tip
+    // stands below the picture.
     constructor(options) {
         Object.assign(this, {margins: {left: 64, right: 12, top: 8, bottom: 22}}, options);
         [this.begin, this.end] = this.span;
@@ -82,7 +82,7 @@ class View {
         this.redrawSoon();
     }
 
-    // Once a frame, however often it is asked for.
+    // Redraws at most once a frame.
     redrawSoon() {
         if (!this.frame)
             this.frame = requestAnimationFrame(() => {
@@ -136,7 +136,7 @@ class View {
         box.addEventListener('blur', () => this.leave());
         box.addEventListener('dblclick', (event) => this.zoom(0.4, event.clientX - box.getBoundingClientRect().left));
         box.addEventListener('wheel', (event) => {
-            if (!event.ctrlKey && !event.shiftKey) return;  // the page scrolls
+            if (!event.ctrlKey && !event.shiftKey) return;  // leaves the event to the page, which scrolls
             event.preventDefault();
             this.zoom(
                 (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8, event.clientX - box.getBoundingClientRect().left);
@@ -177,7 +177,7 @@ function redrawAll() {
 
 // ---------------------------------------------------------------- drawing
 
-// "name", cut to fit; nothing where it would say too little.
+// The text, cut to fit; '' if too little of it would fit.
 function fitText(context, text, width) {
     if (width < 24) return '';
     if (context.measureText(text).width <= width) return text;

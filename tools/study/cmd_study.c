@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm codecs --study: how sparse a network's maps are as it trains, and what codecs make of them. */
+/* mm codecs --study: measures how sparse a network's maps are as it trains, and how small codecs make them. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +19,16 @@
 typedef struct study {
     const char *net_name, *data, *iteration_list, *schedule, *json;
     int64_t batch, seed, windows;
-    double rate, zeros; /* zeros: of drawn maps; negative: the network trains */
+    double rate, zeros; /* zeros: share of zeros in drawn maps; negative: the network trains */
     bool study, help, quiet;
     target target; /* device host */
     const volatile sig_atomic_t *interrupted;
-    int64_t iterations[ARG_TEXTS_MAX]; /* rising, from 1 */
+    int64_t iterations[ARG_TEXTS_MAX]; /* ascending, from 1 */
     int n_iterations;
     nets_net *net;
     const nets_lowered *lowered;
-    study_sizes *sizes; /* per layer of the net: of its output, which is kept for the backward pass */
-    bool *seen;         /* per layer: there are sizes */
+    study_sizes *sizes; /* per layer: its output, if that is kept for the backward pass */
+    bool *seen;         /* per layer: `sizes` is set */
     json_t *rows;
 } study;
 
@@ -46,7 +46,7 @@ static bool is_kept(const nets_lowered *lowered, const nets_step *step) {
            info->writes == 1 && info->last_forward >= 0 && info->first_backward > info->last_forward;
 }
 
-/* n, h, w, c of a tensor; what has no height and width has 1. */
+/* n, h, w, c of a tensor; a missing height or width is 1. */
 static void map_dims(const mm_tensor_info *info, int64_t dims_out[4]) {
     const int64_t inner = info->rank > 1 ? info->dims[info->rank - 1] : 1;
     const int64_t width = info->rank > 3 ? info->dims[2] : 1;
@@ -73,7 +73,8 @@ static mm_status see(void *ctx, mm_manager *manager, const nets_step *step) {
 
 /* ---------------------------------------------------------------- figures */
 
-/* The sum over maps: code_bytes are those of all their elements. ratio_out: the largest of a map. */
+/* Returns the sum over maps; code_bytes are extrapolated from the encoded windows to all elements. largest_out: the
+ * largest ratio of a map. */
 static study_sizes sum_up(const study *s, double largest_out[STUDY_CODECS][STUDY_LAYOUTS]) {
     study_sizes sum = {0};
     memset(largest_out, 0, sizeof(double) * STUDY_CODECS * STUDY_LAYOUTS);
@@ -105,7 +106,7 @@ static json_t *ratios_json(const study_sizes *sizes, double (*largest)[STUDY_LAY
     return all;
 }
 
-/* layer -1: all of them; then `largest` has each codec's and layout's best ratio of a map. */
+/* layer -1: a row of all maps, for which `largest` has each codec's and layout's largest ratio. */
 static mm_status add_json(const study *s, int64_t iteration, double loss, int layer, const study_sizes *sizes,
                           double (*largest)[STUDY_LAYOUTS]) {
     const nets_layer *l = layer < 0 ? NULL : nets_net_layer(s->net, layer);
@@ -117,7 +118,7 @@ static mm_status add_json(const study *s, int64_t iteration, double loss, int la
         (json_int_t)(4 * sizes->elems), "density", (double)sizes->nonzeros / (double)sizes->elems, "ratio",
         ratios_json(sizes, NULL), "largest_ratio", largest ? ratios_json(sizes, largest) : json_null());
     if (!row || json_array_append_new(s->rows, row) != 0)
-        return mm_fail(MM_ERR_NOMEM, "no memory for the rows, or a loss that is no number");
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the rows, or the loss is not finite");
     return MM_OK;
 }
 
@@ -178,7 +179,7 @@ static mm_status print(const study *s, int64_t iteration, double loss) {
 
 /* ---------------------------------------------------------------- in training */
 
-/* Trains up to each listed iteration, which is watched. */
+/* Trains, and measures the maps of each listed iteration. */
 static mm_status train(study *s, session *in) {
     session_run run = {.quiet = s->quiet, .schedule = {.rate = (float)s->rate, .factor = 1}};
     run.schedule.iterations = s->iterations[s->n_iterations - 1];
@@ -222,7 +223,7 @@ static mm_status study_trained(study *s) {
     return status;
 }
 
-/* ---------------------------------------------------------------- drawn */
+/* ---------------------------------------------------------------- drawn maps */
 
 static mm_status draw_all(study *s, const double *zeros) {
     mm_status status = MM_OK;
@@ -234,7 +235,7 @@ static mm_status draw_all(study *s, const double *zeros) {
         const mm_tensor_info *info = mm_graph_tensor(s->lowered->graph, step->tensors[NETS_Y]);
         int64_t dims[4];
         float *map = malloc((size_t)info->bytes);
-        if (!map) status = mm_fail(MM_ERR_NOMEM, "no memory for a map of %lld bytes", (long long)info->bytes);
+        if (!map) status = mm_fail(MM_ERR_NOMEM, "out of memory for a map of %lld bytes", (long long)info->bytes);
         if (!map) break;
         map_dims(info, dims);
         study_draw(map, dims, zeros[step->layer], (uint64_t)s->seed * 1000003 + (uint64_t)i);
@@ -250,7 +251,8 @@ static mm_status study_drawn(study *s) {
     nets_lowered *lowered = NULL;
     bool *counted = calloc((size_t)nets_net_layers(s->net), sizeof *counted);
     double *zeros = calloc((size_t)nets_net_layers(s->net), sizeof *zeros);
-    mm_status status = counted && zeros ? target_init(&s->target) : mm_fail(MM_ERR_NOMEM, "no memory for the layers");
+    mm_status status =
+        counted && zeros ? target_init(&s->target) : mm_fail(MM_ERR_NOMEM, "out of memory for the layers");
     const nets_lowering how = target_lowering(&s->target, NETS_TRAIN);
     if (status == MM_OK) status = nets_lower(s->net, s->target.backend, s->batch, &how, &lowered);
     if (status == MM_OK) {
@@ -285,20 +287,20 @@ static mm_status run(study *s) {
     s->sizes = calloc((size_t)nets_net_layers(s->net), sizeof *s->sizes);
     s->seen = calloc((size_t)nets_net_layers(s->net), sizeof *s->seen);
     s->rows = json_array();
-    if (!s->sizes || !s->seen || !s->rows) return mm_fail(MM_ERR_NOMEM, "no memory for the figures");
+    if (!s->sizes || !s->seen || !s->rows) return mm_fail(MM_ERR_NOMEM, "out of memory for the figures");
     MM_TRY(s->zeros >= 0 ? study_drawn(s) : study_trained(s));
     return s->json ? json_file_save(s->json, json_incref(s->rows)) : MM_OK;
 }
 
 static const char help_text[] =
     "Trains a network and measures, at the listed iterations, every map that is kept for the backward\n"
-    "pass: the share of its elements that are not zero, and what codecs make of it in windows of 4 KiB,\n"
-    "in memory as NCHW, NHWC and CHWN, as a ratio (cDMA, Rhu et al., HPCA 2018). Ratios are as published:\n"
-    "a dense window takes 33/32 of its bytes in zvc, which our codec stores as it is. deflate is zlib at\n"
-    "level 6. What zvc and csr make does not depend on the layout.\n"
+    "pass: the share of its elements that are not zero, and the ratio of its bytes to those of its codes, by\n"
+    "codec, in windows of 4 KiB, laid out as NCHW, NHWC and CHWN (cDMA, Rhu et al., HPCA 2018). Ratios are as\n"
+    "published: a dense window takes 33/32 of its bytes in zvc, although our codec stores it uncompressed.\n"
+    "deflate is zlib at level 6. The ratios of zvc and csr do not depend on the layout.\n"
     "\n"
-    "--draw trains nothing: it draws maps in which that share of all elements is zero, for networks and\n"
-    "batches that cannot be trained here. Zeros lie together within a plane, and become more with depth.\n"
+    "--draw trains nothing: it draws random maps with that share of zeros, for networks and batches that\n"
+    "cannot be trained here. Zeros lie together within a plane, and deeper maps have more of them.\n"
     "\n"
     "  mm codecs --study --net resnet20 --data cifar10:DIR --iterations 1,100,1000 --json study.json\n"
     "  mm codecs --study --net alexnet-2012 --batch 4 --draw 0.494";
@@ -315,7 +317,7 @@ int cmd_study(int argc, char **argv) {
                .rate = 0.1,
                .zeros = -1};
     const arg table[] = {
-        {"--study", NULL, "this", ARG_FLAG, &s.study, 0, 0},
+        {"--study", NULL, "run this study", ARG_FLAG, &s.study, 0, 0},
         {"--net", "NAME", "network: 'mm nets' lists them (resnet20)", ARG_TEXT, &s.net_name, 0, 0},
         {"--data", "SPEC", "as 'mm train' takes it: cifar10:DIR, synthetic, ... (synthetic)", ARG_TEXT, &s.data, 0, 0},
         {"--batch", "N", "images an iteration, all of which are measured (64)", ARG_COUNT, &s.batch, 1, 1 << 20},
@@ -323,10 +325,10 @@ int cmd_study(int argc, char **argv) {
         {"--lr", "X", "learning rate (0.1)", ARG_NUMBER, &s.rate, 1e-9, 1e3},
         {"--lr-schedule", "HOW", "constant, or cosine[,warmup=N] over all iterations (constant)", ARG_TEXT, &s.schedule,
          0, 0},
-        {"--threads", "N", "to compute on (all CPUs there are for it)", ARG_COUNT, &s.target.threads, 1,
+        {"--threads", "N", "threads that compute (all CPUs that the process may use)", ARG_COUNT, &s.target.threads, 1,
          MM_HOST_THREADS_MOST},
         {"--draw", "ZEROS", "draw maps with this share of zeros instead, from 0 to 1", ARG_NUMBER, &s.zeros, 0, 1},
-        {"--windows", "N", "encode so many of a map, in each layout, evenly spread; 0: all (1024)", ARG_COUNT,
+        {"--windows", "N", "windows of a map to encode in each layout, evenly spread; 0: all (1024)", ARG_COUNT,
          &s.windows, 0, 1e9},
         {"--seed", "N", "of weights and data, or of drawn maps (1)", ARG_COUNT, &s.seed, 0, 9e15},
         {"--json", "FILE", "the figures, as an array; -: to standard output", ARG_TEXT, &s.json, 0, 0},

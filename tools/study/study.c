@@ -10,10 +10,10 @@
 const char *const study_layout_names[STUDY_LAYOUTS] = {"nchw", "nhwc", "chwn"};
 const char *const study_codec_names[STUDY_CODECS] = {"zvc", "rle", "deflate", "csr"};
 
-/* For each layout: the dimensions of NHWC, outermost first. */
+/* For each layout: its dimensions, outermost first, as indices into NHWC. */
 static const int orders[STUDY_LAYOUTS][4] = {{0, 3, 1, 2}, {0, 1, 2, 3}, {3, 1, 2, 0}};
 
-/* Copies the elements from position `from` of the layout on. */
+/* Copies n elements of an NHWC map, in the order of the layout, from position `from` of that order. */
 static void gather(const float *map, const int64_t dims[4], const int order[4], int64_t from, int n, uint32_t *window) {
     const int64_t strides[4] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
     int64_t at[4], left = from;

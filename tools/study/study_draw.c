@@ -7,8 +7,9 @@
 
 /* ---------------------------------------------------------------- how many zeros each layer has */
 
-/* How much the log odds of a zero grow from the first ReLU to the last. Chosen: with 49.4 % on average, AlexNet's first
- * ReLU then has 44 % (published: about a half), its last one behind a dropout 93 % (the most published). */
+/* How much the log odds of a zero grow from the first ReLU to the last. Chosen by us: at 49.4 % zeros on average,
+ * AlexNet's first ReLU then has 44 % (published: about a half), and its last one, after a dropout, 93 % (the largest
+ * published share). */
 static const double GROWTH = 2.0;
 
 static double layer_zeros(const nets_net *net, int layer, double first, double depth, const double *before) {
@@ -19,7 +20,7 @@ static double layer_zeros(const nets_net *net, int layer, double first, double d
         return 1 / (1 + exp(-first - GROWTH * depth));
     case NETS_MAX_POOL:
     case NETS_AVG_POOL:
-    case NETS_GLOBAL_AVG_POOL: /* a window has about two values that are independent: both must be zero */
+    case NETS_GLOBAL_AVG_POOL: /* about two values of a window are independent, and both must be zero */
         return before[l->inputs[0]] * before[l->inputs[0]];
     case NETS_LRN:
     case NETS_CROP:
@@ -38,7 +39,7 @@ static double layer_zeros(const nets_net *net, int layer, double first, double d
     }
 }
 
-/* The average over counted layers, if the first ReLU has these log odds. */
+/* Sets `zeros` of all layers from the log odds `first` of the first ReLU. Returns the average over counted layers. */
 static double average(const nets_net *net, const bool *counted, double first, double *zeros) {
     int relus = 0, relu = 0;
     double sum = 0, all = 0;
@@ -58,7 +59,7 @@ mm_status study_draw_zeros(const nets_net *net, const bool *counted, double zero
     double low = -20, high = 20;
     const double least = average(net, counted, low, zeros_out), most = average(net, counted, high, zeros_out);
     if (!(zeros >= least && zeros <= most))
-        return mm_fail(MM_ERR_INVALID, "net %s: no ReLUs give its maps %g of zeros, only %.2f to %.2f",
+        return mm_fail(MM_ERR_INVALID, "net %s: its maps cannot have a share of %g zeros, only %.2f to %.2f",
                        nets_net_name(net), zeros, least, most);
     for (int i = 0; i < 60; i++) {
         const double middle = (low + high) / 2;
@@ -72,7 +73,7 @@ mm_status study_draw_zeros(const nets_net *net, const bool *counted, double zero
 
 /* ---------------------------------------------------------------- one map */
 
-/* The i-th pair of numbers of a normal distribution, by Box and Muller. */
+/* The i-th pair of normally distributed numbers (Box-Muller). */
 static void normals(uint64_t key, uint64_t i, double *a, double *b) {
     const uint64_t bits = nets_random_at(key, i);
     const double u = ((double)(bits >> 32) + 0.5) * 0x1p-32, v = (double)(bits & 0xffffffff) * 0x1p-32;
@@ -81,7 +82,7 @@ static void normals(uint64_t key, uint64_t i, double *a, double *b) {
     *b = size * sin(angle);
 }
 
-/* The value below which a normal number lies with this probability. */
+/* The value below which a normally distributed number lies with this probability. */
 static double quantile(double share) {
     double low = -40, high = 40;
     for (int i = 0; i < 80; i++) {
@@ -94,8 +95,8 @@ static double quantile(double share) {
     return low;
 }
 
-/* LIKE: how alike neighbours in a plane are (the correlation); PLANE: the part of the variance between planes. Chosen:
- * with these, deflate gains on zvc in NCHW, and loses otherwise, as published. */
+/* LIKE: correlation of neighbours in a plane. PLANE: share of the variance that is between planes. Chosen by us: with
+ * these, deflate is better than zvc in NCHW and worse in other layouts, as published. */
 static const double LIKE = 0.8, PLANE = 0.3;
 
 void study_draw(float *map, const int64_t dims[4], double zeros, uint64_t seed) {
@@ -108,7 +109,7 @@ void study_draw(float *map, const int64_t dims[4], double zeros, uint64_t seed) 
         map[i] = (float)a;
         if (i + 1 < elems) map[i + 1] = (float)b;
     }
-    /* An autoregression along rows, then one along columns: every value stays normal, with variance 1. */
+    /* Autoregression along rows, then along columns. Every value stays normally distributed with variance 1. */
     for (int64_t i = 0; i < elems; i++)
         if (i / c % w > 0) map[i] = (float)(LIKE * map[i - c] + fresh * map[i]);
     for (int64_t i = 0; i < elems; i++)

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Memory beside the stash: torch's allocator, which shares a GPU's budget, and the heap of the C library."""
+"""Memory outside the stash: torch's allocator, which shares a GPU's budget, and the C library's heap."""
 
 import ctypes
 import os
 
 from . import library
 
-SLACK = 16  # torch's allocator rounds and splits: it may have 1/SLACK more than its tensors took
-LEAST_BYTES = 1 << 20  # of a budget that torch leaves
+SLACK = 16  # torch's allocator gets 1/SLACK more than its tensors took, because it rounds and splits
+LEAST_BYTES = 1 << 20  # the smallest part of a budget for the stash
 _MMAP_BYTES, _TRIM_BYTES = 32 << 20, 1 << 30
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def keep_heap():
-    """Has glibc keep the memory that a step frees, for the next: it would return the heap's top and take it again page
-    by page, and how often depends on chance. Blocks up to 32 MiB, glibc's own upper limit, come from the heap, of which
-    1 GiB may be free. Does nothing where the environment sets a threshold, or the C library is another."""
+    """Makes glibc keep memory that a step frees for the next step. Otherwise it may return the top of the heap, by
+    chance, and take it again page by page. Blocks up to 32 MiB (glibc's upper limit) come from the heap, of which 1 GiB
+    may be free. Does nothing if the environment sets a threshold, or if the C library is not glibc."""
     if any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")) or \
             "threshold" in os.environ.get("GLIBC_TUNABLES", ""):
         return
@@ -25,7 +25,7 @@ def keep_heap():
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
-# Of caps: the share that set it, by allocator and device.
+# (allocator, device): the Share that set the cap.
 _owners = {}
 
 
@@ -35,20 +35,20 @@ class Share:
         budget  = arena of the stash + what torch's allocator may take (its cap)
         the cap = what torch needs besides + what the stash has the program keep
 
-    The first iteration is unplanned, the stash has half of what is free, and keeps nothing in torch's memory: torch's
-    peak is what it needs besides. From then on the stash has the rest. The second iteration, which has an optimizer's
-    state from its beginning, corrects it. When torch runs out, it gets more besides from the next iteration on.
+    In the first, unplanned iteration the stash has half of what is free, and keeps nothing in torch's memory, so
+    torch's peak is what it needs besides. Then the stash gets the rest. The second iteration, which has an optimizer's
+    state from its beginning, corrects this. If torch runs out, it gets more from the next iteration on.
 
-    cuda: torch.cuda, or what has its functions. All sizes in bytes. Called by the thread that packs. A device has one
-    cap: that of the share which set one last."""
+    cuda: torch.cuda, or an object with its functions. Sizes are bytes. Only the thread that packs calls this. A device
+    has one cap: that of the Share that set it last."""
 
     def __init__(self, cuda, device, budget):
         self.cuda, self.device, self.budget = cuda, device, budget
         self.total = cuda.mem_get_info(device)[1]
-        self.needs = self.asked = 0  # of torch, as far as measured; and more, since it ran out
+        self.needs = self.asked = 0  # what torch needs, as measured; what it gets in addition since it ran out
         self.left = 2  # measurements to come
         self.iterations = self.arena = 0
-        self.unplanned = False  # what the program wants after the first iteration
+        self.unplanned = False  # options.unplanned after the first iteration
 
     def first(self):
         """Sets the cap for the first iteration. Returns the stash's budget."""
@@ -70,7 +70,7 @@ class Share:
             self.cuda.empty_cache()
 
     def begin(self, core):
-        """Before the put that begins an iteration: measures what torch needed in the last."""
+        """Call it before the put that begins an iteration: measures what torch needed in the last one."""
         try:
             self.measure(core)
         except Exception as error:
@@ -78,7 +78,7 @@ class Share:
             raise
 
     def measure(self, core):
-        if core.stash is None:  # it could not be made anew
+        if core.stash is None:  # an earlier renew() failed
             core.renew()
         stats = core.stats()
         if stats.entries or stats.iterations == self.iterations:
@@ -91,10 +91,10 @@ class Share:
         first, asked = not self.needs, self.asked
         kept = max(core.options.device_bytes - stats.arena_bytes, 0)
         peak = self.cuda.max_memory_allocated(self.device) - kept
-        # What stays from the first iteration, such as an optimizer's state, lies under the second's peak.
+        # What remains of the first iteration, such as an optimizer's state, adds to the second's peak.
         needs = peak + max(now - self.base, 0) if first else peak
         needs += needs // SLACK
-        # Where torch ran out, it had less than it needs; and the peak may be of a time when nothing was kept.
+        # If torch ran out, the peak is below its need; and the peak may be of a time when nothing was kept.
         needs = max(needs, self.needs if asked else 0) + asked
         self.asked = 0
         self.cuda.reset_peak_memory_stats(self.device)
@@ -108,25 +108,25 @@ class Share:
             raise library.Infeasible(f"a budget of {self.budget} bytes: torch's allocator needs {needs} beside what is saved",
                                      needs + LEAST_BYTES)
         core.options.device_bytes, core.options.unplanned = rest, self.unplanned
-        self.cap(needs)  # first: the arena may grow into what torch has cached
+        self.cap(needs)  # before renew(): the arena may need what torch has cached
         core.renew()
         self.follow(core)
 
     def follow(self, core):
-        """After the put that began an iteration: torch may have what the arena has not."""
+        """Call it after the put that began an iteration: gives torch what the arena does not take."""
         arena = core.stats().arena_bytes
         if arena != self.arena:
             self.arena = arena
             self.cap(self.budget - arena)
 
     def ran_out(self):
-        """Torch did, within its cap: it gets more, from the next iteration on. Returns words about it."""
+        """Call it when torch ran out within its cap: from the next iteration on it gets more. Returns a message."""
         self.asked += self.budget // SLACK
         return (f"torch's allocator ran out: it may take {self.allowed} of the budget of {self.budget} bytes; from the next "
-                f"iteration on {self.budget // SLACK} more than now beside what it keeps for mm")
+                f"iteration on {self.budget // SLACK} more than now, beside what it keeps for mm")
 
     def explain(self, error):
-        """Says in an error of the stash that it has not the whole budget."""
+        """Adds torch's part of the budget to an error of the stash."""
         beside = self.needs or self.allowed
         error.args = (f"{error}; torch's allocator takes {beside} of the budget of {self.budget} bytes besides",)
         if getattr(error, "minimum", None):

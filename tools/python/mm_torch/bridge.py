@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Between autograd and the stash: what is packed, what is left alone, and what is given back.
+"""Connects autograd with the stash: which saved tensors it packs, which it leaves alone, what it gives back.
 
-A pack gives autograd a record in place of the tensor:
+pack() gives autograd a record in place of the tensor:
 
   tuple (tensor, version, producer, output)   left alone: the tensor itself, without its grad_fn
   Record ──▶ Entry ──▶ an entry of the stash  one Entry for each storage and version; views of the storage share it
 
-The Entry drops its entry when autograd has let go of the last Record. While the stash has the program keep a tensor,
-its records have aliases of it, which autograd gets back as they are."""
+An Entry drops the stash's entry when autograd has released its last Record. While the program keeps the tensor (the
+stash did not take it), records have aliases of it, which autograd gets back unchanged."""
 
 import ctypes
 import sys
@@ -20,22 +20,22 @@ from . import layouts, library, saved
 from .layouts import DTYPES, Layout, held, storage_of
 from .saved import FRESH, FRESH_BASE, base_references, producer_of
 
-SMALL_BYTES = 4096  # below, a tensor is left alone: bookkeeping would cost more than it saves
+SMALL_BYTES = 4096  # smaller storages are left alone: bookkeeping would cost more than it saves
 SHARE = 4  # a view of less than 1/SHARE of its storage has an entry of its own
 LAYOUTS_MOST = 4096
-COUNTS = ("params", "small", "held", "other", "duplicates", "views",  # of saved tensors: what became of them
+COUNTS = ("params", "small", "held", "other", "duplicates", "views",  # numbers of saved tensors, by what became of them
           "put_bytes", "held_bytes")
 
 _Tensor, _STRIDED = torch.Tensor, torch.strided
 _free_storage = torch.UntypedStorage._free_weak_ref
 _is_grad_enabled = torch.is_grad_enabled
-_Answer = c_uint64 * 2  # the entry's number, and mm_stash_answer
+_Answer = c_uint64 * 2  # the entry's number, then mm_stash_answer
 _ANSWER = ctypes.sizeof(c_uint64)
 
 
 class Record:
-    """What autograd holds in place of a tensor: a place in an entry. alias: while the program keeps the tensor, an
-    alias of it."""
+    """What autograd holds instead of a tensor: a place in an Entry. alias: an alias of the tensor while the program
+    keeps it; else None."""
     __slots__ = ("entry", "layout", "offset", "alias", "producer", "output")
 
     def __init__(self, entry, layout, offset, alias, producer, output):
@@ -44,12 +44,12 @@ class Record:
 
 
 class Entry:
-    """One version of a storage in the stash. watch: an alias of the tensor, for its version counter, which is emptied
-    when nothing else is needed of it. memory: the tensor that the stash has the program keep; None if it was taken.
-    root: a weak reference to the tensor, or what it is a view of: only tensors of one root have the same version
-    counter for certain. storage: while the program keeps the tensor, its storage; else None. weak: a weak reference
-    that keeps the storage's address from becoming another storage's; None where memory does. begin: where in memory's
-    storage what was put begins, in bytes. seen: layout, offset, producer, output of the tensor put."""
+    """One version of a storage in the stash. watch: an alias of the tensor for its version counter; its data is emptied
+    if only the counter is needed. memory: the tensor that the program keeps; None if the stash took it. root: a weak
+    reference to the tensor, or to its base: only tensors of one root surely share a version counter. storage: the
+    tensor's storage while the program keeps it; else None. weak: a weak reference that prevents another storage from
+    getting the same address; None where `memory` prevents it. begin: offset in memory's storage of what was put, in
+    bytes. seen: layout, offset, producer, output of the tensor that was put."""
     __slots__ = ("core", "answer", "watch", "version", "memory", "begin", "root", "key", "storage", "weak", "data", "bytes",
                  "layout", "seen", "__weakref__")
 
@@ -59,11 +59,11 @@ class Entry:
         self.answer = _Answer()
 
     def __del__(self):
-        """Called when autograd has let go of it, by any thread."""
+        """Runs on any thread, when autograd has released it."""
         core = self.core
         if self.key is not None:
             found = core.entries.get(self.key)
-            if found is not None and found() in (None, self):  # not yet None: it is being deleted
+            if found is not None and found() in (None, self):  # self: deleted, but not cleared yet
                 core.entries.pop(self.key, None)
         number = self.answer[0]
         if number and not layouts.ended:
@@ -73,8 +73,8 @@ class Entry:
 
 
 class Ended:
-    """What autograd calls when a backward pass ends. If the pass fails, it only deletes this. last: no other pass is to
-    come, as far as is known."""
+    """Autograd calls it when a backward pass ends, or only deletes it if the pass fails. last: no further pass is
+    expected."""
 
     def __init__(self, core):
         self.core, self.last = core, False
@@ -88,21 +88,21 @@ class Ended:
 
 
 class Core:
-    """A stash and what is in it. It lives as long as its session or any entry does."""
+    """A stash and its entries. It lives as long as its session or any Entry."""
 
     def __init__(self, lib, options, device, share=None):
-        """lib: library.get(). options: library.Options. device: a torch.device; of a GPU with its index. share:
-        allocator.Share, where torch's allocator shares the budget."""
+        """lib: library.get(). options: library.Options. device: a torch.device, with an index if it is a GPU.
+        share: allocator.Share, if torch's allocator shares the budget."""
         self.lib, self.stash, self.device, self.on_cuda = lib, None, device, device.type == "cuda"
         self.options, self.share = options, share
-        self.before = library.Stats()  # of stashes before this one
+        self.before = library.Stats()  # of earlier stashes
         self.stash = self.create()
         self.lib_put, self.lib_get = lib.mm_stash_put, lib.mm_stash_get
         self.give_back, self.drop = lib.mm_stash_release, lib.mm_stash_drop
         self.layouts, self.empty = {}, {}
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
-        self.failure = None  # what a hook raised last
-        self.backward = self.between = False  # a backward pass is under way, or ended and nothing was put since
+        self.failure = None  # the last exception that a hook raised
+        self.backward = self.between = False  # a backward pass runs; one ended, and nothing was put since
         for name in COUNTS:
             setattr(self, name, 0)
 
@@ -112,15 +112,15 @@ class Core:
         return stash.value
 
     def renew(self):
-        """Puts a new stash in the place of one without entries, by options that have changed. Its figures go on. Where
-        that fails, there is none."""
+        """Replaces the stash, which has no entries, by one with the changed options. Its figures continue. If this
+        fails, self.stash is None."""
         before = self.stats()
         self.lib.mm_stash_destroy(self.stash)
         self.stash, self.before = None, before
         self.stash = self.create()
 
     def stats(self):
-        """Figures of the stash and of those before it: sums, but of what is now or was most at a time."""
+        """Figures of this and earlier stashes: sums, maxima, or the present value (library.SUMMED, library.MOST)."""
         stats = library.Stats()
         self.lib.mm_stash_stats_get_sized(self.stash, byref(stats), ctypes.sizeof(stats))
         for name in library.SUMMED:
@@ -129,7 +129,7 @@ class Core:
             setattr(stats, name, max(getattr(stats, name), getattr(self.before, name)))
         return stats
 
-    # What pack decides is in the order of what is most frequent.
+    # pack() tests the most frequent cases first.
     def pack(self, x):
         leaf = x.is_leaf
         if leaf and x.requires_grad:
@@ -146,7 +146,7 @@ class Core:
                     return x, x._version, None, 0
                 return self.leave(x, "small")
             data = x.data_ptr()
-        except (RuntimeError, NotImplementedError):  # sparse, or wrapped by a transformation of functions: no storage
+        except (RuntimeError, NotImplementedError):  # no storage: sparse, or wrapped by a function transform
             return self.leave(x, "other")
         dtype = x.dtype
         if x.layout is not _STRIDED or x.device != self.device or dtype not in DTYPES:
@@ -178,8 +178,8 @@ class Core:
             if version == 0 and record.entry.core is self:
                 self.duplicates += 1
                 return Record(record.entry, layout, start + record.offset, None, producer_of(x.grad_fn), x.output_nr)
-            held.pop(cdata, None)  # a result was modified through a part of it: another value is saved from now on
-        # Other parts of a storage may have version counters of their own, unless x is a view: unsafe_chunk makes such.
+            held.pop(cdata, None)  # the result was modified through a part of it: this is another value
+        # Unless x is a view, other parts of its storage may have version counters of their own (unsafe_chunk).
         alone = layout.bytes * (SHARE if is_view else 1) < total
         root = x._base if is_view else x
         key = (cdata, version, start, layout) if alone else (cdata, version)
@@ -219,7 +219,7 @@ class Core:
         return layout
 
     def whole(self, x, storage_bytes, layout):
-        """The layout of all of a storage: x's own, that of the tensor it is a view of, or as one row of elements."""
+        """The layout of a whole storage: that of x, of its base, or one row of elements."""
         if layout.dense and layout.bytes == storage_bytes:
             return layout
         if x._is_view():
@@ -234,7 +234,7 @@ class Core:
         return self.layout((storage_bytes,), (1,), torch.uint8)
 
     def put(self, x, storage, total, data, version, layout, start, key, alone):
-        """Puts what x needs of its storage: all of it, or where x alone is to have an entry, the elements of x."""
+        """Puts the whole storage of x; or with `alone`, which gives x an entry of its own, only the elements of x."""
         begins = self.share is not None and not self.entries
         if begins:
             self.share.begin(self)
@@ -256,7 +256,7 @@ class Core:
         entry.layout, entry.memory, entry.storage = layout, memory, storage
         self.put_bytes += layout.bytes
         stream = self.stream() if self.on_cuda else None
-        if self.between:  # a backward pass has ended: what it left there belongs to no further iteration
+        if self.between:  # a backward pass has ended, and with it the iteration
             self.between = False
             self.lib.mm_stash_iteration_end(self.stash)
         free, described = layout.description(producer.bytes, layout.exact or producer.flags_of(fn, output))
@@ -285,7 +285,7 @@ class Core:
         return torch.cuda.current_stream(self.device).cuda_stream
 
     def refuse(self, status):
-        """Raises what a status says, and remembers it: autograd may raise something else in its place."""
+        """Raises the exception of a status, and remembers it: autograd may raise another in its place."""
         try:
             library.check(self.lib, status, self.stash)
         except Exception as error:
@@ -312,11 +312,11 @@ class Core:
             ended = Ended(self)
             try:
                 torch.autograd.Variable._execution_engine.queue_callback(ended)
-                ended.last = not _is_grad_enabled()  # with create_graph, a pass through what this one saves
+                ended.last = not _is_grad_enabled()  # with create_graph another pass follows
             except RuntimeError:
-                pass  # no backward pass: the program looks at what a grad_fn has saved
+                pass  # no backward pass: the program reads what a grad_fn has saved
         stream = self.stream() if self.on_cuda else None
-        data = c_void_p()  # set: what it points to is held, and has no result yet
+        data = c_void_p()  # not None: the entry is held, and no result owns it yet
         try:
             status = self.lib_get(self.stash, entry.answer[0], stream, byref(data))
             if status:
@@ -324,8 +324,8 @@ class Core:
             memory = entry.memory
             if memory is None:
                 return record.layout.result(data.value + record.offset, record, stream, data)
-            data.value = None  # the program keeps it: nothing is held
-        except BaseException:  # an interrupt, too
+            data.value = None  # the program keeps the tensor: nothing is held
+        except BaseException:  # also an interrupt
             if data.value is not None:
                 self.give_back(self.stash, entry.answer[0], stream)
             raise
@@ -333,14 +333,14 @@ class Core:
             self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
                                         f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
             raise self.failure
-        # In a double backward, what is saved again is known by its storage: it must have one of its own.
+        # In a double backward, a result that is saved again is recognised by its storage, so it needs one of its own.
         if record.alias is not None and not _is_grad_enabled():
             return record.alias
-        data_now = storage_of(memory).data_ptr() + entry.begin  # resize_ may have given it other memory
+        data_now = storage_of(memory).data_ptr() + entry.begin  # resize_ may have moved it
         return record.layout.result(data_now + record.offset, record, None, data)
 
     def __del__(self):
-        stash, self.stash = self.stash, None  # entries of the same garbage may follow: calls with NULL do nothing
+        stash, self.stash = self.stash, None  # entries may be deleted later: calls with NULL do nothing
         if stash and not layouts.ended:
             self.lib.mm_stash_destroy(stash)
         if self.share is not None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Trains a network with plain torch and inside budgets, and compares: python3 -m mm_torch.compare --net resnet20
 
-A row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A lossless row
-must have weights, buffers and losses that are bit for bit plain torch's; a lossy one (the library says which is) losses
-within 2 % or 0.002. predicted: the most that a step holds, within the budget; kept: of that, what torch keeps, which is
-never moved; touched: what was written of the arena, which holds the rest. All that ran must have touched what was
-predicted of the arena (less at most where codes turned out shorter), and nothing else. Exits with 1 if a row does not,
-with 2 for arguments that cannot be."""
+Prints a row for each policy and share. share: of the bytes that one step saves and mm moves, each storage once. A
+lossless row must have plain torch's weights, buffers and losses, bit for bit; a lossy row (by the library's statistics)
+losses within 2 % or 0.002. predicted: the most that a step holds, within the budget; kept: the part of it that torch
+keeps, which is never moved; touched: bytes of the arena, which holds the rest, that were written. A run must touch the
+predicted bytes of the arena (or less, if codes are shorter), and no others. Exits with 1 if a row is wrong, with 2 for
+wrong arguments."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ RELATIVE, ABSOLUTE = 0.02, 0.002
 
 
 def policies_of(text):
-    """Policies, divided by commas: a part with = and no colon before it belongs to the policy before."""
+    """Splits policies at commas; a part with = and no colon before the = belongs to the policy before."""
     found = []
     for part in text.split(","):
         if found and "=" in part.split(":")[0]:
@@ -62,12 +62,12 @@ def moved_bytes(name, batch, seed, autocast):
 
 
 def far(a, b):
-    """By how much a loss is out of its bounds: at most 1 is within."""
+    """The difference of losses as a multiple of what is allowed."""
     return abs(a - b) / max(RELATIVE * abs(b), ABSOLUTE)
 
 
 def row(options, policy, budget, plain):
-    """One run. Returns cells, and whether it is as it must be."""
+    """Runs a policy in a budget. Returns cells, and whether they are right."""
     losses, state, seconds = plain
     m = None
     try:
@@ -82,7 +82,7 @@ def row(options, policy, budget, plain):
     faults = []
     arena = stats.predicted_bytes - stats.predicted_kept_bytes
     if touched.bytes > arena or touched.bytes < arena and not stats.encoded_bytes or not stats.predicted_bytes:
-        faults.append("touched is not as predicted")
+        faults.append("touched bytes are not as predicted")
     if stats.predicted_bytes > budget or stats.peak_bytes > budget:
         faults.append("above the budget")
     if touched.stray:
@@ -94,10 +94,10 @@ def row(options, policy, budget, plain):
     if same:
         verdict = "bit-equal"
     elif stats.lossy_gets and worst <= 1:
-        verdict = f"lossy, {worst:.0%} of what is allowed"
+        verdict = f"lossy, {worst:.0%} of the allowed difference"
     else:
         verdict = "DIFFERS"
-        faults.append(f"losses differ by {worst:.1f} times what is allowed" if found_losses != losses else "weights or buffers differ")
+        faults.append(f"losses differ by {worst:.1f} times the allowed difference" if found_losses != losses else "weights or buffers differ")
     cells = [session.text_of(stats.predicted_bytes), session.text_of(stats.predicted_kept_bytes), session.text_of(touched.bytes),
              str(touched.stray),
              f"{stats.planned}/{stats.iterations}", f"{found_seconds / seconds:.2f}", f"{found_losses[-1]:.4f}",
@@ -120,7 +120,7 @@ def main():
     try:
         shares = [float(share) for share in options.share.split(",")]
     except ValueError:
-        parser.error(f"--share {options.share}: not numbers divided by commas")
+        parser.error(f"--share {options.share}: must be numbers separated by commas")
     if options.steps < 1 or options.batch < 1 or min(shares) <= 0:
         parser.error("--steps, --batch and --share must be above 0")
     plain = train(options.net, options.batch, options.steps, options.seed, options.autocast)
@@ -138,7 +138,7 @@ def main():
             right &= fine
             rows.append((policy, f"{share:g}", session.text_of(int(share * moved)), *cells))
     print("\n".join(table(rows, range(1, 10))))
-    print("time: as a multiple of plain torch's.", "All rows are as they must be." if right else "A ROW IS NOT AS IT MUST BE.")
+    print("time: as a multiple of plain torch's.", "All rows are right." if right else "A ROW IS WRONG.")
     sys.exit(not right)
 
 

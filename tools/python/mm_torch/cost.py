@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What a budget costs where it forces nothing: python3 -m mm_torch.cost
+"""Measures what a budget costs if it forces nothing: python3 -m mm_torch.cost
 
-Microseconds for each saved tensor that is left alone and for each that is moved (pack, unpack and release together,
-beyond plain torch's; of 1000 tensors of 4 KiB, the least of several rounds, so that copying is next to nothing), and
-steps of ResNet-20 with batch 16, inside a budget and plain by turns: wall time, and the process's CPU time, which a
-busy machine disturbs less. Exits with 1 where a median of wall times is above its limit (--no-limits: never).
+It prints the microseconds beyond plain torch for a saved tensor that is left alone, and for one that is moved (pack,
+unpack and release together; 1000 tensors of 4 KiB, so that copying hardly counts; the least of several rounds). Then
+steps of ResNet-20 with batch 16, inside a budget and plain in turns: wall time, and the process's CPU time, which a
+busy machine disturbs less. Exits with 1 if a wall time is above its limit (--no-limits: never).
 
-mm.budget has glibc keep the memory that a step frees, and plain steps of the same process gain from it, too: --apart
-measures them in a process of their own, where no budget was opened."""
+mm.budget makes glibc keep memory that a step frees, from which plain steps of the same process gain, too: --apart also
+measures plain steps in a process without a budget."""
 
 import argparse
 import contextlib
@@ -23,11 +23,11 @@ from mm_torch import models
 
 LEFT_ALONE_US, MOVED_US, STEP_RATIO = 5, 15, 1.05
 TENSORS = 1000
-WARM = 3  # steps that are not counted: the first is learned
+WARM = 3  # steps that do not count; the order of the first is learned
 
 
 class Chain(torch.autograd.Function):
-    """Saves the tensors that it is given, and reads them again."""
+    """Saves its tensors, and reads them in the backward pass."""
 
     @staticmethod
     def forward(ctx, x, *tensors):
@@ -40,7 +40,7 @@ class Chain(torch.autograd.Function):
 
 
 def seconds(tensors, m):
-    """Of one forward and backward pass."""
+    """Seconds of one forward and backward pass."""
     x = torch.zeros(1, requires_grad=True)
     started = time.perf_counter()
     if m:

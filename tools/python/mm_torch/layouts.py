@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shapes, strides and types, as the stash wants them, and results of the stash as tensors, by DLPack and without a
-copy."""
+"""Describes tensors to the stash, and turns results of the stash into tensors, by DLPack and without a copy."""
 
 import ctypes
 import os
@@ -16,7 +15,7 @@ DELETER = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class DLManaged(ctypes.Structure):
-    """DLManagedTensor, its DLTensor written out."""
+    """DLManagedTensor, with the fields of its DLTensor."""
     _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
                 ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", c_void_p), ("strides", c_void_p),
                 ("byte_offset", c_uint64), ("ctx", c_void_p), ("deleter", DELETER)]
@@ -27,7 +26,7 @@ _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctype
 _from_dlpack = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # without the detour in Python
 _CPU, _CUDA = 1, 2
 
-# torch's type: mm's type, DLPack's code and bits, whether DLPack's type is not torch's own (bool).
+# torch's type: mm's type, DLPack's code and bits, whether the result must be viewed as torch's type (bool).
 DTYPES = {
     torch.float32: (library.F32, 2, 32, False), torch.float16: (library.F16, 2, 16, False),
     torch.bfloat16: (library.BF16, 4, 16, False), torch.float64: (library.U8, 2, 64, False),
@@ -42,12 +41,12 @@ if hasattr(torch.Tensor, "untyped_storage"):
 else:
     storage_of = torch.Tensor._storage  # torch 1.13
 
-# Results that are out: the address of a DLManaged, and what it needs until the tensor is freed. `held` finds by a
-# result's storage what it is a part of: a result that is saved again, in a double backward, is the same entry.
+# _out: results that autograd has: address of a DLManaged → what is needed until the tensor is freed. held: a result's
+# storage → its record, so that a result that is saved again, in a double backward, gets the same entry.
 _out = {}
 held = {}
 
-# Why nothing calls the library any more; None: it is called. In a forked child its threads are not there.
+# Why the library must not be called any more; None: it may. A forked child does not have the library's threads.
 ended = None
 
 
@@ -86,7 +85,7 @@ def _dense(shape, strides):
 
 
 class Layout:
-    """Shape, strides and type, as the stash and as DLPack want them. Made once, used by many."""
+    """Shape, strides and type, as the stash and DLPack take them. Tensors share it."""
     __slots__ = ("shape", "dtype", "dense", "bytes", "size", "exact", "rank", "kind", "places", "puts", "template", "cast", "dims",
                  "steps", "free")
 
@@ -103,16 +102,16 @@ class Layout:
         self.dims, self.steps = (c_int64 * max(rank, 1))(*shape), (c_int64 * max(rank, 1))(*strides)
         self.template = (None, _CUDA if device.type == "cuda" else _CPU, device.index or 0, rank, code, bits, 1,
                          ctypes.addressof(self.dims), ctypes.addressof(self.steps), 0, None, _deleted)
-        self.free = []  # descriptions of results, and their addresses
-        self.puts = {}  # by producer and flags: descriptions for the stash, and their addresses
+        self.free = []  # unused (DLManaged, address) pairs
+        self.puts = {}  # (producer, flags): unused (library.Tensor, address) pairs
         if self.kind == library.U8 and bits > 8 or rank > library.RANK_MAX or not self.dense:
             self.places = [(self.bytes if self.kind == library.U8 else elems, 1)]
         else:
             self.places = list(zip(shape, strides))
 
     def description(self, producer, flags):
-        """What the stash wants to know of a tensor; all but its address. Whoever has put it gives it back to the
-        list."""
+        """Returns a list, and from it a description for mm_stash_put, without the data's address. The caller appends
+        the description to the list after the put."""
         free = self.puts.get((producer, flags))
         if free is None:
             free = self.puts[producer, flags] = []
@@ -125,8 +124,8 @@ class Layout:
             return free, (tensor, ctypes.addressof(tensor))
 
     def result(self, data, record, stream, got):
-        """A tensor of this layout at the address data: no copy. When it is freed, its entry is given back: that is no
-        longer up to the caller once got.value is None."""
+        """Returns a tensor of this layout at the address `data`, without a copy, which releases the entry when it is
+        freed. Sets got.value to None once the tensor owns the entry; until then the caller must release it."""
         try:
             managed, address = self.free.pop()
         except IndexError:

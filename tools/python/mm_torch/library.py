@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""libmm.so by ctypes: the calls and types of mm.h's stash that the bridge uses, and its errors."""
+"""libmm.so by ctypes: the calls and types of mm_stash.h that the bridge uses, and errors."""
 
 import ctypes
 import os
@@ -20,9 +20,9 @@ RECLAIM_FN = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class Infeasible(RuntimeError):
-    """The budget is below what an order of saved tensors needs, what is held at once, or one tensor. The message says
-    all of it; as data: minimum (bytes; None: not known), tensor (index in the order of saving; None), producer (such as
-    "ConvolutionBackward0"), policy (one that fits the order; "": none is known)."""
+    """The budget is too small for an order of saved tensors, for what is held at once, or for one tensor. minimum:
+    bytes (None: not known). tensor: index in the order of saving (None: not known). producer: such as
+    "ConvolutionBackward0". policy: one that fits the order ("": none is known)."""
 
     def __init__(self, message, minimum=None, tensor=None, producer="", policy=""):
         super().__init__(message)
@@ -46,14 +46,14 @@ class Tensor(ctypes.Structure):
 
 
 class Stats(ctypes.Structure):
-    """mm_stash_stats; mm.h says what each is."""
+    """mm_stash_stats; mm_stash.h explains the fields."""
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
         "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes")]
 
 
-# Of these, sums over a stash's life, and what was most at a time; the others are of now.
+# Fields of Stats that are sums over a stash's life, and that are maxima; the others are present values.
 SUMMED = ("puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "moved_bytes", "out_bytes", "in_bytes",
           "encoded_bytes", "coded_bytes", "lossy_gets")
 MOST = "peak_bytes", "host_bytes"
@@ -84,7 +84,7 @@ _SIGNATURES = {
     "mm_status_name": (c_char_p, c_int),
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
-    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # entry and answer: of any type
+    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # void *, not typed: entry and answer
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
     "mm_stash_release": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),
@@ -99,7 +99,7 @@ _SIGNATURES = {
 
 
 def version():
-    """The package's version: that of the library it was built with, or of the tree it lies in."""
+    """The package's version: in a wheel, of the library it was built with; else of the tree that it lies in."""
     here = os.path.dirname(os.path.abspath(__file__))
     try:
         with open(os.path.join(here, "VERSION"), encoding="ascii") as file:
@@ -110,11 +110,11 @@ def version():
         with open(os.path.join(here, "../../../mm/mm.h"), encoding="utf-8") as file:
             return re.search(r'#define MM_VERSION "(.*)"', file.read()).group(1)
     except OSError:
-        raise ImportError(f"mm_torch: {here} has no file VERSION, and lies in no tree of mm: install it again") from None
+        raise ImportError(f"mm_torch: {here} has no file VERSION, and is not in a tree of mm: install mm_torch again") from None
 
 
 def path():
-    """Where libmm.so is: $MM_LIBRARY; beside this file, as the wheel has it; or as bazel built it in this tree."""
+    """The path of libmm.so: $MM_LIBRARY; beside this file, in a wheel; or where bazel builds it in this tree."""
     here = os.path.dirname(os.path.abspath(__file__))
     named = os.environ.get("MM_LIBRARY")
     places = [named] if named else [os.path.join(here, "libmm.so.1"),
@@ -127,11 +127,11 @@ def path():
 
 
 def load():
-    """Loads the library, and refuses one of another version: its types may differ."""
+    """Loads the library. Refuses another version, whose types may differ."""
     place, wanted = path(), version()
     here = os.path.dirname(os.path.abspath(__file__))
     try:
-        for name in os.listdir(here):  # what libmm.so needs and the wheel brought along
+        for name in os.listdir(here):  # libraries that libmm.so needs, from the wheel
             if ".so" in name and not name.startswith("libmm."):
                 ctypes.CDLL(os.path.join(here, name))
         lib = ctypes.CDLL(place)
@@ -143,7 +143,7 @@ def load():
             function.restype, function.argtypes = result, arguments
         found = lib.mm_version().decode()
     except AttributeError as error:
-        raise ImportError(f"mm_torch {wanted} needs libmm {wanted}; {place} is of another version, unknown to it: "
+        raise ImportError(f"mm_torch {wanted} needs libmm {wanted}; {place} is another version: "
                           f"{error}") from None
     if found != wanted:
         raise ImportError(f"mm_torch {wanted} needs libmm {wanted}; {place} is libmm {found}")
@@ -154,7 +154,7 @@ _lib = None
 
 
 def get():
-    """The library; loaded at the first call."""
+    """Returns the library, which the first call loads."""
     global _lib
     if _lib is None:
         _lib = load()
@@ -162,7 +162,7 @@ def get():
 
 
 def check(lib, status, stash=None):
-    """Raises what a status says: ValueError (a bad argument or name), Infeasible, MemoryError, RuntimeError."""
+    """Raises the exception of a status: ValueError (a bad argument or name), Infeasible, MemoryError, RuntimeError."""
     if status == OK:
         return
     message = lib.mm_last_error().decode(errors="replace")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Networks of the package's own programs and tests: small, written out, with what makes saved tensors hard."""
+"""Small networks for the package's programs and tests, with views, in-place operations and shared weights."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Two convolutions and a shortcut. inplace: ReLUs overwrite what batch norm wrote."""
+    """Two convolutions and a shortcut. inplace: ReLUs overwrite the output of batch norm."""
 
     def __init__(self, n_in, n_out, stride, inplace):
         super().__init__()
@@ -29,8 +29,8 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Of basic blocks. widths, blocks: a stage each. stem: the first convolution's kernel, stride, and whether a pool
-    follows."""
+    """A ResNet of basic blocks. widths, blocks: of each stage. stem: kernel and stride of the first convolution, and
+    whether a pool follows."""
 
     def __init__(self, widths, blocks, stem, inplace, classes=10):
         super().__init__()
@@ -65,8 +65,7 @@ class Attention(nn.Module):
 
 
 class GPT(nn.Module):
-    """A transformer of blocks with norms before. The head's weight is that of the embedding; q, k and v are views of
-    one tensor."""
+    """A pre-norm transformer. The head shares the embedding's weight; q, k and v are views of one tensor."""
 
     def __init__(self, width=128, blocks=4, heads=4, length=64, words=256):
         super().__init__()
@@ -99,7 +98,7 @@ def _text(n, generator):
     return words[:, :-1].contiguous(), words[:, 1:].contiguous()
 
 
-# name: how it is made, its batches, its batch size
+# name: constructor, function that makes batches, batch size
 NETS = {
     "resnet20": (lambda: ResNet((16, 32, 64), (3, 3, 3), (3, 1, False), False), _images(32), 16),
     "resnet18": (lambda: ResNet((64, 128, 256, 512), (2, 2, 2, 2), (7, 2, True), True), _images(64), 8),
@@ -108,7 +107,7 @@ NETS = {
 
 
 def make(name, seed=1):
-    """The net, the same for each seed, and its batches: batches(n, generator) gives x and y."""
+    """Returns the net, the same for the same seed, and a function batches(n, generator) that returns x and y."""
     torch.manual_seed(seed)
     build, batches, _ = NETS[name]
     return build(), batches

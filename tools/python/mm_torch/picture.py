@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a session tells of itself: a table by producer, a picture of the plan, and the table of one step."""
+"""Reports of a session: a table by producer, a picture of the plan, and the table of mm.plan."""
 
 import sys
 
@@ -10,7 +10,7 @@ from .library import Infeasible
 
 
 def table(rows, right):
-    """Lines of a table: columns two spaces apart; those in `right` aligned to the right."""
+    """Lines of a table, with columns two spaces apart; columns in `right` are aligned to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.rjust(w) if i in right else cell.ljust(w)
                       for i, (cell, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
@@ -26,7 +26,7 @@ def report(m):
     rows = [("producer", "needs", "fate", "codec", "tensors", "bytes", "code", "read")]
     for (producer, fate, codec, needs), (count, size, code, gets) in sorted(groups.items(), key=lambda g: -g[1][1]):
         rows.append((producer, needs, fate, codec, str(count), text_of(size), text_of(code) if code else "-", str(gets)))
-    lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["nothing is known of an iteration that has ended"]
+    lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["no iteration has ended yet"]
     alone = ", ".join(f"{getattr(stats, name)} {words}" for name, words in (
         ("params", "parameters and their views"), ("small", "small"),
         ("held", f"held by the program ({text_of(stats.held_bytes)})"), ("other", "others"))
@@ -46,7 +46,7 @@ _COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2", "#
 
 
 def svg(m, path):
-    """Boxes: x, the events of the order; y, bytes of the arena. Colours by producer; codes are hatched."""
+    """Draws segments as boxes: x: events of the order, y: bytes of the arena. Colour: producer; hatched: codes."""
     entries, boxes = list(m.entries()), [s for s in m.segments() if not s.pinned]
     producers = sorted({e.producer for e in entries})
     colour = {p: _COLOURS[i % len(_COLOURS)] for i, p in enumerate(producers)}
@@ -84,7 +84,7 @@ def _xml(text):
 
 
 def plan(net, loss, x, y, budget, policy, device, file):
-    """session.plan"""
+    """See session.plan."""
     file = file or sys.stdout
     kept = [(b, b.detach().clone()) for b in net.buffers()]
     weights = [p for p in net.parameters() if p.requires_grad]
@@ -99,7 +99,7 @@ def plan(net, loss, x, y, budget, policy, device, file):
                 for buffer, value in kept:
                     buffer.copy_(value)
 
-    # What is saved is not known before: a first step has all the memory, without a plan.
+    # The first step finds out what is saved: it has all the memory, and no plan.
     _, name = session._device(device)
     free = torch.cuda.mem_get_info(device)[0] // 2 if name != "host" else session._memory(torch.device(device))[2]
     with_all = session.budget(free, policy, host=0, device=device, unplanned=True, _cuda=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a saved tensor is to autograd: who else holds it, what made it, and whether it was modified."""
+"""Finds out about a saved tensor: whether the program holds it, what made it, and whether it was modified."""
 
 import sys
 
@@ -13,7 +13,7 @@ def base_references(tensor):
 
 
 def _calibrate():
-    """How many references pack sees of a tensor that autograd made and no program holds, and of a view's base."""
+    """The reference counts that pack sees of a tensor that only autograd holds, and of the base of such a view."""
     seen = []
 
     class Probe:
@@ -28,14 +28,14 @@ def _calibrate():
 
 FRESH, FRESH_BASE = _calibrate()
 
-# What only rearranges or converts: behind these, a weight is still a weight.
+# Operations that only rearrange or convert: their output of a weight still counts as a weight.
 _CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "ViewBackward0", "PermuteBackward0",
                        "ReshapeAliasBackward0", "UnsafeViewBackward0", "ExpandBackward0", "CloneBackward0"))
 
 
 class Producer:
-    """What made a tensor: the name of its grad_fn, the same as bytes, the flags of its outputs, whether it only
-    converts, whether its further outputs are statistics."""
+    """What made a tensor: the name of its grad_fn, also as bytes; flags of its outputs; whether it only converts;
+    whether outputs after the first are statistics."""
     __slots__ = ("name", "bytes", "flags", "converts", "has_statistics")
 
     def __init__(self, name, flags):
@@ -43,13 +43,13 @@ class Producer:
         self.converts, self.has_statistics = name in _CONVERTS, "Norm" in name or "Attention" in name
 
     def flags_of(self, fn, output):
-        """Of what fn, of this name, made as its output of that number."""
+        """Flags of output number `output` of fn, whose name is this producer's."""
         if output > 0 and self.has_statistics or self.converts and _is_of_weights(fn, self.name):
             return library.EXACT
         return self.flags
 
 
-# By the type of a grad_fn. A type that stands for nodes of several names is not remembered.
+# type of grad_fn: Producer. Types whose nodes have several names are not cached.
 _producers = {type(None): Producer("", library.EXACT)}
 
 
@@ -79,7 +79,7 @@ def _is_of_weights(fn, name):
 
 
 def modified(tensor, shape, producer, output, expected):
-    """Torch's own words for a saved tensor that was modified in place."""
+    """Torch's error for a saved tensor that was modified in place."""
     made = f", which is output {output} of {producer}," if producer else ""
     hint = ("the backtrace further above shows the operation that failed to compute its gradient. The variable in question"
             " was changed in there or anywhere later. Good luck!" if torch.is_anomaly_enabled() else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""mm.budget and what a program asks it: statistics, a report, a picture."""
+"""mm.budget, with its statistics, report and picture; mm.plan."""
 
 import ctypes
 import decimal
@@ -17,13 +17,13 @@ from . import allocator, bridge, layouts, library, picture
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_active = None  # the session whose `with` is under way, and the thread that entered it
+_active = None  # the session whose `with` is active; below, the thread that entered it
 _active_thread = None
 _active_lock = threading.Lock()
 
 
 def size(text):
-    """Bytes: a whole number, or text such as "6GiB", "1.5GB" or "300MiB". None: it is neither."""
+    """Parses bytes: a whole number, or text such as "6GiB", "1.5GB" or "300MiB". None: it is neither."""
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         return int(text) if text == text // 1 else None
     found = re.fullmatch(r"(-?[0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)", text) if isinstance(text, str) else None
@@ -33,7 +33,7 @@ def size(text):
 
 
 def text_of(value):
-    """Bytes as people read them: 23.8MiB."""
+    """Formats bytes: 23.8MiB."""
     if value is None:
         return "-"
     for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
@@ -43,7 +43,7 @@ def text_of(value):
 
 
 def _memory(device):
-    """Bytes that the device has, that the host has, and that are free there."""
+    """Bytes of the device, of the host, and free on the host."""
     page = os.sysconf("SC_PAGE_SIZE")
     host, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
     return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else host, host, free
@@ -70,21 +70,20 @@ class budget:
                 loss.backward()
                 optimizer.step()
 
-    bytes: the budget, for what is saved by operations on `device` inside the `with`: a number, or text such as "6GiB".
-    Left alone, and not counted: parameters and their views, what the program holds itself (buffers, the batch), tensors
-    below 4 KiB, subclasses, sparse tensors, other devices. policy: as of the command mm; policies that recompute are
-    refused. host: host memory for what is moved there; default: four times the budget, half of what is free at most.
-    device: default the current GPU, or the CPU. The first iteration of an order is unplanned and exact, and learned;
-    then it is planned. On a GPU the budget is of all that torch's allocator and mm hold; torch's is capped
-    (allocator.Share).
+    bytes: the budget for what operations on `device` save inside the `with`: a number, or text such as "6GiB". Not
+    counted, and left alone: parameters and their views, tensors that the program holds (buffers, the batch), tensors
+    below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
+    refused. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
+    default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
+    are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share).
 
-    ValueError: a budget, policy or device that cannot be. RuntimeError: within another mm.budget, of this or another
-    thread; in a forked child. From operations inside: Infeasible, where the order needs more than the budget. Leaving
-    the `with` leaves what was saved where it is: backward() may follow.
+    ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
+    forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
+    not touch what was saved: backward() may follow.
 
     options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed,
-    delay_max_ns, link_bytes_per_s, codec_threads); _cuda: what has the functions of torch.cuda, None where torch's
-    allocator takes no share."""
+    delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
+    allocator has no share in the budget."""
 
     def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
         self._core = None
@@ -108,7 +107,7 @@ class budget:
         if not isinstance(policy, str) or "\0" in policy:
             raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
         cuda = options.pop("_cuda", torch.cuda if torch_device.type == "cuda" else None)
-        for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would take any
+        for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would accept any name
             raise TypeError(f"mm.budget has no option {name!r}")
         self.bytes, self.policy, self.device = wanted, policy, torch_device
         self._say = say = _sayer(log)
@@ -128,7 +127,7 @@ class budget:
             if "recompute" in policy:
                 raise ValueError(f"{error}; torch.utils.checkpoint recomputes, and nests with mm.budget") from None
             raise
-        self._core.called = self._log, settings  # as long as the stash may call them
+        self._core.called = self._log, settings  # kept alive as long as the stash may call them
         self._hooks = None
 
     def __enter__(self):
@@ -137,7 +136,7 @@ class budget:
         me = threading.get_ident()
         with _active_lock:
             if _active is not None:
-                raise RuntimeError("mm.budget: another one is under way in " +
+                raise RuntimeError("mm.budget: another one is active in " +
                                    ("this thread: they do not nest; use one for both" if _active_thread == me else
                                     "another thread: forward passes of one process enter one after the other"))
             _active, _active_thread = self, me
@@ -155,7 +154,7 @@ class budget:
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
         _active = _active_thread = None
-        # On its way through autograd an error of a hook becomes a RuntimeError that quotes it, in torch 1.13.
+        # In torch 1.13, autograd turns an error of a hook into a RuntimeError that quotes it.
         core = self._core
         failure, core.failure = core.failure, None
         if error[0] is not None:
@@ -169,7 +168,7 @@ class budget:
             raise failure.with_traceback(None) from None
 
     def settle(self):
-        """Waits until the orders that were learned are planned. Infeasible: the last one does not fit."""
+        """Waits until all learned orders are planned. Infeasible: the last order does not fit."""
         layouts.check_process()
         core = self._core
         try:
@@ -181,10 +180,10 @@ class budget:
 
     @property
     def stats(self):
-        """Figures since the budget was created: those of mm_stash_stats (mm.h); and how many tensors were saved, and of
-        them left alone (params, small, held: by the program, other), or found in the stash already (duplicates; of them
-        views of another shape). held_bytes: of the storages of those held, each time. torch_bytes: what torch's
-        allocator may take of the budget; 0: it takes no share."""
+        """Figures since the budget was created: those of mm_stash_stats (mm_stash.h), and numbers of tensors: saved; of
+        these left alone (params, small, held by the program, other), or in the stash already (duplicates; of these
+        views of another shape). held_bytes: storages of held tensors, each time one is saved. torch_bytes: what torch's
+        allocator may take of the budget; 0: it has no share."""
         core = self._core
         stats = core.stats()
         figures = {name: getattr(stats, name) for name, _ in library.Stats._fields_}
@@ -196,13 +195,13 @@ class budget:
 
     @property
     def touched(self):
-        """Bytes of the arena that were written under plans, and of them strays (measure_touched=True)."""
+        """Bytes of the arena written under plans, and stray ones among them (measure_touched=True)."""
         core, touched = self._core, library.Touched()
         library.check(core.lib, core.lib.mm_stash_touched_get(core.stash, byref(touched)))
         return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
 
     def entries(self):
-        """What was put in the iteration that ended last, in that order: producer, bytes, fate, codec, code_bytes,
+        """Yields the tensors put in the last complete iteration, in order: producer, bytes, fate, codec, code_bytes,
         lossy, gets, signs and exact (what readers need)."""
         core, line, i = self._core, library.Line(), 0
         while core.lib.mm_stash_report(core.stash, i, byref(line)):
@@ -219,16 +218,16 @@ class budget:
             i += 1
 
     def report(self):
-        """A text: who holds the memory, and what became of it, in the iteration that ended last."""
+        """A text about the last complete iteration: who holds the memory, and what became of it."""
         return picture.report(self)
 
     def svg(self, path):
-        """Writes a picture: where the plan of the last iteration has each tensor, and when. OSError."""
+        """Draws where and when the plan of the last iteration has each tensor. Raises OSError."""
         picture.svg(self, path)
 
 
 def _sayer(log):
-    """What messages go to: log(text), or standard error."""
+    """The function that takes messages: log, or one that writes to standard error."""
     def say(text):
         if sys.stderr:
             print(f"mm: {text}", file=sys.stderr)
@@ -236,12 +235,13 @@ def _sayer(log):
 
 
 def _drain():
-    """After a backward pass that failed, torch holds tasks of it, and so a part of its graph, until the next one."""
+    """Runs a backward pass: after one that failed, torch holds its tasks, and so a part of its graph, until the
+    next."""
     torch.zeros((), requires_grad=True).backward()
 
 
 def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
-    """Runs a step, loss(net(x), y) and its gradients, up to three times, and prints what `mm plan` prints of a network:
-    what a policy needs at least, and what it takes in a budget (default: all that is saved). Gradients, buffers and
-    random numbers are afterwards what they were. Returns the figures."""
+    """Runs a step (loss(net(x), y) and its gradients) up to three times, and prints as `mm plan` does what the policy
+    needs at least, and what it takes in the budget (default: all that is saved). Restores gradients, buffers and the
+    random state. Returns the figures."""
     return picture.plan(net, loss, x, y, budget, policy, device, file)
