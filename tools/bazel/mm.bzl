@@ -17,7 +17,8 @@ def mm_binary(name, copts = [], **kw):
     native.cc_binary(name = name, copts = MM_COPTS + copts, **kw)
 
 def mm_test(name, srcs = None, copts = [], linkopts = [], deps = [], size = "small", **kw):
-    """A cmocka program tests/.../NAME.c, of cases (tests/core/test_case.h) or with a main. Tags that .bazelrc and tools/test use:
+    """A cmocka program tests/.../NAME.c, of cases (tests/core/test_case.h) or with a main. Tags that .bazelrc and
+    tools/test use:
     "devices": runs on all devices of the build. "one-thread": has one thread; not run under the thread sanitizer.
     "no-tsan": not run under it either, since its threads do only what other tests' threads do. "scripts" (sh_test):
     runs no code of ours. "plain": not run under sanitizers, which see enough in other tests. "shipping": run with the
