@@ -27,6 +27,14 @@ bool op_rig_use_device(size_t i) {
 void op_rig_use(const char *device) { device_name = device; }
 const char *op_rig_device(void) { return device_name; }
 
+bool op_rig_has(nets_op_kind kind) {
+    nets_backend *backend;
+    if (nets_backend_open(device_name, NULL, &backend) != MM_OK) return true; /* the case says why */
+    const bool has = backend->ops->impls[kind] && backend->ops->impls[kind]->create;
+    nets_backend_close(backend);
+    return has;
+}
+
 void op_rig_open(op_rig *rig, const nets_backend_config *config) {
     const nets_backend_config small = {.deterministic = true,
                                        .workspace_limit_bytes = OP_RIG_WORKSPACE_BYTES,

@@ -13,6 +13,8 @@ bool op_rig_use_device(size_t i);
 void op_rig_use(const char *device);
 /* The name of that device. */
 const char *op_rig_device(void);
+/* Whether the device has an implementation of the operation. */
+bool op_rig_has(nets_op_kind kind);
 
 /* The body of a test's main: runs all tests on each device. Tests on a device without hardware are skipped. */
 #define OP_RIG_RUN(tests)                                                                                              \

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "mm/core/plan/plan.h"
+#include "policies/policy.h"
 #include "tests/accuracy/codec_fault.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
@@ -360,8 +361,22 @@ NET(net_with_concats_of_fire_modules_under_every_kind_of_policy, "squeezenet1_0@
 NET(net_with_crops_and_upsampling_under_every_kind_of_policy, "unet@188,thin=32", 1, true)
 #endif
 
+static void each_policy_is_here(void **state) {
+    (void)state;
+    for (size_t i = 0; mm_policy_table(i); i++) {
+        const char *name = mm_policy_table(i)->name;
+        const size_t length = strlen(name);
+        bool is = false;
+        for (int p = 0; p < POLICY_COUNT && !is; p++)
+            is = strncmp(POLICIES[p].spec, name, length) == 0 &&
+                 (POLICIES[p].spec[length] == '\0' || POLICIES[p].spec[length] == ':');
+        if (!is) fail_msg("policy %s: add it to POLICIES of suite_policies_test.c", name);
+    }
+}
+
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_policy_is_here),
         SUITE_TEST(in_step_gives_the_bits_of_beside, device),
         SUITE_TEST(tiny_under_every_policy, device),
         SUITE_TEST(residual_net_under_every_policy, device),

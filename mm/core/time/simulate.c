@@ -138,7 +138,7 @@ static bool is_busy(const simulator *s, mm_stream_id t) {
 }
 
 static mm_work work_of(const mm_plan *plan, const mm_node *n) {
-    switch (n->stream) {
+    switch ((mm_stream_id)n->stream) {
     case MM_STREAM_ENCODE:
         return MM_WORK_ENCODE;
     case MM_STREAM_DECODE:
@@ -146,10 +146,12 @@ static mm_work work_of(const mm_plan *plan, const mm_node *n) {
     case MM_STREAM_OUT:
     case MM_STREAM_IN:
         return MM_WORK_LINK;
-    default:
-        return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_EXPENSIVE ? MM_WORK_EXPENSIVE
-                                                                                          : MM_WORK_CHEAP;
+    case MM_STREAM_COMPUTE:
+    case MM_STREAM_COUNT:
+        break;
     }
+    return mm_graph_step_properties(plan->graph, n->step)->cost == MM_LAYER_EXPENSIVE ? MM_WORK_EXPENSIVE
+                                                                                      : MM_WORK_CHEAP;
 }
 
 /* The stream of the codec that may move bytes over the link in a direction. */
