@@ -413,10 +413,10 @@ enum {
     MM_VALUES_MOST = 4096,
 };
 
-/* Deprecated: declare a persistent tensor of your own, and enqueue a copy to it on mm_compute_stream before the iteration.
- * Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is copied. Call
- * it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID: bytes outside
- * the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
+/* Deprecated: declare a persistent tensor of your own, and enqueue a copy to it on mm_compute_stream before the
+ * iteration. Sets `bytes` of the values at `offset`, for iterations that begin from now on. Does not wait; `data` is
+ * copied. Call it between iterations only. MM_ERR_NOT_FOUND: no prepared graph declares MM_VALUES. MM_ERR_INVALID:
+ * bytes outside the caller's values. MM_ERR_NOMEM: at the first call. mm_persistent_set refuses this tensor. */
 MM_API MM_CHECKED MM_DEPRECATED("copy to a persistent tensor on mm_compute_stream") mm_status
     mm_values_set(mm_manager *manager, int64_t offset, const void *data, int64_t bytes);
 

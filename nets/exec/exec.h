@@ -44,11 +44,11 @@ MM_CHECKED mm_status nets_exec_create_on(const nets_net *net, int64_t batch, net
 typedef struct nets_exec_options {
     /* Trains a batch in sub-batches of so many images (1 to batch; the last one has the rest): an iteration is a pass
      * over each, whose gradients are added up in order, and one update. So no more than a sub-batch's maps are in
-     * memory. Each sub-batch's gradient is complete before it is added: ((g0 + g1) + g2) + ... The loss is the mean over
-     * the whole batch, and dropout draws as for the whole batch. A net without batch norm learns the same as with whole
-     * batches, but for rounding. A batch norm normalises each sub-batch by itself, and moves its running statistics once
-     * for each. Results have the same bits under every lossless policy and in every budget, for one sub-batch size.
-     * 0: whole batches; training only. */
+     * memory. Each sub-batch's gradient is complete before it is added: ((g0 + g1) + g2) + ... The loss is the mean
+     * over the whole batch, and dropout draws as for the whole batch. A net without batch norm learns the same as
+     * with whole batches, but for rounding. A batch norm normalises each sub-batch by itself, and moves its running
+     * statistics once for each. Results have the same bits under every lossless policy and in every budget, for one
+     * sub-batch size. 0: whole batches; training only. */
     int64_t sub_batch;
     bool no_fuse; /* nets_lowering.no_fuse */
     /* Trains as one of several ranks: `batch` is this rank's part of a whole batch of allreduce.n times as many images.
@@ -60,8 +60,8 @@ typedef struct nets_exec_options {
 MM_CHECKED mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                            nets_backend *backend, const nets_optimizer *optimizer,
                                            const nets_exec_options *options, nets_exec **exec_out);
-/* The passes of an iteration in sub-batches, as graphs: of its first, middle and last sub-batches. Returns their number,
- * 1 to 3. */
+/* The passes of an iteration in sub-batches, as graphs: of its first, middle and last sub-batches. Returns their
+ * number, 1 to 3. */
 typedef struct nets_exec_graph {
     int64_t batch;
     nets_pass pass;

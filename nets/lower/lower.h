@@ -23,8 +23,8 @@ typedef enum nets_mode {
     NETS_EVAL, /* forward only, with running statistics and without dropout; gives loss and correct */
 } nets_mode;
 
-/* All-reduces of processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there is
- * one process. */
+/* All-reduces of processes that train one network, each on a part of every batch: rank r on the r-th. All zero: there
+ * is one process. */
 typedef struct nets_allreduce {
     int n, rank;
     mm_allreduce_when when;      /* when gradients and results are all-reduced (mm_graph_allreduce) */

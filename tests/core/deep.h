@@ -9,8 +9,8 @@
 
 static inline int test_depth(int usual, int deep) { return getenv("MM_TEST_DEEP") ? deep : usual; }
 
-/* Whether a sanitizer looks on, under which a test takes two to ten times as long, and not deep. What it looks for hangs
- * on the code that runs, not on how often it does. */
+/* Whether a sanitizer looks on, and the test is not deep. Under one a test takes two to ten times as long; what it
+ * finds depends on the code that runs, not on how often it runs. */
 static inline bool test_is_sanitized(void) {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     return test_depth(1, 0);

@@ -5,8 +5,8 @@
 
 #include "mm/core/plan/program.h"
 
-/* Lowers the plan and proves its program: mm_program_prove, whose errors and exact_out these are. A plan of wrong form is
- * refused before it is lowered. */
+/* Lowers the plan and proves its program (mm_program_prove: its errors, its exact_out). A plan of wrong form is refused
+ * before it is lowered. */
 MM_CHECKED mm_status plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out);
 MM_CHECKED mm_status plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
 

@@ -54,7 +54,8 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
     const nets_conv_algorithm *a = fastest_within(conv, workspace_bytes);
     cudnnHandle_t dnn;
     if (!a)
-        return mm_fail(MM_ERR_INVALID, "a convolution got %lld bytes for the library's workspace; it takes at least %lld",
+        return mm_fail(MM_ERR_INVALID,
+                       "a convolution got %lld bytes for the library's workspace; it takes at least %lld",
                        (long long)workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
     MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
     return nets_cudnn_conv_launch(conv, a, x, y, weights, workspace, mm_cuda_stream(stream));
@@ -64,7 +65,8 @@ mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y,
 
 mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds) {
     if ((args->at[NETS_EARLIER] != NULL) == adds) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "EARLIER does not match: a product was created %s an earlier contribution to its gradient",
+    return mm_fail(MM_ERR_INVALID,
+                   "EARLIER does not match: a product was created %s an earlier contribution to its gradient",
                    adds ? "with" : "without");
 }
 
