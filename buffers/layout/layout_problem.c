@@ -21,7 +21,8 @@ static mm_status check(const mm_interval *items, size_t n, int64_t align) {
                            items[i].first, items[i].last);
         }
         if (items[i].bytes < 0 || items[i].bytes > left - align) {
-            return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes: negative, or above 2^62 in all", i,
+            return mm_fail(MM_ERR_INVALID,
+                           "item %zu has %" PRId64 " bytes: must be at least 0, and all items together at most 2^62", i,
                            items[i].bytes);
         }
         left -= (items[i].bytes + align - 1) / align * align;

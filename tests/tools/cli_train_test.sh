@@ -360,7 +360,9 @@ pinned_memory_is_a_budget_too_() {
     local large=(train --net vgg16 --batch 40000 --policy swap --quiet)
     refused 1 " of pinned memory (half of what is free) needs at least " "${large[@]}" --budget 1600GB
     # A budget too small with any amount of pinned memory is refused at once, without a search for one with less.
-    refused 1 " of pinned memory, held by " "${large[@]}" --budget 1GiB
+    refused 1 "infeasible: needs at least " "${large[@]}" --budget 1GiB
+    [[ $(<err) =~ ", held by "[a-z0-9.]+" "(forward|backward)", and "[0-9]+.*" of pinned memory" ]] ||
+        fail "the step and the pinned memory are not named"
     # Only what plans need is pinned.
     expect 0 "${net[@]}" --policy swap:when=always --pinned 1000TB
     ! [[ -s err ]] || fail "pinning that much was tried"

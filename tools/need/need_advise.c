@@ -23,8 +23,8 @@ static const char *pinned_from(bool given) { return given ? "" : " (half of what
 mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, need_pinned pinned,
                       const need_free *free) {
     if (minimum_pinned_bytes > pinned.bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, and %s of pinned memory, held by %s",
-                       MM_SIZE_TEXT(minimum_bytes), MM_SIZE_TEXT(minimum_pinned_bytes), holder);
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s, and %s of pinned memory",
+                       MM_SIZE_TEXT(minimum_bytes), holder, MM_SIZE_TEXT(minimum_pinned_bytes));
     if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TEXT(minimum_bytes),
                        holder);

@@ -284,7 +284,8 @@ static void add_beyond(nets_cudnn_conv *c, selection *s) {
     const candidate *fastest = fastest_of(s);
     if (s->tensor_core || !s->n_beyond) return;
     if (take_more(s) != MM_OK) {
-        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no memory to time what takes more than the limit: %s", mm_last_error());
+        mm_log_send(log_of(c), MM_LOG_DEBUG, "  no memory to time the candidates that exceed the workspace limit: %s",
+                    mm_last_error());
         s->incomplete = true;
         return;
     }

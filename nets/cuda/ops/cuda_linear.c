@@ -207,7 +207,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (desc->maps == MM_BF16 && desc->adds_earlier) /* or the sum would be rounded twice */
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add to an earlier gradient");
     if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps has no gradient for the batch");
+        return mm_fail(
+            MM_ERR_UNSUPPORTED,
+            "a linear layer of bf16 maps cannot compute the gradient with respect to the batch, which is f32");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");
     op->base.impl = &nets_cuda_op_linear;
