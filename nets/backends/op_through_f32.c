@@ -53,6 +53,17 @@ static void *scratch_of(const widened_phase *phase, const nets_op_args *args, in
     return (char *)args->at[NETS_WORKSPACE] + m->at;
 }
 
+/* Whether the step itself writes the tensor before it reads it: EARLIER of an input is the gradient of an input before
+ * it, where the layer reads one map twice. There is nothing to widen yet; and the scratch, which both share, may be that
+ * of a map in whose place the gradient is written. */
+static bool is_written_first(const nets_op_args *args, nets_role role) {
+    const int input = (int)role - (int)NETS_EARLIER;
+    if (input < 0 || input >= NETS_MAX_INPUTS) return false;
+    for (int i = 0; i < input; i++)
+        if (args->at[NETS_DX + i] == args->at[role]) return true;
+    return false;
+}
+
 static int64_t floats_bytes(int64_t elems) { return nets_aligned(elems * (int64_t)sizeof(float)); }
 
 static mm_status widen(const widened_op *op, mm_phase p, const nets_op_args *args, mm_stream *stream) {
@@ -60,7 +71,7 @@ static mm_status widen(const widened_op *op, mm_phase p, const nets_op_args *arg
     nets_backend *backend = op->backend;
     for (int i = 0; i < phase->n; i++) {
         const widened_map *m = &phase->maps[i];
-        if (!m->reads || !is_there(args, m->role)) continue;
+        if (!m->reads || !is_there(args, m->role) || is_written_first(args, m->role)) continue;
         void *from = args->at[m->role], *to = scratch_of(phase, args, i);
         if (m->f32) {
             void *rounded = (char *)to + floats_bytes(m->elems);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whole nets under the reference executor: gradients, learning, and equal bits whether or not tensors share storage. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,42 @@ TEST_CASE(gradients_of_all_operations_match_differences) {
 TEST_CASE(gradients_of_maps_that_a_layer_reads_twice_match_differences) {
     nets_net *net = ref_repeated_net(0);
     check_gradients(net, 6);
+    nets_net_destroy(net);
+}
+
+/* The maps are rounded to bf16; the tolerance is a few such roundings. */
+static void gradients_in_bf16_are_near_those_in_f32(const nets_net *net, bool share) {
+    ref_exec exact, rounded;
+    float *images;
+    int32_t *labels;
+    ref_init(&exact, net, 6, NETS_TRAIN, PLAIN, 1, NULL);
+    ref_init(&rounded, net, 6, NETS_TRAIN, (ref_options){.precision = NETS_BF16, .share = share}, 1, &exact);
+    ref_batch(net, 6, 3, &images, &labels);
+    ref_iteration(&exact, images, labels, 0);
+    ref_iteration(&rounded, images, labels, 0);
+    for (int p = 0; p < nets_net_params(net); p++) {
+        const nets_param *param = nets_net_param(net, p);
+        if (!param->learned) continue;
+        char name[160];
+        snprintf(name, sizeof name, "grad.%s", param->name);
+        const float *g = ref_tensor(&exact, name), *h = ref_tensor(&rounded, name);
+        double error = 0, norm = 0;
+        for (int64_t e = 0; e < param->elems; e++) {
+            error += ((double)h[e] - g[e]) * ((double)h[e] - g[e]);
+            norm += (double)g[e] * g[e];
+        }
+        if (!(sqrt(error) <= 0.15 * sqrt(norm) + 1e-6)) fail_msg("%s: off by %g of %g", name, sqrt(error), sqrt(norm));
+    }
+    free(images);
+    free(labels);
+    ref_fini(&rounded);
+    ref_fini(&exact);
+}
+
+TEST_CASE(gradients_of_maps_that_a_layer_reads_twice_are_near_in_bf16) {
+    nets_net *net = ref_repeated_net(0);
+    gradients_in_bf16_are_near_those_in_f32(net, false);
+    gradients_in_bf16_are_near_those_in_f32(net, true);
     nets_net_destroy(net);
 }
 
