@@ -563,7 +563,7 @@ rows_of_a_run_that_is_killed_are_saved_() {
 
 a_link_can_be_a_part_of_the_codecs_speed_() {
     expect 0 "${measure[@]}" --policies liveness,freelunch --link codec/10
-    [[ $(head -1 out) =~ ^link:\ [0-9.]+[KMG]iB/s,\ a\ codec\ that\ makes\ [0-9.]+[KMG]iB/s\ through\ 10$ ]] ||
+    [[ $(head -1 out) =~ ^link:\ [0-9.]+[KMG]iB/s:\ the\ codec\'s\ speed,\ [0-9.]+[KMG]iB/s,\ divided\ by\ 10$ ]] ||
         fail "$(head -1 out)"
 }
 

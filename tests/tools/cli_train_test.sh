@@ -65,7 +65,7 @@ sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     least=$(values plan.json minimum_bytes) whole=$(minimum $vgg 8 liveness)
     ((least < whole)) || fail "$least bytes in sub-batches, $whole as a whole"
     refused 1 "infeasible: needs at least $least bytes" "${net[@]}" "${sub[@]}" --policy liveness --budget $((least - 1))
-    says err "'mm plan --net $vgg --batch 8 --sub-batch 3' tells"
+    says err "'mm plan --net $vgg --batch 8 --sub-batch 3' shows what each policy needs"
     trained state "${sub[@]}" --policy liveness --budget "$least"
     kept_its_budget state.json
     [[ $(values state.json sub_batch) == 3 ]] || fail "the row has another sub-batch"

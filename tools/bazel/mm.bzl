@@ -10,6 +10,9 @@ MM_COPTS = [
     "-fvisibility=hidden",
 ]
 
+# Of tests that link //tests/core:alloc_fault.
+ALLOC_FAULT_LINKOPTS = ["-Wl,--wrap=" + name for name in ["aligned_alloc", "calloc", "malloc", "realloc"]]
+
 def mm_library(name, copts = [], **kw):
     native.cc_library(name = name, copts = MM_COPTS + copts, **kw)
 

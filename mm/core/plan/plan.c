@@ -55,13 +55,11 @@ int64_t mm_plan_base(const mm_graph *graph) {
 /* Adds the segments of persistent tensors, which are the plan's first segments. */
 static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
     int64_t end = 0;
-    if (!grow((void **)&plan->segments, 0, mm_graph_persistents(plan->graph), sizeof *plan->segments))
-        return mm_fail(MM_ERR_NOMEM, "out of memory for a plan of %d persistent tensors",
-                       mm_graph_persistents(plan->graph));
     for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
         if (tensor->persistent < 0) continue;
-        int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
+        const int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
+        if (index < 0) return MM_ERR_NOMEM;
         plan->segments[index].offset = places ? places[index] : end;
         end += mm_align(tensor->bytes);
     }

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/core/alloc_fault.h"
 #include "tests/core/deep.h"
 #include "tests/core/test_case.h"
 #include "tests/mm/manager/rig_device.h"
-#include "tests/mm/stash/alloc_fault.h"
 #include "tests/mm/stash/stash_rig.h"
 #include "tests/suite/device_fault.h"
 

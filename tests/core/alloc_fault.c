@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/mm/stash/alloc_fault.h"
+#include "tests/core/alloc_fault.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes one allocation of the process fail. The linker redirects malloc and its kin here (--wrap). */
-#ifndef TESTS_MM_STASH_ALLOC_FAULT_H
-#define TESTS_MM_STASH_ALLOC_FAULT_H
+#ifndef TESTS_CORE_ALLOC_FAULT_H
+#define TESTS_CORE_ALLOC_FAULT_H
 
 #include <stdbool.h>
 
