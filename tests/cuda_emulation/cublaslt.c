@@ -86,7 +86,7 @@ typedef struct preference {
     uint32_t schemes, alignment[4];
 } preference;
 
-enum { ATTRIBUTES = 9 }; /* attributes of the real one, CUBLASLT_ALGO_CONFIG_* */
+enum { ATTRIBUTES = 9 }; /* as many as the real library has: CUBLASLT_ALGO_CONFIG_* */
 
 typedef struct algorithm {
     uint32_t config[ATTRIBUTES]; /* by attribute; the first is the algorithm's number */

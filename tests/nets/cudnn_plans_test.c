@@ -212,7 +212,7 @@ static int64_t workspace_of(const nets_cudnn_graph *graph, const nets_conv_choic
     return bytes;
 }
 
-/* Its knobs can split the sum over pixels, whose parts lie in the workspace. */
+/* The engine's knobs can split the sum over pixels into parts, which lie in the workspace. */
 static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
     const nets_conv_shape s = {.direction = NETS_CONV_BY_WEIGHTS,
                                .x = {256, 56, 56, 64},
@@ -251,7 +251,7 @@ static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int6
     nets_cudnn_conv_fini(&conv);
 }
 
-/* To save time, each configuration takes every second part. */
+/* To save time, each configuration is checked with every second of a convolution's PARTS. */
 static void every_configuration_finds_an_engine_within_its_limit(void **state) {
     static const nets_backend_config CONFIGS[] = {
         {.precision = NETS_FP32, .deterministic = true},

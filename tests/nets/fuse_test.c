@@ -178,7 +178,7 @@ TEST_CASE(a_sum_without_a_batch_norm) {
     finish(&f);
 }
 
-/* The gradients by its input and by the addend would be one tensor. */
+/* The batch norm's gradient by its input and that by the addend would be one tensor. */
 TEST_CASE(a_batch_norm_that_its_own_input_is_added_to) {
     fixture f;
     int stem = begin(&f);
