@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms.
- * Running one overwrites the workspace that it asks for. */
+/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms. An
+ * algorithm that runs overwrites all the workspace that it asked for. */
 #include <cublasLt.h>
 #include <stdatomic.h>
 #include <stdbool.h>

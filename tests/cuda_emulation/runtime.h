@@ -166,7 +166,8 @@ void memory_close_locked(int device);
 
 /* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
 
-/* One recording of an event. A wait is for the recording that was the latest. Reference-counted, under the lock. */
+/* One recording of an event. A wait for the event waits for the recording that was the latest when the wait was
+ * enqueued. Reference-counted, under the lock. */
 typedef struct recording {
     int references;
     bool done;

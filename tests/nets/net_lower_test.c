@@ -406,7 +406,7 @@ TEST_CASE(a_convolutions_gradient_may_take_the_place_of_the_earlier_one) {
     }
 }
 
-/* oneDNN's LRN would stash a map of its own. */
+/* Of LRN's maps its backward reads only the input. (oneDNN's LRN would stash a map of its own.) */
 TEST_CASE(normalisation_keeps_only_its_input) {
     fixture f;
     assert_int_equal(nets_net_create("lrn", &f.net), MM_OK);
@@ -497,7 +497,8 @@ TEST_CASE(gradients_and_momenta_belong_to_their_parameters) {
     finish(&f);
 }
 
-/* Then a policy's rules find every layer by name: fused ones, and evaluation's dropouts, too. */
+/* So a policy's rules find every layer of a net by name: also layers that are fused into others, and dropouts in
+ * evaluation. */
 TEST_CASE(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one) {
     static const char *const nets[] = {"resnet20", "alexnet-2012"};
     for (int i = 0; i < 4; i++) {

@@ -44,7 +44,7 @@ static void fill_labels(op_rig *rig) {
 /* ---------------------------------------------------------------- operations */
 
 typedef enum op_check {
-    ADDS_EARLIER_INPLACE = 1, /* and is created either for an earlier contribution or for none */
+    ADDS_EARLIER_INPLACE = 1, /* EARLIER may be at DX's address; an op is created either with EARLIER or without */
     FORWARD_INPLACE = 2,      /* in training */
     EVALUATION_INPLACE = 4,
     BACKWARD_INPLACE = 8,
