@@ -167,8 +167,7 @@ static least plan_engines(fixture *f, const nets_cuda_backend *cuda, const nets_
     if (nets_cudnn_graph_init(&graph, cuda, s) != MM_OK) fail_for(s, "it cannot be described");
     plan_list(f, &graph, s, CUDNN_HEUR_MODE_A, &l);
     const bool enough =
-        s->bf16 &&
-        l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* tensor cores round bf16 factors no further */
+        s->bf16 && l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* tensor cores take bf16 as it is */
     if (l.plain > NETS_WORKSPACE_LIMIT_BYTES && !enough) plan_list(f, &graph, s, CUDNN_HEUR_MODE_FALLBACK, &l);
     nets_cudnn_graph_fini(&graph);
     return l;
