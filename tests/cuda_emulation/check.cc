@@ -10,7 +10,7 @@
 namespace cuda_emulation {
 namespace {
 
-/* Bytes that a launch overwrote; once it has run, the bytes that it wrote. */
+/* Up to four bytes that a launch wrote. value: what they were before; once the launch has run, what it made them. */
 struct change {
     char *at;
     unsigned char bytes, value[4];
@@ -24,7 +24,7 @@ int look_for_own(dl_phdr_info *program, size_t, void *found) {
     return 1; /* the first object is the program */
 }
 
-/* This thread's copy of them, as a piece of memory. */
+/* This thread's copy of those thread-local variables, registered as a piece of memory while the thread lives. */
 struct shared_variables {
     memory_piece piece = {};
     shared_variables() {
@@ -36,7 +36,7 @@ struct shared_variables {
 
 std::mutex one_at_a_time;
 
-/* The launch that runs; under the lock. */
+/* The launch that runs; it holds the lock one_at_a_time from its begin to its end. */
 struct {
     progress now;
     bool again;
@@ -54,7 +54,8 @@ bool is_index(const void *at) {
            contains(&blockDim, sizeof blockDim, at) || contains(&gridDim, sizeof gridDim, at);
 }
 
-/* Looks for the byte in memory that the program cannot write. The first object is the program. */
+/* Whether the byte at *at is in a part of the program's file that the program cannot write: 1, else -1. Both values end
+ * the search at the first object, which is the program. */
 int look_for_constant(dl_phdr_info *program, size_t, void *at) {
     for (int i = 0; i < program->dlpi_phnum; i++) {
         const ElfW(Phdr) &part = program->dlpi_phdr[i];
@@ -91,7 +92,8 @@ const char *words_for(const check_memory *m) {
     return "dynamic shared memory";
 }
 
-/* An access to bytes that are not, or only partly, in a piece of memory. */
+/* Checks an access whose first byte is in no piece of memory. It may use the kernel's arguments and the emulation's own
+ * data, and read constants; any other access is a fault. */
 void check_elsewhere(const void *at, size_t bytes, use as) {
     if (contains(checked.arguments, at) || contains(checked.own, at)) return;
     if (as == use::READ && is_constant(at)) return;
@@ -121,7 +123,7 @@ void check_access(const void *at, size_t bytes, use as) {
     const witness *w = running;
     if (w && (contains(w->stack, w->stack_bytes, at) || is_index(at))) return;
     check_memory *m = check_memory_at(at);
-    if (!w && (!m || is_shared(m))) return; /* a library's own memory */
+    if (!w && (!m || is_shared(m))) return; /* an emulated library may use its own memory */
     if (!m) return check_elsewhere(at, bytes, as);
     const size_t offset = (size_t)((const char *)at - m->base);
     check_inside(m, at, offset, bytes, as);

@@ -7,8 +7,8 @@
  *                  or on the CUDA thread's own stack, or reads a constant; and it is aligned to its type
  *      initcheck   shared memory is read only after the block wrote it, device memory only after it was written
  *      racecheck   two threads of a block access the same bytes, one of them writing, only with a barrier of the
- *                  block in between, or, within a warp, a __syncwarp (shuffles and votes order no memory). Blocks of
- *                  a launch never do. Two atomics may
+ *                  block in between, or, within a warp, a __syncwarp (shuffles and votes order no memory).
+ *                  Two blocks of a launch never do. Two atomic accesses always may
  *      synccheck   kernels.cc always refuses threads that miss a barrier, and lanes that miss an operation
  *
  * Also, each launch runs twice over the same memory: with its threads in order, and with its blocks and threads in a
@@ -39,10 +39,10 @@ struct memory_piece {
 /* To be called when a launch begins. arguments: the kernel's; own: the emulation's data for its threads; shared: its
  * dynamic shared memory. */
 void check_launch_begins(memory_piece arguments, memory_piece own, memory_piece shared);
-/* To be called when the launch has run. True: it is to run again, in random order; its memory is again as it was
- * before. */
+/* To be called when the launch has run. True: it is to run again, in random order; the memory that it wrote is again as
+ * it was before the first run. */
 bool check_runs_again();
-/* To be called when it has run again. Compares the bytes of both runs. */
+/* To be called when the launch has run for the second time. Compares the bytes that both runs wrote. */
 void check_launch_ends();
 
 /* To be called when a block begins, and when each of its threads does. */

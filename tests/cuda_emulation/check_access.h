@@ -10,7 +10,7 @@
 
 namespace cuda_emulation {
 
-/* ATOMIC reads and writes; PUT writes atomically. */
+/* ATOMIC reads and writes in one atomic step; PUT is an atomic write that reads nothing. */
 enum class use { READ, WRITE, ATOMIC, PUT };
 
 /* Progress of the launch that runs. */

@@ -13,7 +13,7 @@ enum { MOST = 4096, PAGE = 4096, KNOWN = 256 };
  * an access finds a complete piece or none. */
 static check_memory all[MOST];
 static size_t used;
-static long changes; /* so far */
+static long changes; /* number of pieces that came or went so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Zeros, whose pages take memory when they are first touched. */
@@ -68,7 +68,8 @@ static bool is_page_used(uintptr_t page) {
     return false;
 }
 
-/* What a thread remembers of a page: the piece found there last, or that none is, until pieces come or go. */
+/* What a thread remembers of a page: the piece that it last found there, or NULL if no piece is there. It holds until a
+ * piece comes or goes (`changes`). */
 typedef struct memory_page {
     uintptr_t page;
     long change;

@@ -15,7 +15,7 @@ extern "C" {
 typedef enum check_kind {
     CHECK_ALLOCATION,
     CHECK_ADDRESSES, /* a reserved range of addresses; accessible where granules are open */
-    CHECK_PINNED,    /* the CPU writes it too, which is not seen */
+    CHECK_PINNED,    /* the CPU writes it too, which the checker does not see */
     CHECK_SHARED,
     CHECK_SHARED_DYNAMIC,
 } check_kind;

@@ -23,13 +23,13 @@ struct access {
 
     /* Whether this access comes after the other, or is by the same thread. */
     bool follows(record other) const {
-        if (other.block != mine.block) return is_shared(memory); /* another block's shared memory is gone */
+        if (other.block != mine.block) return is_shared(memory); /* the other block's shared memory is gone */
         if (other.thread == mine.thread || other.barrier < mine.barrier) return true;
         return other.thread / 32 == mine.thread / 32 && by.clock[other.thread % 32] >= other.clock;
     }
 
-    /* How far apart both threads are: 1 in a warp, 2 in a block, 3 in two blocks; 0: there can be no conflict any
-     * more. */
+    /* How far apart the threads of the two accesses are: 1 in one warp, 2 in one block, 3 in two blocks; 0: they are
+     * one thread, or the other access can no longer conflict with any. */
     int apart(record other) const {
         if (!other.is || (other.block == mine.block && other.barrier < mine.barrier)) return 0;
         if (other.block != mine.block) return is_shared(memory) ? 0 : 3;

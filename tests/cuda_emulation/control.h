@@ -34,7 +34,7 @@ const char *cuda_emulation_name(size_t i);
 /* Makes the nth call (from 1) of `name` from now on, by any thread, return `error` and do nothing. Only one such fault
  * is set at a time; nth 0 clears it. */
 void cuda_emulation_fail(const char *name, long nth, cudaError_t error);
-/* Whether that call has come. */
+/* Whether the call that cuda_emulation_fail chose has been made. */
 bool cuda_emulation_failed(void);
 
 /* Makes the device fail, as a faulting kernel does; to be called on any thread, or in a task of cuda_emulation_enqueue.
@@ -43,7 +43,7 @@ void cuda_emulation_fault(cudaError_t error);
 
 /* A kernel's launch, or its recording into a graph. */
 typedef struct cuda_emulation_launch {
-    const char *kernel; /* as MM_LAUNCH has it: "encode<CODE>"; NULL: there was none */
+    const char *kernel; /* as MM_LAUNCH has it: "encode<CODE>"; NULL: there was no such launch */
     long blocks, threads /* of a block */;
     size_t shared_bytes; /* dynamic */
     size_t shared_limit; /* the most of it that the kernel may have (cudaFuncSetAttribute) */
@@ -56,7 +56,7 @@ cuda_emulation_launch cuda_emulation_launch_get(long i);
 /* Number of stray calls so far: those that used a stream, an event, memory or a library's handle of a device other
  * than the thread's current one. Each has returned an error. */
 long cuda_emulation_strays(void);
-/* Sets the number to 0, for tests that stray on purpose. */
+/* Sets the number of stray calls to 0, for tests that stray on purpose. */
 void cuda_emulation_forget_strays(void);
 /* Whether the process has made a context on the device since the reset. */
 bool cuda_emulation_has_context(int device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms.
- * Running one overwrites the workspace that it asks for. */
+/* See include/cublasLt.h. Products of column-major matrices, summed in double; libraries.h names the algorithms. An
+ * algorithm that runs overwrites all the workspace that it asked for. */
 #include <cublasLt.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -86,7 +86,7 @@ typedef struct preference {
     uint32_t schemes, alignment[4];
 } preference;
 
-enum { ATTRIBUTES = 9 }; /* attributes of the real one, CUBLASLT_ALGO_CONFIG_* */
+enum { ATTRIBUTES = 9 }; /* as many as the real library has: CUBLASLT_ALGO_CONFIG_* */
 
 typedef struct algorithm {
     uint32_t config[ATTRIBUTES]; /* by attribute; the first is the algorithm's number */

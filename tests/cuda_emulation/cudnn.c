@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* See include/cudnn.h. The legacy API's algorithms differ only in what they ask for. Each direction has five: a fast
- * one, which needs as much workspace as its tensors, in plain float32 somewhat more than its list says, and backwards
- * is not deterministic; two that need little, of which the one that needs less is hardly slower; one that needs none;
- * and one that it cannot run. Running one overwrites all the workspace that it asked for. */
+/* See include/cudnn.h. The legacy API's algorithms differ only in what they ask for. Each direction has five. One is
+ * fast: its workspace is as large as its tensors together, in plain float32 somewhat larger than the list of algorithms
+ * says; in the backward directions its sums are not deterministic. Two need little workspace; of these two, the one
+ * that needs less is hardly slower. One needs none. One cannot run. An algorithm that runs overwrites all the workspace
+ * that it asked for. */
 #include <cudnn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -188,10 +189,10 @@ static conv_job describe(conv_direction of, cudnnTensorDescriptor_t x, cudnnTens
     return j;
 }
 
-/* This API takes tensors of one type. */
+/* The legacy API takes tensors of one type only. */
 static bool fits(const conv_job *j) { return conv_fits(j) && j->x_bf16 == j->w_bf16; }
 
-/* NULL: the direction has none of that number. */
+/* The direction's algorithm of that number; NULL: there is none. */
 static const algorithm *find(const algorithm list[ALGORITHMS], int number) {
     for (int i = 0; i < ALGORITHMS; i++)
         if (list[i].number == number) return &list[i];

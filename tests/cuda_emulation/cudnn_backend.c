@@ -30,7 +30,7 @@ enum { NO_NOTE = -1 };
 typedef struct engine {
     double time;
     int64_t bytes;
-    int numbers[2], behaviour; /* notes */
+    int numbers[2], behaviour; /* cuDNN's notes on the engine */
     int n_knobs;
 } engine;
 
@@ -145,7 +145,7 @@ static bool can(const dnn_descriptor *graph, int64_t index) {
 
 /* A convolution's tensors are float or bf16, NHWC without gaps. */
 static cudnnStatus_t finalize_tensor(const dnn_descriptor *d) {
-    if (dnn_find(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return CUDNN_STATUS_SUCCESS; /* it is not a convolution's */
+    if (dnn_find(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL)) return CUDNN_STATUS_SUCCESS; /* no convolution has one */
     const int64_t *dims = dnn_values(d, CUDNN_ATTR_TENSOR_DIMENSIONS);
     const int64_t *strides = dnn_values(d, CUDNN_ATTR_TENSOR_STRIDES);
     const int64_t expected[4] = {dims[1] * dims[2] * dims[3], 1, dims[3] * dims[1], dims[1]};

@@ -20,10 +20,10 @@ typedef struct dnn_descriptor {
     bool finalized;
     int n;
     dnn_attribute set[DNN_ATTRIBUTES];
-    /* of an engine, and of descriptors made from it: */
+    /* the following fields are set in the descriptor of an engine, and in descriptors made from it: */
     const struct dnn_descriptor *graph;
     int64_t engine;
-    int64_t knobs[DNN_KNOBS]; /* a knob's choice: its type and value */
+    int64_t knobs[DNN_KNOBS]; /* a knob's choice: its type and value; a configuration: its knobs' values */
     int n_knobs;
 } dnn_descriptor;
 

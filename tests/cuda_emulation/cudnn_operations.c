@@ -23,7 +23,7 @@ typedef struct tensor {
     int64_t id, dims[4], strides[4];
     cudnnDataType_t type;
     bool is_virtual;
-    void *data;  /* NULL: virtual, and it is not running */
+    void *data;  /* NULL: the tensor is virtual, and the job is not running */
     float value; /* of a tensor passed by value: `data` points at it */
 } tensor;
 
@@ -217,8 +217,9 @@ static void run(void *arg) {
         if (j.tensors[i].is_virtual) free(j.tensors[i].data);
 }
 
-/* Whether the job is the backward that is made slower. A forward has no reshape; an unordered backward rounds its sum
- * in memory by an identity. */
+/* Whether the job is the one of attention's two backwards that takes longer in trials (cuda_emulation_dnn_unordered). A
+ * backward is told from a forward by its reshape; the unordered one from the other by an identity, which rounds the sum
+ * in memory. */
 static bool is_slower(const job *j) {
     bool turns = false, rounds = false;
     for (int i = 0; i < j->n; i++) {

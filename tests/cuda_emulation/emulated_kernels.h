@@ -13,7 +13,8 @@
 
 constexpr int warpSize = 32;
 
-/* Indices of the CUDA thread that this thread runs. __thread: thread_local variables of other files cost a call. */
+/* Indices of the CUDA thread that this thread runs. They are declared __thread, because each use of another file's
+ * thread_local variable costs a call. */
 extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {

@@ -19,22 +19,22 @@ extern "C" {
  * run must not change it. */
 CUDA_EMULATION_SHOWN cudaError_t cuda_emulation_enqueue(cudaStream_t stream, void (*run)(void *arg), void *arg);
 
-/* Records a kernel's launch, for cuda_emulation_launch_get. The stream exists. */
+/* Records a kernel's launch, for cuda_emulation_launch_get. The stream must exist. */
 void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long blocks, long threads, size_t shared_bytes,
                              size_t shared_limit);
 
 /* Most dynamic shared memory of a kernel's block: what cudaFuncSetAttribute has set, at first 48 KiB. */
 size_t cuda_emulation_shared_limit(const void *function);
 
-/* The error that a launch on the stream would have: that of a destroyed stream. NULL is the default stream, on which
- * the emulation runs nothing. */
+/* The error with which a launch on the stream would fail, for example because the stream was destroyed. For NULL, the
+ * default stream, it names no error, although the emulation runs nothing there. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);
 
 /* Counts a library's call by its name (control.h). Returns the error that was set for it, or the device's. */
 cudaError_t cuda_emulation_enter(const char *name);
 
-/* In a task of cuda_emulation_enqueue: pretends that it took so much longer. Event times of all streams include
- * that. */
+/* In a task of cuda_emulation_enqueue: pretends that the task took `ns` longer. Event times of all streams include this
+ * pretended time. */
 void cuda_emulation_pass(int64_t ns);
 
 /* cuda_emulation_device: the thread's current device. cuda_emulation_on: cudaErrorInvalidResourceHandle, and a stray

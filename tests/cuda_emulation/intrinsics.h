@@ -48,7 +48,7 @@ inline uint32_t votes(const char *operation, unsigned mask, int predicate) {
     return set;
 }
 
-/* The value of lane `from`; the lane's own value if that is outside its part of the warp. */
+/* The value of lane `from`; the calling lane's own value if `from` is outside the calling lane's part of the warp. */
 template <typename T> T shuffle(const char *operation, unsigned mask, T value, int from, int width) {
     if (width < 1 || width > 32 || (width & (width - 1))) die("%s of width %d", operation, width);
     const lanes &all = exchange(operation, mask, bits_of(value));
@@ -170,7 +170,7 @@ inline unsigned atomicInc(unsigned *at, unsigned most) {
 #undef CUDA_EMULATION_ATOMICS
 #undef CUDA_EMULATION_ATOMIC
 
-/* As in cuda_launch.h. */
+/* They do what their namesakes in cuda_launch.h do. */
 inline unsigned long long mm_cuda_load(const unsigned long long *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 inline void mm_cuda_store(unsigned long long *at, unsigned long long word) {
     __atomic_store_n(at, word, __ATOMIC_RELAXED);

@@ -51,7 +51,7 @@ struct fiber {
 struct cuda_thread {
     uint3 index;
     state now;
-    fiber *on; /* from its start to its end */
+    fiber *on; /* its stack, from its start to its end */
     /* while it waits */
     const char *site; /* the barrier's file, the exchange's operation */
     int line;

@@ -340,7 +340,7 @@ template <typename F> void death_of(F launch, char *words, size_t capacity) {
         if (!strstr(words, words_expected)) fail_msg("it said: %s", words);                                            \
     } while (0)
 
-/* Runs a kernel without a stream, whose thread a fork would leave behind. */
+/* Runs a kernel on this thread, without a stream: a forked child does not have the stream's thread. */
 void kernel_alone(const char *name, unsigned threads, void (*body)(const void *)) {
     cuda_emulation::run({name, dim3(1), dim3(threads), 0, body, 0}, nullptr);
 }

@@ -16,13 +16,14 @@ long cuda_emulation_dnn_listed(void);
  * an algorithm or engine. */
 #define CUDA_EMULATION_TRIAL_VALUE ((float)(int32_t)723471715u * 0x1p-31f)
 
-/* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is
- * 1: they take longer than the legacy algorithms, except for gradients with respect to weights. */
+/* Makes the engines of the graph API (cudnn_backend.c) take `factor` times as long in trials. At first the factor is 1,
+ * with which they take longer than the legacy algorithms, except for gradients with respect to weights. */
 void cuda_emulation_dnn_slow_engines(double factor);
 /* Sets what cudnnGetVersion returns; at first CUDNN_VERSION, which is 9.0. */
 void cuda_emulation_dnn_version(size_t version);
-/* What graphs of several operations give: the right outputs (at first); every output a tenth too large; other bits each
- * time. For each sample, their engines take as much workspace as for a convolution. They compute in trials, too. */
+/* What graphs of several operations give: the right outputs (at first); every output a tenth too large; outputs with
+ * other bits at each run. For each sample, the engines of these graphs take as much workspace as for a convolution.
+ * These graphs are computed in trials, too. */
 typedef enum cuda_emulation_outputs { OUTPUTS_RIGHT, OUTPUTS_WRONG, OUTPUTS_UNSTEADY } cuda_emulation_outputs;
 void cuda_emulation_dnn_outputs(cuda_emulation_outputs how);
 /* Which of attention's two backwards takes far longer in trials: at first the one that adds to sums in memory. */
@@ -76,7 +77,7 @@ long cuda_emulation_blas_executed(void);
 
 /* A factor rounded to TF32, which has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);
-/* Whether these factors belong to a trial. cuda_emulation_pass_trial lets its pretended time pass. */
+/* Whether these factors belong to a trial. cuda_emulation_pass_trial lets the trial's pretended time pass. */
 bool cuda_emulation_is_trial(const void *data, bool bf16);
 /* bf16 to float, and float rounded to bf16: to nearest, ties to even. */
 float cuda_emulation_bf16_value(uint16_t half);

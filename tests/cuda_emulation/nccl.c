@@ -5,7 +5,7 @@
  * refused: on a stream of another device, outside of a group, in another order than the other ranks'.
  *
  * The end of the first group connects the ranks, and waits for the others. MM_EMULATED_NCCL_DIES=RANK in the
- * environment: that rank is killed there, and others say when that wait was aborted. */
+ * environment: rank RANK is killed at that point, and each other rank prints a line when its wait there was aborted. */
 #include <fcntl.h>
 #include <nccl.h>
 #include <sched.h>

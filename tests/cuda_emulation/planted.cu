@@ -6,7 +6,7 @@ namespace {
 
 constexpr unsigned ALL = 0xffffffff;
 
-/* The thread's element: of all, and of its block's. */
+/* The index of the thread's element: among all of the launch (own), and among its block's (mine). */
 __device__ inline int own() { return (int)(blockIdx.x * blockDim.x + threadIdx.x); }
 __device__ inline int mine() { return (int)threadIdx.x; }
 

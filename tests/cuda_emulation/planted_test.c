@@ -43,7 +43,7 @@ static void run(launcher *launch, bool faulty, bool freed) {
     free(m.host);
 }
 
-/* Runs in a child process, and gets the message with which it ends. */
+/* Runs the kernel in a child process. words: the message with which the child ends. */
 static void words_of(launcher *launch, bool faulty, bool freed, char *words, size_t capacity) {
     int ends[2], status;
     size_t used = 0;

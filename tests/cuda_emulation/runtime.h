@@ -147,9 +147,9 @@ extern runtime_state runtime;
 int runtime_device(void);
 /* Makes this thread one that has chosen no device, and forgets all contexts. Other threads keep theirs. */
 void runtime_forget_contexts(void);
-/* cudaErrorInvalidResourceHandle, counted as a stray call, unless the device is the calling thread's current one. CUDA
- * is as strict with launches and recordings; other calls it allows, or makes a context on a device that was not meant.
- * To be called without the lock. */
+/* cudaErrorInvalidResourceHandle, counted as a stray call, unless the device is the calling thread's current one. CUDA,
+ * too, refuses launches and recordings that use an object of another device; other such calls it allows, or makes a
+ * context on a device that the caller did not mean. To be called without the lock. */
 cudaError_t runtime_on(int device);
 #define ON(device)                                                                                                     \
     do {                                                                                                               \
@@ -159,13 +159,15 @@ cudaError_t runtime_on(int device);
 
 /* ---------------------------------------------------------------- memory (runtime_memory.c) */
 
-/* Between these calls the CPU may access the device's memory. They nest, over all threads. Under the lock. */
+/* Between these two calls the CPU may access the device's memory. Pairs of calls nest, counted over all threads. To be
+ * called under the lock. */
 void memory_open_locked(int device);
 void memory_close_locked(int device);
 
 /* ---------------------------------------------------------------- work (runtime_stream.c, runtime_event.c) */
 
-/* One recording of an event. A wait is for the recording that was the latest. Reference-counted, under the lock. */
+/* One recording of an event. A wait for the event waits for the recording that was the latest when the wait was
+ * enqueued. Reference-counted, under the lock. */
 typedef struct recording {
     int references;
     bool done;
@@ -232,7 +234,7 @@ struct CUevent_st {
     capture_clock clock;
 };
 
-/* For the reset, under the lock. */
+/* Forgets all launches, for the reset. To be called under the lock. */
 void runtime_forget_launches(void);
 
 /* Appends the task to the stream, or to its capture's graph, and takes it over. Under the lock. */

@@ -27,7 +27,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags) {
     return cudaSuccess;
 }
 
-/* Streams that still wait for the event hold its recording. */
+/* Streams that still wait for the event have references to its recording, so the event may go first. */
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     cudaError_t error = runtime_enter(CALL_cudaEventDestroy);
     if (!event) return runtime_failed(cudaErrorInvalidResourceHandle);

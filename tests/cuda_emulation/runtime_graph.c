@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures and graphs. A graph runs its tasks in the order in which they were enqueued, on one stream: less parallel
- * than the real one, never less ordered. What the real one refuses is refused: see each error. */
+/* Captures and graphs. A graph runs its tasks in the order in which they were enqueued, on one stream: this is less
+ * parallel than CUDA's graphs, never less ordered. What CUDA refuses is refused: see each error. */
 #include <stdlib.h>
 
 #include "tests/cuda_emulation/runtime.h"

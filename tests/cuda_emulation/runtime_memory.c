@@ -14,7 +14,7 @@
 enum {
     GRANULE = CHECK_GRANULE, /* a GPU's is 2 MiB */
     GARBAGE = 0xff,          /* NaN, -1 */
-    PLAIN_GARBAGE = 64,      /* of cudaMalloc: so many are filled; workspaces are large and hardly used */
+    PLAIN_GARBAGE = 64,      /* granules of a cudaMalloc that are filled: to fill a large workspace takes long */
     HUGE_PAGE = 2 << 20,
 };
 
@@ -78,7 +78,8 @@ static range *find_locked(const void *memory) {
     return NULL;
 }
 
-/* The range of which the bytes are whole granules, and which ones; NULL: they are not. */
+/* The range of which the bytes are whole granules, and which granules; NULL: the bytes are not whole granules of one
+ * range. */
 static range *find_granules_locked(CUdeviceptr address, size_t bytes, size_t *first_out, size_t *end_out) {
     range *r = find_locked((void *)address);
     if (!r || bytes == 0) return NULL;
@@ -236,8 +237,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t alignmen
     return CUDA_SUCCESS;
 }
 
-/* Functions that free something do so after a fault, too, though they return its error: tests see that nothing was
- * forgotten. */
+/* After a fault of the device, functions that free something still free it, though they return the fault's error, so
+ * that tests see that nothing was forgotten. */
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
     CUresult error = (CUresult)runtime_enter(CALL_cuMemAddressFree), result = CUDA_ERROR_INVALID_VALUE;
     size_t first, end;
@@ -290,7 +291,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     return vacant ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Refuses to unmap a part of a mapping: each that the bytes touch must lie in them as a whole. */
+/* Refuses to unmap a part of a mapping: every mapping that the bytes touch must lie wholly within the bytes. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     CUresult error = (CUresult)runtime_enter(CALL_cuMemUnmap);
     size_t first, end;
@@ -417,7 +418,8 @@ cudaError_t cudaFree(void *memory) {
     return ours ? error : runtime_failed(cudaErrorInvalidValue);
 }
 
-/* The memory, after a page that holds its size. As with CUDA, it is aligned to pages only if it is a page or more. */
+/* Pinned memory lies behind a page that holds its size. As with CUDA, the memory is aligned to pages only if it is a
+ * page or more. */
 enum { PAGE = 4096, SMALL_ALIGNMENT = 512 };
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {

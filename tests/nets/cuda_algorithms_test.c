@@ -13,7 +13,8 @@
 
 #include "tests/nets/algorithms_rig.h"
 
-/* Workspaces of the emulated legacy algorithms: the fast one's (EXACT: in plain float32), and a small one's. */
+/* Workspaces of the emulated legacy algorithms: the fast one's (TENSORS_BYTES; in plain float32 EXACT_BYTES), and a
+ * small one's. */
 enum {
     TENSORS_BYTES = 4 * (8 * 144 * 8 + 8 * 144 * 16 + 1152),
     EXACT_BYTES = TENSORS_BYTES + CUDA_EMULATION_FMA_BYTES,
@@ -87,7 +88,8 @@ static void algorithms_are_timed_after_the_last_ones_stream_is_gone(void **state
     op_rig_fini(&rig);
 }
 
-/* Of the two that fit the first limit, the faster one takes 2000 bytes and gains only 1 %. */
+/* Two of the algorithms that fit the first limit are hardly apart: the faster takes 2000 bytes and gains only 1 %, so
+ * the smaller is taken. */
 static void the_limit_bounds_the_workspace_and_of_equals_the_smaller_is_taken(void **state) {
     algorithms_rig *f = *state;
     cuda_emulation_dnn_slow_engines(10);
@@ -122,8 +124,8 @@ static nets_op_desc transposed(void) {
     return desc;
 }
 
-/* To cuDNN a transposed convolution's output is a gradient by the input; its fast algorithm is not deterministic
- * there. */
+/* To cuDNN a transposed convolution's output is a gradient by the input, for which the fast algorithm is not
+ * deterministic. */
 static void outputs_are_deterministic_even_where_gradients_need_not_be(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc back = transposed();
@@ -138,7 +140,7 @@ static void outputs_are_deterministic_even_where_gradients_need_not_be(void **st
     }
 }
 
-/* cuDNN runs the same forward convolution for both: for CONV's output, and for the gradient of a transposed one. */
+/* CONV's output and the gradient of a transposed convolution are the same forward convolution to cuDNN. */
 static void an_output_does_not_take_what_was_kept_for_a_gradient(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc back = transposed();
@@ -154,7 +156,8 @@ static void an_output_does_not_take_what_was_kept_for_a_gradient(void **state) {
     }
 }
 
-/* cudaMalloc fails for the images, the weights or the workspace; its first call is the backend's own. */
+/* cudaMalloc fails for one of the tensors or the workspace. nth begins at 2, because the first call of cudaMalloc is
+ * the backend's own. */
 static void without_memory_to_time_in_cudnns_guess_is_taken_and_not_kept(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -193,7 +196,8 @@ static void where_timing_cannot_begin_cudnns_guess_is_taken_and_not_kept(void **
     }
 }
 
-/* It fails when cuDNN times it (nth 1 and 2), or when we do. The best engine is kept. */
+/* The legacy algorithm fails when cuDNN times it (nth 1 and 2), or when the backend does (from nth 3 on). Each time the
+ * best engine is chosen and kept. */
 static void a_legacy_algorithm_that_fails_is_left_out(void **state) {
     static const char *const CALLS[] = {"cudaEventRecord",        "cudaEventSynchronize", "cudaEventElapsedTime",
                                         "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate",
@@ -319,7 +323,8 @@ static void where_tensor_cores_need_it_they_may_take_more_than_the_default_limit
     assert_int_equal(f->warnings, 0);
 }
 
-/* cudaMalloc's sixth call, for the larger workspace, fails once: nothing is kept for the higher limit then. */
+/* cudaMalloc's sixth call, for the larger workspace, fails once: the first op then keeps no choice for the higher
+ * limit. */
 static void more_than_the_default_limit_is_kept_for_it_and_not_for_one_that_is_given(void **state) {
     algorithms_rig *f = *state;
     const nets_op_desc desc = evaluated();
@@ -359,7 +364,7 @@ static void an_engine_that_cannot_be_read_hides_no_other(void **state) {
     }
 }
 
-/* In the emulation all add in the same order. */
+/* Same bits, because all engines and algorithms of the emulation add in the same order. */
 static void engines_compute_what_algorithms_compute(void **state) {
     static const nets_role outputs[] = {NETS_Y, NETS_DX, NETS_DW};
     const nets_attrs attrs = {.out_channels = 12, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .groups = 2};
@@ -402,7 +407,8 @@ static void the_log_says_what_was_tried_and_why_not(void **state) {
     for (size_t i = 0; i < sizeof WHY / sizeof WHY[0]; i++) assert_true(messages_with(f, WHY[i]) > 0);
 }
 
-/* Fails each call in turn. Fewer candidates are left, or only the legacy algorithms. */
+/* Fails one call of the graph API at a time: an op then chooses among fewer engines, or only among the legacy
+ * algorithms. */
 static void where_the_graph_api_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
                                         "cudnnBackendFinalize", "cudnnBackendGetAttribute", "cudnnBackendExecute"};

@@ -137,7 +137,7 @@ static void a_kept_choice_is_made_again_with_and_without_a_device(void **state) 
     algorithms_rig *f = *state;
     static computed first, again;
     compute(f, &ATTENTION, &first);
-    cuda_emulation_dnn_slow_engines(1); /* it would not be chosen now */
+    cuda_emulation_dnn_slow_engines(1); /* a new choice would not take it */
     compute(f, &ATTENTION, &again);
     assert_int_equal(again.trials, 0);
     assert_int_equal(again.runs, 2);
@@ -159,7 +159,7 @@ static void where_an_unordered_backward_is_faster_it_is_taken_and_kept(void **st
     assert_maps_near(first.dx, ours(f)->dx, 3 * (int64_t)Y_ELEMS);
     const int64_t sums = (Y_ELEMS * 4 + 255) / 256 * 256;
     assert_true(first.workspaces[MM_BACKWARD].bytes[0] >= FRONT_BYTES + sums);
-    cuda_emulation_dnn_unordered(false); /* it would not be chosen now */
+    cuda_emulation_dnn_unordered(false); /* a new choice would not take it */
     compute(f, &ATTENTION, &again);
     assert_int_equal(again.trials, 0);
     assert_memory_equal(again.dx, first.dx, sizeof first.dx);

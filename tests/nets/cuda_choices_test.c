@@ -309,9 +309,9 @@ static void a_front_has_the_fastest_within_each_workspace(void **state) {
     check_front(POINTS, 5, 4, "4");
 }
 
-/* Points 0 and 5, the ends, stay. Without point i, workspaces from its size to that of i-1 run i+1, so removal costs
- * (time of i+1 - time of i) * (bytes of i-1 - bytes of i): 10, 100, 900 and 90 for points 1 to 4. Removed points do not
- * count. */
+/* Points 0 and 5, the ends, stay. Without point i, workspaces of at least its bytes, but fewer than those of i-1, would
+ * run i+1. So the cost of removing i is (time of i+1 - time of i) * (bytes of i-1 - bytes of i): 10, 100, 900 and 90
+ * for points 1 to 4; i-1 and i+1 are the nearest points that are not removed. */
 static void a_front_of_too_many_keeps_its_ends_and_what_is_worth_most(void **state) {
     (void)state;
     static const nets_pareto_point POINTS[] = {{1000, 1}, {990, 2}, {890, 3}, {880, 4}, {790, 94}, {0, 95}};

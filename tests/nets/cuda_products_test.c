@@ -97,7 +97,7 @@ static void an_algorithm_or_engine_that_is_faster_is_taken(void **state) {
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), ENGINE_PLAIN_BYTES);
 }
 
-/* Kernels of several pixels, strides, padding, groups. */
+/* Convolutions with kernels of several pixels, strides, padding or groups are no matrix products. */
 static void what_is_no_product_is_not_given_to_cublas(void **state) {
     algorithms_rig *f = *state;
     nets_op_desc none[4];
@@ -206,7 +206,8 @@ static void a_kept_product_that_no_longer_holds_is_made_anew(void **state) {
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
 }
 
-/* Without `fits`, one byte less is kept for the algorithm than it takes. */
+/* fits 0: the file holds one byte less than the algorithm takes, so algorithms are timed anew; 1: the right size, and
+ * the stored choice is used. */
 static void a_kept_product_that_takes_more_now_is_made_anew(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -238,8 +239,8 @@ static void a_product_kept_for_what_is_none_is_made_anew(void **state) {
 
 /* ---------------------------------------------------------------- computing */
 
-/* Computes by a cuDNN algorithm, then by each cuBLAS algorithm that does not round. In the emulation all add in the
- * same order. */
+/* Computes the op by a cuDNN algorithm, then by each cuBLAS algorithm that does not round partial sums. The bits must
+ * be equal, because all algorithms of the emulation add in the same order. */
 static void check_sums(const nets_op_desc *desc, bool adds) {
     static const struct {
         double slow;
@@ -300,7 +301,7 @@ static void layers_of_one_shape_are_timed_once(void **state) {
     assert_int_equal(cuda_emulation_dnn_timed(), timed);
 }
 
-/* Checks an output that an engine computes, because cuBLAS proposes nothing. */
+/* Checks the workspace of an output that an engine computes, because cuBLAS proposes nothing. */
 static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, int64_t bytes) {
     nets_op_desc desc = of_one_pixel(kind);
     desc.training = desc.wants_dx = false;
@@ -308,8 +309,8 @@ static void check_output_by_engine(const algorithms_rig *f, nets_op_kind kind, i
     assert_int_equal(algorithms_workspace(f, &desc, MM_FORWARD), bytes);
 }
 
-/* A linear layer may take 32 MiB; a convolution of its shape 256 MiB, on tensor cores more. Either may be chosen
- * first. */
+/* A linear layer may take 32 MiB; a convolution of its shape 256 MiB, on tensor cores more. The order in which the two
+ * are chosen does not matter. */
 static void a_linear_layer_keeps_to_its_own_limit(void **state) {
     static const int64_t TAKES[] = {33 << 20, NETS_WORKSPACE_LIMIT_BYTES + 256};
     algorithms_rig *f = *state;
@@ -328,7 +329,7 @@ static void a_linear_layer_keeps_to_its_own_limit(void **state) {
 
 /* ---------------------------------------------------------------- failures */
 
-/* Fails each call in turn. Fewer candidates are left, or only cuDNN's. */
+/* Fails one call of cuBLAS at a time: an op then chooses among fewer products, or only among cuDNN's algorithms. */
 static void where_cublas_fails_others_are_taken(void **state) {
     static const char *const CALLS[] = {"cublasLtMatmulAlgoGetHeuristic",
                                         "cublasLtMatmulAlgoConfigGetAttribute",

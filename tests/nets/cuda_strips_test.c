@@ -77,8 +77,8 @@ static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(v
 
 /* ---------------------------------------------------------------- the order, in plain loops */
 
-/* The partial sum of a chain, block or group (strips.h): n pixels, and their mean and squared deviations, or two plain
- * sums. */
+/* The partial sum of a chain, block or group (strips.h): of n pixels. q: their mean and sum of squared deviations, or
+ * two plain sums. */
 typedef struct part {
     double n, q[2];
 } part;
@@ -86,7 +86,7 @@ typedef struct part {
 typedef struct order {
     nets_strips strips;
     bool moments;
-    const float *x, *dy; /* dy: sums dy and dy * (x - mean); NULL for moments */
+    const float *x, *dy; /* dy: the two sums are of dy and of dy * (x - mean); NULL for moments */
     float mean;
 } order;
 
@@ -200,7 +200,8 @@ static nets_cuda_batch_norm_gradients gradients_of(const op_rig *rig, const floa
                                             .dshift = at[NETS_DB]};
 }
 
-/* Runs twice: kernels must reset the counters. */
+/* Checks the kernels' sums against the plain loops, with `each` tiles a thread. Runs twice, because kernels must reset
+ * the counters. */
 static void check_order(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init(&rig, NETS_BATCH_NORM, NULL, x, true, true);
@@ -231,7 +232,8 @@ static void check_order(const int64_t x[4], int each) {
 
 /* ---------------------------------------------------------------- kernels that code */
 
-/* A map that kernels encode and decode in registers, beside the codec's results. */
+/* The code of a map that kernels write and read in registers (code); and, to compare with, the codec's code of the same
+ * map (expected), and that code decoded (decoded). */
 typedef struct coded_map {
     mm_codec *codec;
     mm_shape shape;
@@ -254,8 +256,8 @@ static coded_map code_of(op_rig *rig, const int64_t x[4]) {
     return m;
 }
 
-/* Each thread has `each` tiles. Kernels that code write what the plain kernels and the codec write; their sums are
- * those of plain loops over the decoded map. */
+/* Checks kernels that encode or decode, with `each` tiles a thread: they write what the plain kernels and the codec
+ * write, and their sums are those of plain loops over the decoded map. */
 static void check_coded(const int64_t x[4], int each) {
     op_rig rig;
     op_rig_init_fused(&rig, NETS_BATCH_NORM, NULL, x, 1, true, true);

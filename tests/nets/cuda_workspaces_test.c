@@ -55,7 +55,8 @@ static void a_backward_has_the_fastest_of_both_gradients_in_each_workspace(void 
     check_sizes(f, &desc, MM_BACKWARD, (nets_workspaces){2, {PRODUCT_INPLACE_BYTES, 0}});
 }
 
-/* Both configurations share a file, in either order: it stores the whole Pareto front. */
+/* Both configurations share an algorithms file, and either may write it first: the file stores the whole Pareto
+ * front. */
 static void deterministic_steps_have_one_workspace(void **state) {
     algorithms_rig *f = *state;
     f->config.algorithms_path = f->path;
@@ -177,7 +178,7 @@ static nets_net *small_net(void) {
     return net;
 }
 
-/* Where the executor adds gradients, each size includes the bytes of the new ones. */
+/* Where the executor adds gradients to earlier ones, each size includes the bytes of the new gradients. */
 static void steps_of_a_graph_may_run_with_each_of_their_ops_sizes(void **state) {
     algorithms_rig *f = *state;
     nets_net *net = small_net();
@@ -202,7 +203,7 @@ static void steps_of_a_graph_may_run_with_each_of_their_ops_sizes(void **state) 
             for (int i = 1; i < w.n; i++) assert_int_equal(info->less_bytes[i - 1], step->op_workspace_at + w.bytes[i]);
         }
         assert_int_equal(several, 6);
-        assert_int_equal(behind_gradients, adds ? 2 : 0); /* the convolutions; the linear layer adds by itself */
+        assert_int_equal(behind_gradients, adds ? 2 : 0); /* 2: the two convolutions; the linear layer adds by itself */
         nets_lowered_destroy(lowered);
     }
     nets_backend_close(backend);

@@ -137,7 +137,8 @@ static int teardown(void **state) {
 
 /* ---------------------------------------------------------------- engines */
 
-/* Least workspaces of deterministic engines that round to nothing narrower than TF32. */
+/* The least workspaces among a convolution's deterministic engines, without tensor cores (plain) and with them. Engines
+ * that round to something narrower than TF32 do not count. */
 typedef struct least {
     int64_t plain, tensor_core;
 } least;
@@ -166,13 +167,13 @@ static least plan_engines(fixture *f, const nets_cuda_backend *cuda, const nets_
     if (nets_cudnn_graph_init(&graph, cuda, s) != MM_OK) fail_for(s, "it cannot be described");
     plan_list(f, &graph, s, CUDNN_HEUR_MODE_A, &l);
     const bool enough =
-        s->bf16 && l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* in bf16 they round nothing more */
+        s->bf16 && l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES; /* tensor cores take bf16 as it is */
     if (l.plain > NETS_WORKSPACE_LIMIT_BYTES && !enough) plan_list(f, &graph, s, CUDNN_HEUR_MODE_FALLBACK, &l);
     nets_cudnn_graph_fini(&graph);
     return l;
 }
 
-/* Some engines for tensor cores exceed the default limit; for tensor cores there is a higher one. */
+/* Some engines for tensor cores take more workspace than the default limit; tensor cores have a higher limit. */
 static void every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits(void **state) {
     fixture *f = *state;
     need_device(f);
@@ -212,7 +213,7 @@ static int64_t workspace_of(const nets_cudnn_graph *graph, const nets_conv_choic
     return bytes;
 }
 
-/* Its knobs can split the sum over pixels, whose parts lie in the workspace. */
+/* The engine's knobs can split the sum over pixels into parts, which lie in the workspace. */
 static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
     const nets_conv_shape s = {.direction = NETS_CONV_BY_WEIGHTS,
                                .x = {256, 56, 56, 64},
@@ -251,7 +252,7 @@ static void check_choice(nets_cuda_backend *cuda, const nets_conv_shape *s, int6
     nets_cudnn_conv_fini(&conv);
 }
 
-/* To save time, each configuration takes every second part. */
+/* To save time, each configuration is checked with every second of a convolution's PARTS. */
 static void every_configuration_finds_an_engine_within_its_limit(void **state) {
     static const nets_backend_config CONFIGS[] = {
         {.precision = NETS_FP32, .deterministic = true},

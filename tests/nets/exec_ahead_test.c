@@ -66,7 +66,8 @@ static float *weights_of(const tiny_run *f, size_t *bytes_out) {
     return weights;
 }
 
-/* Compares what an iteration that failed half-way must not change: learned parameters, or all values. */
+/* Expects `part` of the parameters to be equal in both runs: of the learned ones; unless learned_only, values of the
+ * others, too. */
 static void expect_same(tiny_run *a, tiny_run *b, nets_part part, bool learned_only) {
     for (int p = 0; p < nets_net_params(a->net); p++) {
         const nets_param *param = nets_net_param(a->net, p);
@@ -82,7 +83,8 @@ static void expect_same(tiny_run *a, tiny_run *b, nets_part part, bool learned_o
     }
 }
 
-/* Losses and final weights of iterations run one by one. */
+/* Runs the iterations one by one. results: their results; returns the weights after the last one, which the caller
+ * frees. */
 static float *train_blocking(const char *policy, nets_result *results, size_t *bytes_out) {
     tiny_run f;
     start(&f, policy, MM_ISSUE_THREAD, 0);
@@ -183,7 +185,7 @@ static mm_graph *start_with_count_first(tiny_run *f, const char *policy, uint64_
     return first;
 }
 
-/* The next iteration, with a finite loss, may have been submitted already. */
+/* Iteration 1 has a loss that is not finite. Iteration 2, whose batch is sound, was submitted before that was known. */
 TEST_CASE(an_iteration_whose_loss_is_not_finite_changes_nothing) {
     static const float VALUES[] = {NAN, INFINITY};
     for (int v = 0; v < 2; v++) {
@@ -212,7 +214,7 @@ TEST_CASE(an_iteration_whose_loss_is_not_finite_changes_nothing) {
         expect_ok(nets_exec_collect(good.exec, &result));
         expect_same(&f, &good, NETS_VALUE, false);
         expect_same(&f, &good, NETS_STATE, false);
-        /* Training continues from there. */
+        /* Training continues from the state before the failed iteration. */
         f.images[1][7] = kept;
         submit(&f, 1);
         submit(&good, 1);

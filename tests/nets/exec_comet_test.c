@@ -106,7 +106,8 @@ TEST_CASE(the_first_iteration_gives_the_bounds_and_each_fourth_after_it_new_ones
     fini(&f);
 }
 
-/* The prediction ignores the padding and the filter of small values. 30 % is twice the error that these cause here. */
+/* The prediction ignores the padding and the filter of small values. The tolerance of 30 % is twice the error that this
+ * causes here. */
 TEST_CASE(what_was_predicted_is_measured_and_the_budget_kept) {
     fixture f;
     mm_sampled s;
@@ -191,8 +192,9 @@ static void expect_compared(parted *p, bool guard) {
     }
 }
 
-/* 8 = 2 + 2 + 2 + 2: the two passes in the middle share a graph, which samples once. 8 = 3 + 3 + 2: every pass samples.
- * Equal weights show that rehearsals restore the earlier passes' gradients. */
+/* A batch of 8 is computed as 2 + 2 + 2 + 2: the two passes in the middle share a graph, which samples once; and as 3 +
+ * 3 + 2: every pass samples. Equal weights with and without guard show that rehearsals restore the earlier passes'
+ * gradients. */
 TEST_CASE(with_sub_batches_every_counts_updates_and_each_pass_is_compared) {
     float *weights[2];
     size_t n;
@@ -213,7 +215,7 @@ TEST_CASE(with_sub_batches_every_counts_updates_and_each_pass_is_compared) {
     free(weights[0]);
 }
 
-/* The last pass has an invalid label. */
+/* The last pass has an invalid label, so the update fails after earlier passes have sampled. */
 TEST_CASE(an_update_that_failed_behind_a_pass_that_sampled_samples_again) {
     parted p;
     nets_result result;

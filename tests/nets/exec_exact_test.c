@@ -26,7 +26,8 @@ static mm_manager *make_manager(const char *policy) {
 
 /* ---------------------------------------------------------------- exact or not */
 
-/* How many feature maps that backward steps read were exact, and how many not. Nothing is computed. */
+/* Counts the feature maps that backward steps read: those that were exact, and those that were not. Nothing is
+ * computed. */
 typedef struct counts {
     int exact, not_exact;
 } counts;

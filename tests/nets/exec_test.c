@@ -185,7 +185,7 @@ TEST_CASE(initial_values_are_set_again_by_init) {
     finish(&f);
 }
 
-/* Checks each weight's copy; returns their number. */
+/* Checks each weight's copy; returns the number of copies. */
 static int expect_copies(const fixture *f) {
     int copies = 0;
     for (int p = 0; p < nets_net_params(f->net); p++) {

@@ -50,7 +50,8 @@ static void check_consistent(const fixture *f) {
     }
 }
 
-/* Counts batch norms fused with their ReLU, those of them also fused with a sum, and biases that move into a ReLU. */
+/* Checks a network's numbers of batch norms that are fused with their ReLU (norms), of those among them that are also
+ * fused with a sum (sums), and of biases that move into a ReLU (biases). */
 static void expect_zoo(const char *name, int norms, int sums, int biases) {
     fixture f;
     int found[3] = {0};
@@ -68,8 +69,8 @@ static void expect_zoo(const char *name, int norms, int sums, int biases) {
 }
 
 TEST_CASE(what_is_fused_in_the_zoo) {
-    /* The stem, and three in each of 16 blocks, one of them with the sum. In four blocks a second batch norm, the
-     * projection's or that to which it is added, stays unfused. */
+    /* Fused are the stem's batch norm and three in each of 16 blocks, of which one is also fused with the sum. In four
+     * blocks a second batch norm, the projection's or that to which it is added, stays unfused. */
     expect_zoo("resnet50", 1 + 3 * 16, 16, 0);
     expect_zoo("resnet18", 1 + 2 * 8, 8, 0);
     expect_zoo("resnet20", 1 + 2 * 9, 9, 0);
@@ -178,7 +179,7 @@ TEST_CASE(a_sum_without_a_batch_norm) {
     finish(&f);
 }
 
-/* The gradients by its input and by the addend would be one tensor. */
+/* The batch norm's gradient by its input and that by the addend would be one tensor. */
 TEST_CASE(a_batch_norm_that_its_own_input_is_added_to) {
     fixture f;
     int stem = begin(&f);
@@ -228,7 +229,7 @@ TEST_CASE(no_relu_behind_it_or_no_bias_before_it) {
 }
 
 /* Three layers contribute gradients to the stem, in the order of the layers. Fusion would move the first batch norm
- * behind the second; the second has nothing between it and its ReLU. */
+ * behind the second; the second has nothing between it and its ReLU, so it is fused. */
 TEST_CASE(no_consumer_of_the_same_map_is_overtaken) {
     fixture f;
     int stem = begin(&f), a = norm(f.net, "a", stem), b = norm(f.net, "b", stem);

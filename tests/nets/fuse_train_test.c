@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Whole nets give the same bits fused and unfused: losses, parameters, momenta and running statistics after some
- * training steps, and scores in evaluation. On the host, whether tensors share storage and whether signs are masks. (On
- * CUDA: train_agree_test.) */
+ * training steps, and scores in evaluation. On the host this is so with and without shared storage of tensors, and with
+ * and without masks for signs. (On CUDA: train_agree_test.) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

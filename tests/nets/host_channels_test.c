@@ -179,7 +179,7 @@ TEST_CASE(statistics_are_those_in_double_however_far_from_zero) {
     }
 }
 
-/* Gated by x or by y; odd cases have a NaN. */
+/* The gradients are the same whether ReLU's zeros are told from x or from y. Odd cases have a NaN. */
 TEST_CASE(gradients_told_from_x_are_those_told_from_y) {
     for (int i = 0; i < 2 * N_SHAPES; i++) {
         int64_t rows = SHAPES[i / 2][0], channels = SHAPES[i / 2][1], elems = rows * channels;

@@ -64,8 +64,8 @@ static const mm_use *use_of(const fixture *f, const char *step, const char *tens
     return NULL;
 }
 
-/* How a step relates two tensors: 'a' the output is an alias of the input, 'i' it may be written in place, '-'
- * neither. */
+/* How a step relates two tensors: 'a': the output is an alias of the input; 'i': the output may be written over the
+ * input; '-': neither. */
 static char pair_of(const fixture *f, const char *step, const char *input, const char *output) {
     const mm_step_info *info = step_of(f, step);
     for (int p = 0; p < info->n_pairs; p++)
@@ -382,7 +382,8 @@ TEST_CASE(later_slices_may_take_the_place_of_earlier_contributions) {
     finish(&f);
 }
 
-/* Of two convolutions of one input, the first adds its gradient last. It may be a transposed one. */
+/* Of two convolutions of one input, the first in the forward adds its gradient last, and may do so in place. That
+ * convolution may be a transposed one. */
 TEST_CASE(a_convolutions_gradient_may_take_the_place_of_the_earlier_one) {
     for (int transposed = 0; transposed < 2; transposed++) {
         fixture f;
@@ -405,7 +406,7 @@ TEST_CASE(a_convolutions_gradient_may_take_the_place_of_the_earlier_one) {
     }
 }
 
-/* oneDNN's LRN would stash a map of its own. */
+/* Of LRN's maps its backward reads only the input. (oneDNN's LRN would stash a map of its own.) */
 TEST_CASE(normalisation_keeps_only_its_input) {
     fixture f;
     assert_int_equal(nets_net_create("lrn", &f.net), MM_OK);
@@ -471,7 +472,8 @@ TEST_CASE(unknown_device_has_no_backend) {
     assert_non_null(strstr(mm_last_error(), "abacus"));
 }
 
-/* Only learned parameters are the weight of a gradient and a momentum. */
+/* Each learned parameter has one gradient and one momentum, which name it as their weight; no other tensor names a
+ * weight. */
 TEST_CASE(gradients_and_momenta_belong_to_their_parameters) {
     fixture f;
     int weights = 0, of_weights = 0;
@@ -495,7 +497,8 @@ TEST_CASE(gradients_and_momenta_belong_to_their_parameters) {
     finish(&f);
 }
 
-/* Then a policy's rules find every layer by name: fused ones, and evaluation's dropouts, too. */
+/* So a policy's rules find every layer of a net by name: also layers that are fused into others, and dropouts in
+ * evaluation. */
 TEST_CASE(every_layer_of_a_net_is_a_layer_of_the_graph_or_a_part_of_one) {
     static const char *const nets[] = {"resnet20", "alexnet-2012"};
     for (int i = 0; i < 4; i++) {

@@ -177,7 +177,8 @@ static void batch_norm_agrees(void **state) {
     check_op(NETS_BATCH_NORM, &(nets_attrs){.eps = 0.01f, .momentum = 0.5f}, (const int64_t[4]){5, 33, 31, 12}, 1e-5);
 }
 
-/* Gives CUDA's backward the outputs of the host's forward: an output near zero may differ in its sign. */
+/* Gives CUDA's backward the outputs of the host's forward, because an output near zero may have another sign on
+ * CUDA. */
 static void share_forward(pair *p) {
     const nets_role shared[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR};
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)

@@ -134,7 +134,7 @@ static void variance_of_values_far_from_zero(void **state) {
     op_rig_fini(&rig);
 }
 
-/* Then one sees that a training diverges. */
+/* A channel with one NaN becomes NaN as a whole, so that one sees that a training diverges. */
 static void what_is_not_a_number_makes_its_channel_none(void **state) {
     (void)state;
     op_rig rig;

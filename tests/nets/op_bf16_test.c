@@ -120,8 +120,8 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
 }
 
 /* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order, as do its
- * products in attention, since rows of its f32 copies are denser. A GPU's tensor cores multiply attention's scores in
- * bf16 (see token_ops_test). */
+ * products in attention, since the rows of the f32 copies of its maps are denser. A GPU's tensor cores multiply
+ * attention's scores in bf16 (see token_ops_test). */
 static double bound_of(const pair *p) {
     const nets_param_spec *weight = nets_param_spec_of(p->rig->desc.kind, 0);
     const bool host = strcmp(p->rig->backend->ops->name, "host") == 0;
@@ -129,7 +129,8 @@ static double bound_of(const pair *p) {
     return weight && weight->factor && host && !getenv("ONEDNN_MAX_CPU_ISA") ? 1e-5 : 0;
 }
 
-/* Equal but for half of bf16's last bit plus the bound. */
+/* Expects the bf16 op's elements of a role to be the f32 op's, but for half of bf16's last bit (in maps) plus
+ * bound_of. */
 static void expect_near(const pair *p, int r) {
     const float *want = p->rig->args.at[r];
     const int64_t n = want ? p->rig->bytes[r] / 4 : 0;

@@ -13,7 +13,8 @@
 #include "pipeline/codec/codec.h"
 #include "tests/nets/op_rig.h"
 
-/* Shapes with partial tiles, strips and words; channels of one warp, of several, and such as leave threads idle. */
+/* Shapes with partial tiles, strips and words; numbers of channels for one warp, for several, and some that leave
+ * threads idle. */
 static const int64_t SHAPES[][4] = {{2, 7, 7, 32},  {3, 5, 10, 16}, {2, 6, 4, 36}, {1, 9, 13, 64}, {2, 3, 5, 3},
                                     {1, 4, 6, 130}, {5, 2, 2, 8},   {1, 1, 1, 1},  {3, 14, 14, 4}, {1, 13, 9, 2}};
 static const char *const SPECS[] = {"zfp:rate=4", "zfp:rate=6.4", "zfp:rate=8", "dpr:fp16", "dpr:fp8", "mx", "raw"};
@@ -82,7 +83,8 @@ static void start(op_rig *rig, const int64_t x[4], int n_inputs) {
 
 /* ---------------------------------------------------------------- codes that are written */
 
-/* n_inputs: 0: no ReLU; 2: with a sum. If only the mask is coded, y is written over x. */
+/* Checks the codes that a forward writes. n_inputs 0: a batch norm without ReLU; 1: with ReLU; 2: with a sum and ReLU.
+ * If only the mask is coded, y is written over x. */
 static void check_written(const char *spec, const int64_t x[4], int n_inputs, bool nonfinite) {
     op_rig rig;
     coding values, signs;

@@ -143,7 +143,7 @@ static window look(const op_rig *rig, int64_t e) {
     return w;
 }
 
-/* NaN stays: else a diverged run would look sound. */
+/* The maximum of a window with a NaN is NaN: else a diverged run would look sound. */
 double op_formula_max_pool(const op_rig *rig, int64_t e) {
     const window w = look(rig, e);
     return isnan(w.sum) ? NAN : w.max;

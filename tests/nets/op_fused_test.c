@@ -135,8 +135,8 @@ typedef struct variant {
     bool by_mask, earlier, earlier2, dx2, dx, in_place, exact;
 } variant;
 
-/* Says that x and the statistics are exact. The op then need not read y: of large maps without a sum, y is overwritten
- * here. With a sum, x alone does not determine y's signs. */
+/* Says that x and the statistics are exact. The op then need not read y, so here y of large maps without a sum is
+ * overwritten. With a sum, x alone does not determine y's signs. */
 static void give_exact(op_rig *fused, bool residual) {
     enum { LARGE = 1 << 15 };
     fused->args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
@@ -196,7 +196,7 @@ static void batch_norm_backward_is_the_layers_whatever_is_given_and_wanted(void 
     }
 }
 
-/* x is negated, so gating by it would let other elements through than y does. */
+/* Before the backward x is negated, so that gating by x would let other elements through than gating by y. */
 static void y_is_asked_unless_x_and_its_statistics_are_what_they_were(void **state) {
     (void)state;
     static const uint64_t EXACT[] = {0, NETS_STATISTICS_BITS, NETS_ROLE_BIT(NETS_X),

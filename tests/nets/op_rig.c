@@ -251,8 +251,8 @@ static double objective(op_rig *rig) {
 }
 
 void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, double tolerance) {
-    /* Fewer samples where a forward is slow: launches, emulated threads. Such devices are also compared with the
-     * host. */
+    /* Fewer samples on devices whose forward is slow because of launches or emulated threads. Ops of such devices are
+     * also compared with the host's. */
     int64_t n = op_rig_elems(rig, of), samples = rig->device->ops->cpu_reaches_memory ? 397 : 41;
     int64_t stride = n > samples + 3 ? n / samples : 1;
     float *variable = op_rig_floats(rig, of);

@@ -9,9 +9,9 @@
 
 /* Sets the device of later rigs to the i-th of the build; false past the last. */
 bool op_rig_use_device(size_t i);
-/* Sets it by name. */
+/* Sets the device of later rigs by name. */
 void op_rig_use(const char *device);
-/* The name of that device. */
+/* The name of the device of later rigs. */
 const char *op_rig_device(void);
 /* Whether the device has an implementation of the operation. */
 bool op_rig_has(nets_op_kind kind);
@@ -23,7 +23,7 @@ bool op_rig_has(nets_op_kind kind);
         failures += cmocka_run_group_tests_name(op_rig_device(), tests, NULL, NULL);                                   \
     return failures
 
-/* OP_RIG_THREADS: of device host; more than one, so that work for several images is divided. */
+/* OP_RIG_THREADS: number of threads of device host; more than one, so that work for several images is divided. */
 enum { OP_RIG_BLOCKS = 128, OP_RIG_THREADS = 3 };
 
 typedef struct op_rig {
@@ -54,11 +54,11 @@ void *op_rig_alloc(op_rig *rig, int64_t bytes);
 /* Makes an op on an input of {n, h, w, c}, and fills its inputs with random numbers. Fails the test on an error. */
 void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
                  bool wants_dx);
-/* The same with several inputs of dims x, each with its own number of channels. */
+/* op_rig_init with several inputs of dims x, each with its own number of channels. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
-/* The same for an op fused with a ReLU (nets/lower/fuse.h): a batch norm (with two inputs: and a sum), or a ReLU with a
- * bias. */
+/* op_rig_init for an op fused with a ReLU (nets/lower/fuse.h): a batch norm (with two inputs: and a sum), or a ReLU
+ * with a bias. */
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);

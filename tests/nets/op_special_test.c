@@ -61,7 +61,7 @@ static void lrn_of_pixels_of_a_second_round_gives_the_bits_of_the_first(void **s
     op_rig_fini(&rig);
 }
 
-/* Else a diverged run would look sound. */
+/* The maximum of a window with a NaN is NaN: else a diverged run would look sound. */
 static void max_pool_keeps_what_is_not_a_number(void **state) {
     (void)state;
     const nets_attrs overlapping = {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}};

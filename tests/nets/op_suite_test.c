@@ -44,7 +44,7 @@ static void fill_labels(op_rig *rig) {
 /* ---------------------------------------------------------------- operations */
 
 typedef enum op_check {
-    ADDS_EARLIER_INPLACE = 1, /* and is created either for an earlier contribution or for none */
+    ADDS_EARLIER_INPLACE = 1, /* EARLIER may be at DX's address; an op is created either with EARLIER or without */
     FORWARD_INPLACE = 2,      /* in training */
     EVALUATION_INPLACE = 4,
     BACKWARD_INPLACE = 8,
@@ -179,7 +179,7 @@ static void check_without_dx(const op_case *c) {
     }
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
         check_same(&with, without.storage[NETS_DPARAM + i], (nets_role)(NETS_DPARAM + i));
-    op_rig_fill(&with, NETS_DY, 5); /* the value at first: DY is only read */
+    op_rig_fill(&with, NETS_DY, 5); /* DY as it was at first: a backward only reads DY */
     check_same(&with, without.storage[NETS_DY], NETS_DY);
     op_rig_fini(&with);
     op_rig_fini(&without);

@@ -337,7 +337,7 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
     }
 }
 
-/* The caller gives the bound. Without a loss and tensors, nothing is wrong. */
+/* The caller gives the largest gradient that is still right (most). Without a loss and tensors, nothing is wrong. */
 static void a_check_looks_at_what_it_is_given(void **state) {
     (void)state;
     op_rig rig;
@@ -405,7 +405,7 @@ static void an_update_in_parts_is_one_update(void **state) {
     }
 }
 
-/* A GPU needs several launches. */
+/* So many tensors that a GPU needs several launches. */
 static void update_of_very_many_tensors(void **state) {
     (void)state;
     enum { TENSORS = 1601, ELEMS = 3 };
@@ -430,7 +430,7 @@ static void update_of_very_many_tensors(void **state) {
     op_rig_fini(&rig);
 }
 
-/* A GPU needs several launches for so many tensors; one has several chunks and a rest. Weights start at 0 with a
+/* A GPU needs several launches for so many tensors; one tensor has several chunks and a rest. Weights start at 0 with a
  * learning rate of -1, so the new weights are the clipped gradients. */
 static void gradients_are_clipped_by_the_norm_of_all_of_them(void **state) {
     (void)state;

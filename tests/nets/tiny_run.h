@@ -18,7 +18,7 @@ typedef struct tiny_run {
 
 /* Fails the test on an error. */
 void tiny_run_init(tiny_run *run, const mm_options *options);
-/* The same under this manager, which tiny_run_fini destroys. */
+/* tiny_run_init under this manager, which tiny_run_fini destroys. */
 void tiny_run_init_under(tiny_run *run, mm_manager *manager);
 void tiny_run_fini(tiny_run *run);
 

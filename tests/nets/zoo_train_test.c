@@ -126,8 +126,8 @@ static double loss_along(checked *c, const nets_param *param, const float *base,
 
 /* The loss is a float of 1 to 2, so a difference of two losses has an error of up to 1.2e-7. It has kinks (ReLU,
  * maximum), the closer together the deeper the net and the steeper the loss. So steps are as small as that error
- * allows: they change the loss by 1e-4, of which it is 0.1 %, and are at most 0.001. The tolerance is for kinks; all
- * differences but one are within 2.5 %.
+ * allows: they change the loss by 1e-4, of which the error is 0.1 %, and are at most 0.001. The tolerance is for kinks;
+ * all differences but one are within 2.5 %.
  *
  * Two kinds of gradients cannot be measured: those so flat that the error would exceed a fifth of them, and those so
  * steep that the step would be lost in the rounding of the weights (the first layers of deep nets with narrow batch

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Thousands of damaged network files: each is refused in one line that names the file, or accepted as a net that prints
- * and reads back. Each is exactly as large as its memory, so a sanitizer sees reads beyond. */
+ * and reads back. Each lies in memory of exactly its size, so that a sanitizer sees reads beyond it. */
 #include "nets/io/net_file.h"
 #include "nets/io/reader_random.h"
 #include "tests/core/test_case.h"

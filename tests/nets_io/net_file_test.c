@@ -68,7 +68,7 @@ static char *expect_round_trip(const nets_net *net) {
     return text;
 }
 
-/* A network with most features; the bad ones are edits of it. */
+/* A network with most features; the bad files are edits of this text. */
 static const char good[] = "{\n"
                            "  \"format\": \"mm net\",\n"
                            "  \"version\": 1,\n"

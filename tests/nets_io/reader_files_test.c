@@ -128,7 +128,8 @@ static void both_versions_become_normalised_images(void **state) {
     }
 }
 
-/* The 2x2 labels are the middle of 4x3: rows and columns cut off before are as many as those behind, or one fewer. */
+/* The 2x2 labels are the middle of a map of 4x3: before the middle as many rows and columns are cut off as behind it,
+ * or one fewer. */
 static void labels_of_pixels_are_the_middles(void **state) {
     const folder *f = *state;
     nets_reader_options options = WANTED;

@@ -223,7 +223,7 @@ static void augmentation_cuts_and_mirrors_in_every_way_and_no_other(void **state
         epoch = batch.epoch + batch.epoch_end;
     }
     nets_reader_destroy(reader);
-    /* 920 draws of 50 ways: about 18 each. */
+    /* 920 draws among 50 ways to cut and mirror: each comes about 18 times. */
     for (int way = 0; way < WAYS * WAYS * 2; way++)
         assert_in_range(seen[way / 2 / WAYS][way / 2 % WAYS][way % 2], 4, 45);
 }

@@ -33,7 +33,8 @@ static const nets_safetensors_tensor tensors[] = {
 
 #define N_TENSORS ((int)(sizeof tensors / sizeof *tensors))
 
-/* A builder with all tensors, in rotated order from `first`, and metadata. */
+/* A builder with all tensors and metadata: tensor `first` comes first, and those before it last; likewise the
+ * metadata. */
 static nets_safetensors_builder *build(int first) {
     nets_safetensors_builder *builder;
     assert_int_equal(nets_safetensors_builder_create(&builder), MM_OK);

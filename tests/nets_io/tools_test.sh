@@ -112,7 +112,8 @@ fetch_says_where_it_cannot_write() {
     says "$work/file cannot be written"
 }
 
-# nothing_is_brought_by WAY...: each way failed, and said so in one line, in this order.
+# nothing_is_brought_by WAY...: each of these ways to get the data failed, and
+# said so in one line, in this order.
 nothing_is_brought_by() {
     local way lines=()
     readarray -t lines <"$work/out"
