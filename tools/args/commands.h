@@ -31,7 +31,7 @@ const volatile sig_atomic_t *command_interruptible(void);
  * the byte came before this call. So a parent process can stop a child that is still starting; a signal would kill the
  * child then. */
 void command_interruptible_by_input(void);
-/* The variable that SIGTERM sets, and SIGINT does not. */
+/* The variable that is set by SIGTERM only: neither SIGINT nor input sets it. */
 const volatile sig_atomic_t *command_terminated(void);
 
 #endif

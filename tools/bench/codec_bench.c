@@ -141,7 +141,8 @@ static mm_status run_entry(const bench *b, const entry *e) {
     return mm_stream_sync(b->stream);
 }
 
-/* Bytes of the code that the last encode made; for the copy, those of the map. libzfp's entries have them already. */
+/* Bytes of the code that the last encode made; for the copy, those of the map. The entries of libzfp have their bytes
+ * already. */
 static mm_status code_bytes_of(const bench *b, const entry *e, int64_t *bytes_out) {
     if (e->libzfp) return MM_OK;
     *bytes_out = b->bytes;

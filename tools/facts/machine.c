@@ -108,7 +108,7 @@ static mm_status read_rates_if_there(const reader *r, const json_t *object, cons
     return get_if_there(r, object, where, "attention_flops_per_s", LEAST_RATE, MOST_RATE, &rates->attention);
 }
 
-/* Reads the machine's rates as those of every type. read_types then overwrites those that a type has of its own. */
+/* Reads the machine's rates as those of every type. read_types then overwrites the rates that a type has of its own. */
 static mm_status read_rates(const reader *r, const json_t *root, machine *m) {
     machine_rates own;
     MM_TRY(get_rate(r, root, "", "conv_flops_per_s", &own.conv));
@@ -245,7 +245,7 @@ static bool is_transposed(const product *p) {
     return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
 }
 
-/* Attention: two products of each token's channels with those of, on average, half of all tokens. */
+/* Attention computes two products: of each token's channels with the channels of, on average, half of all tokens. */
 static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};

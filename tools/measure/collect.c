@@ -84,7 +84,7 @@ static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
 
 typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration; again: recomputed steps */
-    int64_t miss_bytes;                   /* far bytes of the steps in `compute` */
+    int64_t miss_bytes;                   /* far bytes (collect.h) of the steps in `compute` */
 } totals;
 
 static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row *r) {

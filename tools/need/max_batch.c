@@ -52,7 +52,8 @@ static mm_status close_in(search *s) {
     return MM_OK;
 }
 
-/* Finds the largest batch from what is known so far. Goes on if the batch after the first that does not fit fits. */
+/* Finds the largest batch from what is known so far. Then tries the batch after the first that does not fit, since a
+ * larger batch may take fewer bytes, and goes on from it if it fits. */
 static mm_status find(search *s) {
     int64_t over;
     do {

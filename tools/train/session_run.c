@@ -108,7 +108,7 @@ static void drop_flights(session *s, tally *t) {
     t->flying = 0;
 }
 
-/* Finishes the oldest iteration. Its time is that since the iteration before it ended. */
+/* Finishes the oldest iteration, whose time is counted from the end of the iteration before it. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
