@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Tells the lines of comments and prose with more than 120 columns, by the files' names: C and its kin (code is
-# clang-format's), Python with its docstrings, Markdown but for tables and blocks of code; what else there is has
-# comments that begin with #. Exits with 1 if it found one. LC_ALL=C: a column is a character, of one or more bytes.
+# Prints each line of comments or prose that has more than 120 columns. The file's name decides what is looked at: in C
+# and similar languages the comments (clang-format checks the code); in Python comments and docstrings; in Markdown all
+# but tables and blocks of code; in other files comments that begin with #. Exits with 1 if it found such a line.
+# LC_ALL=C: a column is a character, of one or more bytes.
 
 function columns(line) { return length(line) - gsub(/[\200-\277]/, "", line) }
 

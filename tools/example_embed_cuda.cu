@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
     check(mm_persistent_set(m, "w1", 0, w1, sizeof w1));
     check(mm_persistent_set(m, "w2", 0, w2, sizeof w2));
     for (int i = 0; i < ITERATIONS; i++) {
-        if (i == ITERATIONS / 2) check(mm_policy_set(m, "swap-async:when=always")); /* and so a new recording */
+        if (i == ITERATIONS / 2) check(mm_policy_set(m, "swap-async:when=always")); /* needs a new recording */
         train(m, graph);
         if (i == 0) first = loss_now(m);
     }

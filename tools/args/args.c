@@ -114,7 +114,7 @@ static bool asks_for(int argc, char **argv, const char *option) {
     return false;
 }
 
-/* The argument after argv[*i], or NULL if there is none or it is an option: "--json --quiet" names no file. */
+/* The argument after argv[*i]. NULL: there is none, or it is an option: "--json --quiet" names no file. */
 static const char *value_after(int argc, char **argv, int *i) {
     if (*i + 1 >= argc || strncmp(argv[*i + 1], "--", 2) == 0) return NULL;
     return argv[++*i];
@@ -126,7 +126,8 @@ static const arg *find_words(const arg *table) {
     return NULL;
 }
 
-/* Refuses an option given before (given[i]: option i of the table). Entries with one target are one option. */
+/* Refuses an option that was given before; given[i] says whether option i of the table was. Table entries that set the
+ * same target count as one option. */
 static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]) {
     assert(a - table < ARGS_MAX);
     for (const arg *b = table; b->kind != ARG_END && a->kind != ARG_TEXTS; b++)
@@ -175,13 +176,13 @@ mm_status args_parse(int argc, char **argv, const arg *table, const char *usage,
     return MM_OK;
 }
 
-/* Whether a piece is an option key=value of the policy in the piece before, not a name of its own. */
+/* Whether a piece is an option key=value of the policy that an earlier piece names, and not itself a name. */
 static bool is_option(const char *piece, size_t length) {
     size_t name = strcspn(piece, "=:,");
     return name < length && piece[name] == '=';
 }
 
-/* Copies the pieces one after the other into texts->block. They need no more bytes than `text` has. */
+/* Copies the pieces one after the other into texts->block, whose size, that of `text`, suffices for all of them. */
 static mm_status split(const char *name, const char *text, arg_texts *texts) {
     char *end = texts->block;
     for (const char *p = text; *p; p += strcspn(p, ","), p += *p == ',') {

@@ -13,7 +13,7 @@ typedef enum arg_kind {
     ARG_MAYBE,  /* as ARG_TEXT; "" if no value follows */
     ARG_COUNT,  /* int64_t within [min, max] */
     ARG_NUMBER, /* double within [min, max] */
-    ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. More than 0, unless min is below 0 */
+    ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. 0 is refused unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
     ARG_WORDS,  /* arg_texts: all arguments that are no options, "mm report FILE..."; name: for help and messages */
 } arg_kind;

@@ -23,7 +23,8 @@ static struct timespec interrupted_at;
 
 enum { TWICE_MS = 100 }; /* signals this close count as one: `timeout` signals the process, then its group */
 
-/* Input arrived, or ended. Never a second interrupt: a byte of input is followed by the end of input. */
+/* The handler of input: standard input has a byte, or has ended. If `interrupted` is set already, it does nothing,
+ * since the end of input calls it again after a byte did. */
 static void on_input(int number) {
     (void)number;
     if (interrupted) return;

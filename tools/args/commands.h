@@ -27,10 +27,11 @@ int command_status(mm_status status);
 
 /* From now on, the first SIGINT or SIGTERM only sets the variable returned; the command polls it and ends by itself. */
 const volatile sig_atomic_t *command_interruptible(void);
-/* From now on, a byte on standard input, or its end, sets that variable too, also if it came before this call. A parent
- * can so stop a child that is still starting, which a signal would kill. */
+/* From now on, a byte on standard input, or its end, also sets the variable that command_interruptible returns, even if
+ * the byte came before this call. So a parent process can stop a child that is still starting; a signal would kill the
+ * child then. */
 void command_interruptible_by_input(void);
-/* The variable that SIGTERM sets, and SIGINT does not. */
+/* The variable that is set by SIGTERM only: neither SIGINT nor input sets it. */
 const volatile sig_atomic_t *command_terminated(void);
 
 #endif

@@ -55,7 +55,7 @@ const char *files_net(const char *net) {
     return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
 }
 
-/* Length of the prefix before the path, for data in one file or folder; 0: other data. */
+/* For data in one file or folder: the length of the prefix before the path, such as "text:". 0: other data. */
 static size_t one_path(const char *spec, bool *folder_out) {
     static const struct {
         const char *prefix;
@@ -98,7 +98,7 @@ mm_status files_absolute(const char *spec, char **spec_out) {
     if (one > 0 ? !realpath(spec + one, first)
                 : !files.images || !realpath(files.images, first) || !realpath(files.labels, second))
         return MM_OK;
-    if (one == 0 && (strchr(first, ',') || strchr(second, ','))) return MM_OK; /* the reader splits at the comma */
+    if (one == 0 && (strchr(first, ',') || strchr(second, ','))) return MM_OK; /* the reader splits at a comma */
     int length = one > 0 ? asprintf(spec_out, "%.*s%s", (int)one, spec, first)
                          : asprintf(spec_out, "files:%s,%s", first, second);
     if (length >= 0) return MM_OK;

@@ -37,8 +37,9 @@ void files_data(const char *spec, data_files *files_out);
  * The caller frees the new value. NULL for other data, and for files that do not exist. MM_ERR_NOMEM. */
 MM_CHECKED mm_status files_absolute(const char *spec, char **spec_out);
 
-/* Checks a command's files before it does anything. MM_ERR_IO: a file to be written is not writable. MM_ERR_INVALID:
- * writing it would destroy another option's file; or it is "-", which only --json may be. */
+/* Checks a command's files before the command does anything. MM_ERR_IO: a file to be written is not writable.
+ * MM_ERR_INVALID: a file to be written is also a file of another option, whose content would be lost; or a path is "-",
+ * which only --json may be. */
 MM_CHECKED mm_status files_check(const named_file *files, int n);
 
 #endif

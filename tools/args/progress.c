@@ -35,7 +35,8 @@ static void draw_bar(int room, int64_t done, int64_t total, char bar[static BAR_
     strcpy(bar + 2 + width, "]");
 }
 
-/* Moves the cursor back to the bar's line, so that a message overwrites the bar and not the last detail. */
+/* Prints the details below the bar, then moves the cursor back to the bar's line, so that a message overwrites the bar
+ * and not the last detail. */
 static void show_details(progress *p, int columns) {
     char lines[PROGRESS_LINES][PROGRESS_LINE_BYTES];
     const int n = p->details ? p->details(p->details_ctx, lines) : 0;

@@ -108,7 +108,8 @@ typedef struct layout {
 /* Whether a column's texts are wrapped into further lines if they do not fit. */
 static bool is_wrapped(const table *t, int column) { return column == t->n_columns - 1 && t->columns[column].left; }
 
-/* The width that a text needs in its column: none if it is long enough to end its line, or can be wrapped. */
+/* The width that a text needs in its column. 0: it needs none, because it is so long that it ends its line (put_long),
+ * or because it can be wrapped. */
 static int shown_width(const table *t, int column, const char *text) {
     int width = (int)strlen(text);
     return width > TABLE_CELL || (is_wrapped(t, column) && strchr(text, ' ')) ? 0 : width;
@@ -254,7 +255,7 @@ static void print_dropped(FILE *file, const table *t, const layout *l) {
     if (n > 0) fputs(")\n", file);
 }
 
-/* Each part has as many columns as fit beside the first. */
+/* Prints the table in parts. Each part has the first column, and as many of the others as fit beside it. */
 static void print_folded(FILE *file, const table *t, const layout *all) {
     for (int c = 1; c < t->n_columns;) {
         layout part = {.width = {all->width[0]}};

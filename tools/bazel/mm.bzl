@@ -23,10 +23,10 @@ def mm_test(name, srcs = None, copts = [], linkopts = [], deps = [], size = "sma
     """A cmocka program tests/.../NAME.c, of cases (tests/core/test_case.h) or with a main. Tags that .bazelrc and
     tools/test use:
     "devices": runs on all devices of the build. "one-thread": has one thread; not run under the thread sanitizer.
-    "no-tsan": not run under it either, since its threads do only what other tests' threads do. "scripts" (sh_test):
-    runs no code of ours. "plain": not run under sanitizers, which see enough in other tests. "shipping": run with the
-    users' build, without emulated CUDA. "deep": run with tools/test --deep only. "far": run with --changed only if its
-    own folder's code changed."""
+    "no-tsan": not run under the thread sanitizer either, since its threads do only what other tests' threads do.
+    "scripts" (sh_test): runs no code of ours. "plain": not run under sanitizers, which see enough in other tests.
+    "shipping": run with the users' build, without emulated CUDA. "deep": run with tools/test --deep only. "far": run
+    with --changed only if its own folder's code changed."""
     native.cc_test(
         name = name,
         srcs = srcs or [name + ".c"],

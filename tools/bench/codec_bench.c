@@ -32,13 +32,13 @@ enum {
     MAX_ENTRIES = 4 * ARG_TEXTS_MAX + 1,
     VALUES = 16,
     CHUNK_BYTES = 16 << 20,
-    WAVES = -1 /* bench.zeros: a map of value_of */
+    WAVES = -1 /* a value of bench.zeros: the map's values are value_of's */
 };
 
-/* Defaults for a device: a tensor much larger than its caches. */
+/* Defaults for a device. `shape` is that of a tensor much larger than the device's caches. */
 typedef struct setting {
     const char *device, *shape;
-    int64_t jobs;      /* in a round */
+    int64_t jobs;      /* encodes, or decodes, in a round */
     const char *specs; /* measured besides each codec in each of its formats */
 } setting;
 
@@ -141,7 +141,8 @@ static mm_status run_entry(const bench *b, const entry *e) {
     return mm_stream_sync(b->stream);
 }
 
-/* Bytes of the code that the last encode made; for the copy, those of the map. libzfp's entries have them already. */
+/* Bytes of the code that the last encode made; for the copy, those of the map. The entries of libzfp have their bytes
+ * already. */
 static mm_status code_bytes_of(const bench *b, const entry *e, int64_t *bytes_out) {
     if (e->libzfp) return MM_OK;
     *bytes_out = b->bytes;
@@ -296,7 +297,8 @@ static mm_status add_libzfp(bench *b, const mm_codec *codec, bool channels_first
     return MM_OK;
 }
 
-/* Adds the entries of a codec. If its codes are larger than the map: an error if asked, else it is left out. */
+/* Adds the entries of a codec. If the codec's codes can be larger than the map, that is an error if the user named the
+ * codec (asked); else the codec is skipped. */
 static mm_status add_codec(bench *b, const char *spec, bool asked) {
     mm_codec *codec;
     int64_t code_bytes = 0;

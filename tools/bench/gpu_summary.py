@@ -420,7 +420,7 @@ def speed_goal(folder, goal):
 
 
 def memory_goal(folder, goal):
-    """The memory of the row that serves the goal of speed: peak and outside, on both sides."""
+    """The goal of memory that belongs to a goal of speed: peak and outside bytes of our row and of the peer's."""
     wanted, of, anchor = MEMORY[goal]
     ours, (peer, why) = ours_of(folder, goal), peer_of(folder, of)
     took, theirs = ((row["peak_bytes"] + row["outside_bytes"]) / GB if row else 0 for row in (ours, peer))
@@ -439,7 +439,7 @@ def host_goal(folder, goal):
 
 
 def overlap_goals(folder):
-    """The largest hidden share of codec time, and that row's step beside that of liveness."""
+    """The largest hidden share of codec time, and the step time of the row that has it, beside that of liveness."""
     rows = [r for r in rows_named(folder, "mm-overlap") if r["images_per_second"]]
     base = next((r for r in rows if r["policy"] == "liveness"), None)
     coded = [r for r in rows if r.get("codec_hidden_share") is not None]
@@ -469,7 +469,7 @@ def bytes_goal(folder, spec, wanted):
 
 
 def simulator_goal(folder):
-    """Errors of predictions as shares of the measured step, for runs whose plan no facts were measured of."""
+    """Errors of predictions as shares of the measured step, for runs under whose plan no facts were measured."""
     errors = sorted(abs(r["simulator_error"]) for path in glob.glob(os.path.join(folder, "predict-*.json"))
                     for r in read_rows(path) if r["status"] == "ok" and not r["calibrated"])
     ninth = errors[-(-9 * len(errors) // 10) - 1] if errors else 0

@@ -3,8 +3,8 @@
  *
  * A net trains without loss (liveness). Before each listed iteration, the policy under test computes gradients from the
  * same weights and batch. Printed for each learned parameter: the cosine of the angle between its gradient and the
- * exact one, and |tested - exact| / |exact|. For comparison: the same error of the exact gradient of another batch,
- * which training bears anyway. */
+ * exact one, and |tested - exact| / |exact|. For comparison it prints the same error with the exact gradient of another
+ * batch as the tested one: training bears an error of that size anyway. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

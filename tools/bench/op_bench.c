@@ -140,7 +140,7 @@ static mm_status take_places(bench *b, rig *r) {
         MM_TRY(mm_device_reserve(b->device, MM_MEMORY_DEVICE, r->bytes[role], &r->args.at[role]));
         MM_TRY(mm_fill_async(b->stream, r->args.at[role], 0, r->bytes[role]));
     }
-    if (r->desc.adds_earlier) r->args.at[NETS_EARLIER] = r->args.at[NETS_DX]; /* no bytes of its own */
+    if (r->desc.adds_earlier) r->args.at[NETS_EARLIER] = r->args.at[NETS_DX]; /* it shares the memory of dx */
     return mm_stream_sync(b->stream);
 }
 
@@ -151,7 +151,8 @@ static void end_rig(bench *b, rig *r) {
     nets_op_destroy(r->op);
 }
 
-/* also: the description's other fields. */
+/* Creates the op of a subject, and memory for its tensors. also: the fields of the description that the subject does
+ * not set. */
 static mm_status start_rig(bench *b, const subject *s, const nets_op_desc *also, rig *r) {
     *r = (rig){.desc = *also};
     r->desc.kind = s->kind;
@@ -188,7 +189,7 @@ static mm_status enqueue_copy(bench *b, void *what, mm_phase phase) {
     return mm_copy_async(b->stream, (char *)what + COPY_BYTES, what, COPY_BYTES, MM_COPY_DEVICE);
 }
 
-/* Adds the seconds of one job in each round. The first round warms up and does not count. */
+/* Adds to `seconds` the time of one job in each round. The first round only warms up; its time is not added. */
 static mm_status measure(bench *b, enqueue_fn enqueue, void *what, mm_phase phase, samples *seconds) {
     for (int64_t round = 0; round <= b->rounds; round++) {
         int64_t begin = mm_now_ns();

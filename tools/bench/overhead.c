@@ -177,7 +177,8 @@ static mm_status nothing(void *arg) {
     return MM_OK;
 }
 
-/* Measures peers: a lock, and enqueuing a task on a busy stream and on a sleeping one, which must be woken. */
+/* Measures two costs to compare with: a lock; and enqueuing a task, on a busy stream and on a sleeping one, which must
+ * be woken. */
 static mm_status measure_peers(bench *b, mm_stream *stream) {
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     for (int i = 0; i < 100; i++) {

@@ -82,8 +82,8 @@ def ideal_of(bench, net, batch):
 
 
 def as_counted_there(ideal, one):
-    """Ideal over the bounds, without maps of ReLUs and their gradients, since the paper counts an activation as part of
-    its layer. ideal, one: rows of the whole batch and of one image."""
+    """What ideal needs divided by each of the two bounds. Maps of ReLUs and their gradients are left out, since the
+    paper counts an activation as part of its layer. ideal, one: rows of the whole batch and of one image."""
     maps = ideal["maps"]
     relus = maps["ReLU to pool"]["bytes"] + maps["ReLU to convolution"]["bytes"]
     left = ideal["minimum_bytes"] - 2 * relus
@@ -261,7 +261,7 @@ RANKS = ["--ranks", "4"]
 ON_HOST = RANKS + ["--sum-at", "root"]
 ON_GPU_0 = RANKS + ["--sum", "end", "--sum-at", "device"]
 CORES_20 = 2.5  # times as fast as one core: "by up to 2-3x"
-# Figure, what, policy ("": the bench's), options, whether 20 cores add up, beside what.
+# Each: figure, what, policy ("": the bench's), options, whether 20 cores add up, what it is compared with.
 FOUR = [
     (17, "12 GiB, overlapped, one core adding", "", ON_HOST + ["--budget", "12GiB"], False, "ideal"),
     (17, "all kept, GPU 0 adding at the end", "naive", ON_GPU_0, False, "ideal"),

@@ -21,7 +21,7 @@
 
 enum { GOAL_NS = 1000000000 };
 
-/* A share of 0 is the budget that no plan can undercut, 1 what liveness needs. UNLIMITED: no limit. */
+/* Budgets are given as shares. 0: the budget that no plan can undercut; 1: what liveness needs; UNLIMITED: none. */
 static const double UNLIMITED = -1;
 
 typedef struct bench {

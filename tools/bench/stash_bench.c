@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Measures the CPU time that a stash's thread takes to plan and prove an order of entries, which it does once for each
  * order. The goal for 2000 entries is half a second. The order is that of a training step: entries of several sizes and
- * producers are put; then, the last one first, each is got, released and dropped. With every eighth one another entry,
- * from the middle of those left, is got early. */
+ * producers are put; then, the last one first, each is got, released and dropped. At every eighth entry, another entry,
+ * from the middle of those left, is got and released too, long before its own turn. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -22,9 +22,9 @@ enum {
 
 /* The plan of a policy for the present network and batch. */
 typedef struct bench_planned {
-    forecast as;         /* of the plan that was chosen, */
-    bool fused;          /* whose layers are fused, or not (nets/lower/fuse.h) */
-    int64_t fused_bytes; /* need without a budget, with layers fused as the target asks */
+    forecast as;         /* forecast under the chosen plan */
+    bool fused;          /* whether the chosen plan's layers are fused (nets/lower/fuse.h) */
+    int64_t fused_bytes; /* what the policy needs without a budget, with layers fused as the target asks */
 } bench_planned;
 
 typedef struct bench {
@@ -45,7 +45,7 @@ typedef struct bench {
     struct {
         int64_t sub_batch;
         bench_planned planned;
-    } least[ARG_TEXTS_MAX]; /* plan of each policy without a budget; sub_batch: planned for; 0: not planned yet */
+    } least[ARG_TEXTS_MAX]; /* each policy's plan without a budget, in sub-batches of sub_batch; 0: not yet planned */
     facts_source *source;   /* times to simulate with; NULL: policies are trained */
     collector *collector;   /* collects facts; NULL: no facts are collected */
     FILE *out;              /* where tables go: standard output, unless JSON goes there */
@@ -108,15 +108,16 @@ MM_CHECKED mm_status bench_calibrate_variants(bench *b, const nets_net *net, int
  * simulator. */
 MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch);
 
-/* Bytes per second that the first ZFP codec of the policies encodes; zfp:rate=6.4 if they have none. */
+/* Measures how many bytes per second the first ZFP codec of the policies encodes; zfp:rate=6.4 if they have none. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
 /* The planning case of the present network and batch, in sub-batches of sub_batch images. pinned_bytes: the value of
  * --pinned. */
 need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes);
-/* Plans a case, and simulates the plan if the case has facts. Where fusing is open (need_may_unfuse), the plan has
- * unfused layers if fused ones do not fit; if fused ones just fit (need_is_near) and unfused ones are faster; or,
- * without a budget, if unfused ones need less. fused_bytes: that of the plan without a budget. */
+/* Plans a case, and simulates the plan if the case has facts. If planning may choose whether to fuse layers
+ * (need_may_unfuse), the plan has unfused layers in three cases: fused ones do not fit, and unfused ones need less;
+ * fused ones just fit (need_is_near), and unfused ones are faster; there is no budget, and unfused ones need less.
+ * fused_bytes: bench_planned.fused_bytes of the plan without a budget. */
 MM_CHECKED mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *planned_out);
 
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */

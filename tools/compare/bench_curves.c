@@ -148,7 +148,7 @@ static int sharing(const plot *p, int c, int v, int *place_out) {
     return n;
 }
 
-/* Leaves a gap where the line's policies do not fit. */
+/* Draws line c, with a gap where its policies do not fit. */
 static void draw_line(const plot *p, int c) {
     int look = look_of(p, c), place = 0;
     for (int v = 0; v + 1 < p->g->n_values; v++) {
@@ -261,7 +261,8 @@ static void add_word(flow *f, const char *word) {
     f->column += length + 1;
 }
 
-/* Names a policy; over budgets, also what it needs, if some are too small for it. */
+/* Writes a policy's name. In a chart over budgets, also writes what the policy needs, if some of the budgets are too
+ * small for it. */
 static void add_policy(flow *f, int policy, bool last) {
     const grid *g = f->p->g;
     char word[256], size[32], need[64] = "";
@@ -271,7 +272,7 @@ static void add_policy(flow *f, int policy, bool last) {
     add_word(f, word);
 }
 
-/* Over batches: says where the line ends, if it ends before the last batch. */
+/* In a chart over batches: writes where the line ends, if it ends before the last batch. */
 static void add_end(flow *f, int look) {
     const grid *g = f->p->g;
     int end = g->n_values - 1;

@@ -13,7 +13,8 @@
 
 static int64_t value_of(const row *r, bool over_batch) { return over_batch ? r->batch : r->asked_bytes; }
 
-/* Whether two rows belong to one table: they differ at most in policy and in what the table is over. */
+/* Whether two rows belong to one table: they have the same network and ranks, and the same budget (over_batch) or the
+ * same batch (not over_batch). */
 static bool is_together(const row *a, const row *b, bool over_batch) {
     return strcmp(a->net, b->net) == 0 && a->ranks == b->ranks && value_of(a, !over_batch) == value_of(b, !over_batch);
 }

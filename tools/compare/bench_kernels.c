@@ -17,8 +17,8 @@ static mm_status iterate(session *s) {
     return session_train(s, &run, &ignored);
 }
 
-/* Records the kernels of one iteration. marked: issued step by step, so that each kernel's step is known; else as
- * iterations usually run: replayed, if they can be. */
+/* Records the kernels of one iteration. marked: the iteration is issued step by step, so that each kernel's step is
+ * known; else it runs as iterations usually do: replayed, if possible. */
 static mm_status see(session *s, bool marked, kernels *k) {
     MM_TRY(kernels_begin(k));
     if (marked) nets_exec_mark(s->train, mark, k);

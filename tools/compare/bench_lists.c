@@ -174,8 +174,8 @@ static int64_t room(const bench *b, int64_t sub_batch) {
     return b->source ? 0 : target_staged_bytes(&b->target, b->net, sub_batch);
 }
 
-/* Sets what a policy needs without a budget. *sub_batch: used for a policy that chooses its sub-batch by the budget;
- * set to the one that was planned. */
+/* Sets what a policy needs without a budget. *sub_batch: the sub-batch to plan with if the policy would choose its
+ * sub-batch by the budget; receives the sub-batch that was planned. */
 static mm_status find_need(const bench *b, const char *policy, int64_t *sub_batch, int64_t *bytes_out) {
     bench_planned planned;
     int64_t own;
@@ -234,7 +234,8 @@ mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *
 
 /* ---------------------------------------------------------------- checks */
 
-/* Replaces "all" with every policy with its defaults, except `rules`, which is nothing without rules of the user's. */
+/* Replaces "all" with every policy with its defaults, except `rules`, which does nothing unless the user gives it
+ * rules. */
 static mm_status expand_policies(bench *b) {
     arg_texts given = b->policies;
     b->policies.n = 0;

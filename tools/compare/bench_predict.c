@@ -9,9 +9,9 @@
 enum { ROUNDS = BENCH_PREDICT_ROUNDS, PASSES = ROUNDS - 1, CODEC_POLICY = MM_SPEC_CAPACITY + 64 };
 
 typedef struct prediction {
-    arg_texts policies;            /* that facts are measured under; liveness is first: others are compared with it */
+    arg_texts policies;            /* facts are measured under these; liveness is first: others are compared with it */
     uint64_t plans[ARG_TEXTS_MAX]; /* hash of each one's plan */
-    char codec_policies[MM_MAX_CODECS][CODEC_POLICY]; /* texts of those with a codec */
+    char codec_policies[MM_MAX_CODECS][CODEC_POLICY]; /* texts of the policies with a codec */
     collector rounds[ROUNDS];
     int n_rounds; /* measured so far */
     int first;    /* index of the first predicted row */

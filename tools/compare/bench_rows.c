@@ -54,7 +54,8 @@ void bench_show_row(const bench *b, const row *r) {
     fflush(b->out);
 }
 
-/* Sets the ratios of the row's step, and of its computation beside codecs and copies, to those of `liveness`. */
+/* Sets the row's ratios to `base`, the row of liveness: of the iteration's time, and of the compute stream's busy time,
+ * which codecs and copies beside it prolong. */
 static void compare(row *r, const row *base) {
     r->step_ratio = r->iteration_seconds_median / base->iteration_seconds_median;
     if (base->compute_busy_seconds > 0) r->compute_ratio = r->compute_busy_seconds / base->compute_busy_seconds;

@@ -7,7 +7,8 @@
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
 
-/* Sets the row's sub-batch. If none fits the budget, the run in sub-batches of one image says what it needs. */
+/* Sets the row's sub-batch. If none fits the budget, sets one image, so that the run in sub-batches of one image fails
+ * and says what it needs. */
 static mm_status choose_sub_batch(bench *b, row *r) {
     const int64_t most = b->source ? INT64_MAX : need_pinned_most();
     need_case one = bench_need(b, r->policy, 0, pinned_limit(b->pinned_bytes, most));

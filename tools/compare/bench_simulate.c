@@ -24,7 +24,8 @@ static mm_status plan_within(need *n, int64_t budget_bytes, forecast *f) {
     return forecast_of(n, budget_bytes, c->pinned_bytes, c->facts ? FORECAST_FACTS : FORECAST_NO_TIMES, f, NULL);
 }
 
-/* Without a budget, all passes get what the pass that needs most needs. */
+/* Plans all passes. Without a budget, plans them again with as much memory for each as the most demanding pass needs,
+ * since the passes run in the same memory. */
 static mm_status plan_asked(need *n, bench_planned *planned) {
     planned->fused = n->fused;
     MM_TRY(plan_within(n, n->asked.budget_bytes, &planned->as));
@@ -34,7 +35,7 @@ static mm_status plan_asked(need *n, bench_planned *planned) {
 
 static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f->iteration_ns : INT64_MAX; }
 
-/* Plans with unfused layers, and takes that plan if it is faster (timed), or if it needs less (not timed). */
+/* Plans with unfused layers. timed: takes that plan if it is faster; else takes it if it needs less memory. */
 static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, bench_planned *planned) {
     need apart;
     bench_planned other = {.fused_bytes = planned->fused_bytes};

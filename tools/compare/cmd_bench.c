@@ -78,7 +78,7 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
     return bench_check_sub_batches(b, source->batch);
 }
 
-/* Sets *of_lists if the source is used with the listed networks and batches: a machine's rates. */
+/* Sets *of_lists if the file has a machine's rates, which can be used with all listed networks and batches. */
 static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));

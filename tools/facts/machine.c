@@ -108,7 +108,7 @@ static mm_status read_rates_if_there(const reader *r, const json_t *object, cons
     return get_if_there(r, object, where, "attention_flops_per_s", LEAST_RATE, MOST_RATE, &rates->attention);
 }
 
-/* Reads the machine's rates as those of every type. read_types then overwrites those that a type has of its own. */
+/* Reads the machine's rates as those of every type. read_types then overwrites the rates that a type has of its own. */
 static mm_status read_rates(const reader *r, const json_t *root, machine *m) {
     machine_rates own;
     MM_TRY(get_rate(r, root, "", "conv_flops_per_s", &own.conv));
@@ -235,17 +235,17 @@ typedef struct product {
     bool linear, winograd, attention;
     mm_dtype type; /* of the maps */
     const mm_tensor_info *x, *w, *y;
-    const mm_tensor_info *filtered; /* convolution: the map each of whose elements takes one filter's multiply-adds */
+    const mm_tensor_info *filtered; /* convolution: y, or x if transposed: a filter is applied for each element of it */
 } product;
 
-/* Whether a convolution is transposed: dims[0] of its weight are the input's channels, else the output's. If both are
- * equal, the output's height decides. */
+/* Whether a convolution is transposed. If it is, dims[0] of its weight is the number of the input's channels, else that
+ * of the output's. If both numbers are equal, the output's height decides. */
 static bool is_transposed(const product *p) {
     if (p->w->dims[0] != p->y->dims[3]) return true;
     return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
 }
 
-/* Attention: two products of each token's channels with those of, on average, half of all tokens. */
+/* Attention computes two products: of each token's channels with the channels of, on average, half of all tokens. */
 static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};
@@ -310,8 +310,9 @@ static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
     return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
 }
 
-/* How many times its layer's forward multiply-adds a step computes. A loss with a product computes both gradients in
- * its forward step. An attention has two products forward, and five backward, as it computes its scores again. */
+/* The multiply-adds of a step as a multiple of product.multiply_adds of its layer. A loss with a product computes both
+ * gradients in its forward step. An attention has two products forward, and five backward, as it computes its scores
+ * again. */
 static double times(const mm_graph *graph, const mm_step_info *step) {
     const mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
     if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 3 : 0;
@@ -319,7 +320,7 @@ static double times(const mm_graph *graph, const mm_step_info *step) {
     return 1 + is_twice(graph, step);
 }
 
-/* algorithm NULL: at the machine's rate for this kind of product. */
+/* The time of a step's arithmetic. algorithm NULL: at the machine's rate for this kind of product. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
     if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
@@ -430,7 +431,8 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts 
 
 /* ---------------------------------------------------------------- codecs */
 
-/* The entry for a codec and element type. The type's entries beat those of any type; then the spec beats the name. */
+/* The entry for a codec and element type. Entries of that type come before those of any type; of the former and of the
+ * latter, one with the whole spec comes before one with the codec's name alone. */
 static const machine_codec *find_codec(const machine *m, const char *spec, mm_dtype type) {
     const machine_codec *found = NULL;
     int found_rank = 0;

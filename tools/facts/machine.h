@@ -19,9 +19,10 @@
  *
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate.
- *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice as many, or as
- *                many without a gradient with respect to the input. Attention is flash attention's: two products of
- *                the causal half forward, five backward, at attention_flops_per_s (default linear_flops_per_s)
+ *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice the operations
+ *                of the forward step; if it computes no gradient of the input, only as many as the forward step.
+ *                Attention is flash attention's: two products of the causal half forward, five backward, at
+ *                attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu defaults to bn's): a batch norm reads its input twice
  * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
@@ -31,7 +32,8 @@
  * not list is as for the whole machine.
  *
  * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
- * a part of a batch: how fast a core of the host adds what they send, and how many share the link's rates (mm_facts).
+ * a part of a batch: how fast a core of the host adds the gradients that the devices send, and how many devices share
+ * the link's rates (mm_facts).
  *
  * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
  * contention_permille and link_contention_permille.
@@ -65,13 +67,13 @@ typedef struct machine_rates {
 } machine_rates;
 
 typedef struct machine_codec {
-    char spec[MM_SPEC_CAPACITY]; /* or its name alone */
+    char spec[MM_SPEC_CAPACITY]; /* the codec's whole spec, or its name alone */
     int type;                    /* mm_dtype of the maps, or MACHINE_ANY_TYPE */
     double encode_bytes_per_s, decode_bytes_per_s;
 } machine_codec;
 
 typedef struct machine_algorithm {
-    double kernel, stride; /* that it is limited to; 0: any */
+    double kernel, stride; /* the kernel size and stride to which the algorithm is limited; 0: any */
     double flops_per_s;
     double im2col_images;    /* workspace: the im2col matrix of so many images; 0: none */
     double tile, tile_bytes; /* workspace: transformed tiles; 0: none */

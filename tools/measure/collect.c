@@ -69,8 +69,8 @@ void collector_fini(collector *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* Median over mean of the iterations' times, at most 1. Nodes' times are means, which include disturbed iterations;
- * times this ratio, they are those of a typical iteration. */
+/* The median of the iterations' times divided by their mean, at most 1. The times of nodes are means, which include
+ * disturbed iterations. Multiplied by this ratio, they are the times of a typical iteration. */
 static double typical_part(const row *r) {
     double part = r->iteration_seconds_mean > 0 ? r->iteration_seconds_median / r->iteration_seconds_mean : 1;
     return part < 1 ? part : 1;
@@ -84,7 +84,7 @@ static int64_t typical_ns(const mm_measured *m, int node, const row *r) {
 
 typedef struct totals {
     int64_t compute, again, codecs, link; /* ns of an iteration; again: recomputed steps */
-    int64_t miss_bytes;                   /* far bytes of the steps in `compute` */
+    int64_t miss_bytes;                   /* far bytes (collect.h) of the steps in `compute` */
 } totals;
 
 static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row *r) {
@@ -143,7 +143,8 @@ static void add_steps(collector *c, const mm_measured *m, const int64_t *miss_by
     c->facts->variants[c->facts->variant_first[0]].ns += c->beyond_ns;
 }
 
-/* Adds a run with side streams to the fit of contention. What held up the computation did not run beside it. */
+/* Adds a run with side streams to the fit of contention. The time for which the computation waited is subtracted from
+ * the time of codecs and copies, because they did not run beside the computation then. */
 static void add_contention(collector *c, const totals *t, const row *r) {
     double side = (double)(t->codecs + t->link);
     double held_up = r->iteration_seconds_median * 1e9 - (double)(t->compute + t->again + c->beyond_ns);
@@ -234,8 +235,9 @@ static void take_far_off(const collector *c, double far, mm_facts *facts) {
     facts->far_ps_per_byte = (int64_t)(1000 * far);
 }
 
-/* The two factors by least squares, neither below zero. If one would be, or if both loads always occur together (a
- * relative determinant below 1e-6), one of them gets the whole slowdown. */
+/* Computes the two contention factors, of codecs and of the link, by least squares, neither below zero. If one would be
+ * below zero, or if both loads always occur together (a relative determinant below 1e-6), one of the factors gets the
+ * whole slowdown. */
 static void find_contention(const collect_contention *sums, double far, int *codecs_out, int *link_out) {
     collect_contention less = *sums, *s = &less;
     less.cy -= far * less.cf;

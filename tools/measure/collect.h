@@ -34,8 +34,8 @@ typedef struct collect_contention {
     double cf, lf;
 } collect_contention;
 
-/* How well a run suits for the times of steps, from worst to best: no run; with side streams; without; without, under
- * liveness. */
+/* Kinds of runs, from the least to the most suitable for the times of steps: no run; a run with side streams; one
+ * without; one without, under liveness. */
 typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT_LIVENESS } collect_rank;
 
 typedef struct collector {

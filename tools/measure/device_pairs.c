@@ -211,7 +211,7 @@ static mm_status time_alone(bench *b, mm_work work) {
     return MM_OK;
 }
 
-/* Times each kind run once, and finds the shortest and longest of these times, without the link. */
+/* Times one run of each kind of work, and finds the shortest and the longest of these times, leaving out the link's. */
 static mm_status time_once(bench *b, int64_t *shortest_out, int64_t *longest_out) {
     *shortest_out = INT64_MAX;
     *longest_out = 0;

@@ -14,7 +14,7 @@ static mm_status probe(search *s, int64_t batch) {
     s->asked.batch = s->asked.sub_batch = batch;
     MM_TRY(need_init(&n, &s->asked));
     mm_status status = need_limit_pinned(&n, 0, pinned_bytes);
-    /* A plan for the whole budget may hold on the device what pinned memory has no room for. */
+    /* Pinned memory is too small for the smallest plan. A plan for the whole budget may keep more on the device. */
     if (status == MM_OK && need_most(&n)->planned.plan->pinned_bytes > pinned_bytes)
         status = need_within(&n, 0, budget_bytes, pinned_bytes, 0);
     int64_t bytes = need_most(&n)->planned.plan->peak_bytes, pinned = need_most(&n)->planned.plan->pinned_bytes;
@@ -52,7 +52,8 @@ static mm_status close_in(search *s) {
     return MM_OK;
 }
 
-/* Finds the largest batch from what is known so far. Goes on if the batch after the first that does not fit fits. */
+/* Finds the largest batch from what is known so far. Then tries the batch after the first that does not fit, since a
+ * larger batch may take fewer bytes, and goes on from it if it fits. */
 static mm_status find(search *s) {
     int64_t over;
     do {
@@ -78,8 +79,8 @@ static mm_status descend(search *s) {
     return s->fits > 0 ? close_in(s) : MM_OK;
 }
 
-/* Finds the batch with timed workspaces, from `bound`, the result with the least workspaces: larger batches hardly fit
- * with larger workspaces. So algorithms are timed for few batches. */
+/* Finds the batch with workspaces of timed algorithms. Begins at `bound`, the result with the least workspaces, because
+ * hardly any larger batch fits with larger workspaces. So algorithms are timed for few batches. */
 static mm_status find_below(search *s, const search *bound) {
     s->over = bound->over;
     s->over_bytes = bound->over_bytes;

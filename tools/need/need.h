@@ -31,10 +31,11 @@ typedef struct need_case {
     int64_t pinned_bytes;      /* INT64_MAX: no limit */
     int64_t base_bytes;        /* bytes of the persistent tensors; 0: take them from the passes' graphs */
     bool apart;                /* do not fuse layers, whatever the target says */
-    /* If fusing is left open (need_may_unfuse): single layers if fused ones do not fit the budget and need more;
-     * without a budget, if fused ones need more. */
+    /* If planning may choose whether to fuse layers (need_may_unfuse): takes single layers if fused ones do not fit the
+     * budget and need more; without a budget, if fused ones need more. */
     bool may_unfuse;
-    /* ... also if fused ones only just fit (need_is_near) and single ones are faster, which takes plans of both. */
+    /* The same, and takes single layers also if fused ones only just fit (need_is_near) and single ones are faster.
+     * Comparing them takes plans of both. */
     bool wants_fastest;
     /* Slow. Finds least_bytes of fused and of single layers even if fused ones fit, and finds minima within the pinned
      * memory even if the budget is too small for the minimum without that limit. */
@@ -50,7 +51,7 @@ typedef struct need_free {
 typedef struct need_room {
     int64_t device_bytes; /* 0: no limit; the plan has the lowest peak */
     int64_t pinned_bytes;
-    int64_t staged_bytes; /* of device_bytes, for a staging buffer */
+    int64_t staged_bytes; /* part of device_bytes, for a staging buffer */
 } need_room;
 
 typedef struct need_pass {

@@ -12,8 +12,9 @@ bool need_may_unfuse(const target *target, const char *policy) {
     return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
 }
 
-/* Chosen: a budget is near the minimum if at most a tenth above it, and planning both graphs takes at most 3 s. Above
- * SMALL_STEPS, auto's search is left out: it has not made single layers the faster ones there. */
+/* All chosen. NEAR_SHARE: a budget is near the minimum if it is at most a tenth above the minimum. DEEP_STEPS: up to
+ * this size, planning both graphs takes at most 3 s. SMALL_STEPS: for larger graphs auto's search is left out, because
+ * there it has not made single layers faster than fused ones. */
 enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
 
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
@@ -93,8 +94,8 @@ static mm_status is_faster(need *apart, need *fused, bool *is_out) {
     return MM_OK;
 }
 
-/* Takes the plans without fusion into *n if only they fit, or if both fit (compared) and they are faster; if neither
- * fits, if they need less. */
+/* Exchanges *n for the plans without fusion (apart), if those with fusion do not fit and need more; or, if compared, if
+ * the plans without fusion are faster. */
 static mm_status compare(need *n, need *apart, bool compared) {
     bool better = !need_fits(n) && apart->least_bytes < n->least_bytes;
     if (compared) MM_TRY(is_faster(apart, n, &better));

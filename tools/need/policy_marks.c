@@ -23,7 +23,7 @@ static bool is_lossy(const mm_codec *codec) { return !codec->flags.lossless; }
 static bool reads_bound(const mm_codec *codec) { return codec->flags.reads_bound; }
 
 bool policy_is_lossy(const char *policy) { return names_codec(policy, is_lossy); }
-/* Only policies that observe can be planned with such a codec. */
+/* A policy with a codec that reads an error bound samples: no other policy can be planned with such a codec. */
 bool policy_samples(const char *policy) { return names_codec(policy, reads_bound); }
 
 const char *policy_mark(const char *policy) { return policy_is_lossy(policy) ? " (lossy)" : ""; }

@@ -11,7 +11,8 @@
 #include "mm/core/text.h"
 #include "policies/policy.h"
 
-/* In moDNN's rule, any such share of consecutive steps must fit into memory together. Its authors' choice. */
+/* moDNN's rule: any consecutive steps that are this share of all steps must fit into memory together. The value is the
+ * choice of moDNN's authors. */
 enum { WINDOW_PERMILLE = 150 };
 
 /* ---------------------------------------------------------------- reading the option */

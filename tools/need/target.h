@@ -12,12 +12,12 @@
 
 typedef struct target {
     const char *device, *precision, *fuse, *algorithms; /* algorithms NULL: no file stores choices */
-    const char *fuse_facts; /* --fuse auto: file of measured facts, as whose graph layers are fused; NULL: none */
+    const char *fuse_facts; /* --fuse auto: measured facts (a file), whose graph tells what is fused; NULL: none */
     bool deterministic;
     int64_t threads;            /* of the host device; 0: all CPUs that the process may use */
     int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
     int64_t workspace_bytes;    /* limit of one convolution's workspace; 0: the device's default */
-    int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as memcpy */
+    int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as fast as memcpy */
     const char *optimizer_text; /* NULL: "sgd" */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
     bool apart;                 /* layers are not fused (nets/lower/fuse.h), because of --fuse, facts or a budget */
@@ -27,7 +27,7 @@ typedef struct target {
     mm_rates rates;                    /* the device's; for plans made without a manager */
 } target;
 
-/* The value of --pinned: bytes, or PINNED_OPEN: the user set no limit, and `otherwise` is taken. */
+/* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit, so pinned_limit returns `otherwise`. */
 enum { PINNED_OPEN = -1 };
 static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
     return option == PINNED_OPEN ? otherwise : option;

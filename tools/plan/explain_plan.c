@@ -147,7 +147,7 @@ static double ratio_of(const coding *k) { return (double)k->map_bytes / (double)
 /* Bytes of maps a second; 0: unknown. */
 static double rate_of(const coding *k, int64_t ns) { return ns > 0 ? (double)k->map_bytes / (double)ns * 1e9 : 0; }
 
-/* Where the time of an iteration goes; with sub-batches, that of the pass with the largest minimum. */
+/* Where the time of an iteration goes; with sub-batches, the time of the pass that has the largest minimum. */
 typedef struct spent {
     int64_t steps_ns, again_ns; /* of steps and recomputed steps, without contention */
     int64_t slowed_ns;          /* slowdown by side streams and cache misses */

@@ -22,7 +22,8 @@ static int64_t more_than(int64_t budget_bytes) {
     return budget_bytes < 4 * gib ? budget_bytes / 10 : gib;
 }
 
-/* Finds the time of an iteration in a larger budget. The plans for it are replaced by later ones. */
+/* Finds the time of an iteration in a larger budget. It leaves the plans for that budget in c->need, where later plans
+ * replace them. */
 static mm_status look_further(plan_case *c) {
     const int64_t own = plan_case_need(c)->minimum_bytes + c->staged_bytes;
     const int64_t budget = c->asked.budget_bytes ? c->asked.budget_bytes : own;

@@ -59,7 +59,8 @@ typedef struct bounded {
 
 enum { BOUNDED = 2 * NETS_PASSES };
 
-/* Lists all graphs in the order in which find_bound compares prefixes: longer prefixes come before their beginnings. */
+/* Lists all graphs in the order in which find_bound compares prefixes: a prefix that begins with another prefix comes
+ * before it. */
 static void list_bounded(const session *s, bounded list_out[BOUNDED]) {
     static const char *const WORDS[BOUNDED][2] = {{"bound.last.first.", "sampled_age_last_first"},
                                                   {"bound.last.next.", "sampled_age_last_next"},

@@ -187,7 +187,8 @@ static mm_status save_facts(const train *t, session *s, const row *r) {
     return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
 }
 
-/* Does all that may be refused. *ended_out: stopped before the first iteration; the session needs no session_fini. */
+/* Does everything that may refuse the run. *ended_out: the run was stopped before its first iteration; the session then
+ * needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     session_config config;
     MM_TRY(train_configure(t, &config));

@@ -13,7 +13,7 @@
 typedef struct row {
     char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
     const char *policy;       /* borrowed from the options, or from a table */
-    const char *policy_now;   /* policy at the end, if a substitute or switched to; else NULL. In the session's texts */
+    const char *policy_now;   /* policy at the end, if substituted or switched to; else NULL. In session_config.texts */
     bool lossy;               /* a policy that the run switches to is lossy */
     int64_t ladder_steps;     /* substitutions because memory was short */
     int64_t replans;          /* mm_stats.replans */

@@ -74,7 +74,7 @@ typedef struct session {
     int64_t staged_bytes; /* part of the budget for staging batches; 0: they are not staged */
     need_free free;       /* the first policy's minimum with unlimited pinned memory, if that is less */
     char holder[256];     /* layer and phase that need minimum_bytes */
-    int64_t fused_bytes;  /* planning chose not to fuse layers: what fused ones need at least; 0: as --fuse says */
+    int64_t fused_bytes;  /* if planning chose not to fuse layers: what fused ones need at least; else 0 */
     int64_t data_shift;   /* how far the data is ahead of `iteration`, in batches */
     bool together;        /* there are other ranks: all begin the same iterations */
     bool stopped;         /* with `together`: a rank was stopped */

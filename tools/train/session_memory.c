@@ -93,9 +93,9 @@ static mm_status raise_pinned(session *s, const mm_plan *plan) {
     return MM_OK;
 }
 
-/* Raises the pinned memory needed to that of a pass's plans with and without staging: either may run, and neither
- * always needs more. In a budget of the user's, the plan is the fastest, even at the minimum; else the budget is the
- * minimum, whose plan exists already. */
+/* Raises the pinned memory needed to that of a pass's plans with and without staging: either plan may run, and neither
+ * always needs more. In a budget that the user set, the plan is the fastest one, even if the budget is just the
+ * minimum. Without such a budget, the budget is the minimum, whose plan exists already. */
 static mm_status pin(session *s, need *n, int pass) {
     const int64_t minimum = n->pass[pass].minimum_bytes, budget = s->config.budget_bytes;
     for (int staged = 0; staged <= (s->staged_bytes > 0); staged++) {
@@ -109,8 +109,8 @@ static mm_status pin(session *s, need *n, int pass) {
     return MM_OK;
 }
 
-/* Pinned memory is reserved once, but planning again (--replan) may need more: as much as the plan with the lowest
- * peak. */
+/* Pinned memory is reserved once, but planning again (--replan) may need more than the present plans. So with --replan,
+ * raises the pinned memory needed to that of the plan with the lowest peak. */
 static void pin_for_others(session *s) {
     const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
     if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
@@ -151,7 +151,8 @@ void session_memory_begin(session *s) {
                             s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
-/* Checks the device's memory: what is free, if it knows what others use or no ladder can cope; else all of it. */
+/* Checks that the device has enough memory: enough free memory, if the device knows how much is free, or if no_ladder
+ * forbids substitute policies; else enough memory in all. */
 static mm_status check_device(const session *s) {
     const mm_device_ops *ops;
     mm_memory_info info;

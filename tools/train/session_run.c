@@ -108,7 +108,7 @@ static void drop_flights(session *s, tally *t) {
     t->flying = 0;
 }
 
-/* Finishes the oldest iteration. Its time is that since the iteration before it ended. */
+/* Finishes the oldest iteration, whose time is counted from the end of the iteration before it. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const flight oldest = t->flight[0];
     nets_result result = oldest.result;
@@ -150,7 +150,8 @@ static mm_status land(session *s, const session_run *run, progress *p, tally *t,
     return status;
 }
 
-/* Saves if due, once the iterations in flight are finished, unless one diverged: the run then went back. */
+/* Saves the state if that is due. First finishes the iterations in flight; if one of them diverged, saves nothing,
+ * because the run then went back. */
 static mm_status save_if_due(session *s, const session_run *run, progress *p, tally *t, row *r) {
     const session_period *period = &run->save_period;
     if (period->every == 0 || (s->iteration + period->shift) % period->every != 0) return MM_OK;
@@ -182,8 +183,8 @@ static int64_t ladder_steps(const session *s) {
     return stats.ladder_steps;
 }
 
-/* Trains to the end. If memory runs out and the manager finds a plan that needs less, repeats the lost iterations, from
- * the number of updates made; not if other ranks have taken part in one of them. */
+/* Trains to the end. If memory runs out and the manager finds a plan that needs less, goes back to the number of
+ * updates made, and repeats the iterations that were lost. Does not if other ranks have taken part in one of them. */
 static mm_status iterate_to_the_end(session *s, const session_run *run, progress *p, tally *t, row *r) {
     for (;;) {
         int64_t steps = ladder_steps(s);

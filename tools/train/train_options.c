@@ -133,7 +133,7 @@ static mm_status check_files(const train *t) {
     return files_check(files, sizeof files / sizeof *files);
 }
 
-/* Call it once all policies are read. */
+/* Checks that --codec-log has something to log: a policy of the run samples. Call it once all policies are read. */
 static mm_status check_codec_log(const train *t) {
     bool samples = !t->codec_log_path;
     for (int i = -1; i < t->n_switches && !samples; i++)

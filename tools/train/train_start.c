@@ -30,7 +30,8 @@ static int copy_arguments(const train *t, char **line) {
     return n;
 }
 
-/* The command line of a rank, or of mpirun with the ranks'. The caller frees the array. NULL: out of memory. */
+/* The command line that starts a rank; by_mpirun: that of mpirun, which ends with the ranks' command line. The caller
+ * frees the array. NULL: out of memory. */
 static char **command_line(const train *t, bool by_mpirun, char *program, char *number) {
     static char *const before[] = {"mpirun", "--bind-to", "none", "--oversubscribe", "-x", TRAIN_STARTED_VARIABLE,
                                    "-n"};

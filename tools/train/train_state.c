@@ -7,7 +7,7 @@
 
 #include "tools/need/policy_marks.h"
 
-/* The options that decide the bits of the result. Policies and the budget do only if a code is lossy. */
+/* The options that decide the bits of the result: RUN_OPTIONS always, LOSSY_OPTIONS only if a code is lossy. */
 static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
                                           "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--clip-norm",
                                           "--threads",     "--sub-batch", "--precision"},
@@ -48,7 +48,8 @@ mm_status train_read_of_state(const train *t, const char *option, mm_status stat
     return mm_fail_in(wrong ? MM_ERR_FORMAT : status, "%s: what it says of its run cannot be", t->load);
 }
 
-/* The optimizer of a state's run. States from before there was a choice do not name it: sgd. NULL: weights alone. */
+/* The optimizer of a state's run. A state of a run that names none, because it is older than the option, is of sgd.
+ * NULL: the file has weights alone. */
 static const char *state_optimizer(const train *t) {
     const char *optimizer = session_state_says(t->state, "optimizer");
     return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;

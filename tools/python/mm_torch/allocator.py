@@ -45,10 +45,10 @@ class Share:
     def __init__(self, cuda, device, budget):
         self.cuda, self.device, self.budget = cuda, device, budget
         self.total = cuda.mem_get_info(device)[1]
-        self.needs = self.asked = 0  # what torch needs, as measured; what it gets in addition since it ran out
-        self.left = 2  # measurements to come
+        self.needs = self.asked = 0  # what torch needs, as measured; what it gets beyond that after it ran out
+        self.left = 2  # how many measurements of needs are still to come
         self.iterations = self.arena = 0
-        self.unplanned = False  # options.unplanned after the first iteration
+        self.unplanned = False  # the value of options.unplanned after the first iteration
 
     def first(self):
         """Sets the cap for the first iteration. Returns the stash's budget."""
@@ -91,10 +91,11 @@ class Share:
         first, asked = not self.needs, self.asked
         kept = max(core.options.device_bytes - stats.arena_bytes, 0)
         peak = self.cuda.max_memory_allocated(self.device) - kept
-        # What remains of the first iteration, such as an optimizer's state, adds to the second's peak.
+        # What remains allocated after the first iteration, such as an optimizer's state, adds to the second one's peak.
         needs = peak + max(now - self.base, 0) if first else peak
         needs += needs // SLACK
-        # If torch ran out, the peak is below its need; and the peak may be of a time when nothing was kept.
+        # If torch ran out, it needs more than this peak, which may also be of a time when the stash kept nothing in
+        # torch's memory.
         needs = max(needs, self.needs if asked else 0) + asked
         self.asked = 0
         self.cuda.reset_peak_memory_stats(self.device)

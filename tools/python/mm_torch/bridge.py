@@ -178,7 +178,7 @@ class Core:
             if version == 0 and record.entry.core is self:
                 self.duplicates += 1
                 return Record(record.entry, layout, start + record.offset, None, producer_of(x.grad_fn), x.output_nr)
-            held.pop(cdata, None)  # the result was modified through a part of it: this is another value
+            held.pop(cdata, None)  # modified through a view of a part of it: its value is no longer the entry's
         # Unless x is a view, other parts of its storage may have version counters of their own (unsafe_chunk).
         alone = layout.bytes * (SHARE if is_view else 1) < total
         root = x._base if is_view else x
@@ -316,7 +316,7 @@ class Core:
             except RuntimeError:
                 pass  # no backward pass: the program reads what a grad_fn has saved
         stream = self.stream() if self.on_cuda else None
-        data = c_void_p()  # not None: the entry is held, and no result owns it yet
+        data = c_void_p()  # data: not None while mm_stash_get's result is neither owned by a tensor nor given back
         try:
             status = self.lib_get(self.stash, entry.answer[0], stream, byref(data))
             if status:
@@ -324,7 +324,7 @@ class Core:
             memory = entry.memory
             if memory is None:
                 return record.layout.result(data.value + record.offset, record, stream, data)
-            data.value = None  # the program keeps the tensor: nothing is held
+            data.value = None  # the program keeps the tensor: there is nothing to give back
         except BaseException:  # also an interrupt
             if data.value is not None:
                 self.give_back(self.stash, entry.answer[0], stream)
@@ -333,7 +333,7 @@ class Core:
             self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
                                         f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
             raise self.failure
-        # In a double backward, a result that is saved again is recognised by its storage, so it needs one of its own.
+        # In a double backward, a result that is saved again is recognised by its storage, so it needs its own one.
         if record.alias is not None and not _is_grad_enabled():
             return record.alias
         data_now = storage_of(memory).data_ptr() + entry.begin  # resize_ may have moved it

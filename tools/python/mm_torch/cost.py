@@ -23,7 +23,7 @@ from mm_torch import models
 
 LEFT_ALONE_US, MOVED_US, STEP_RATIO = 5, 15, 1.05
 TENSORS = 1000
-WARM = 3  # steps that do not count; the order of the first is learned
+WARM = 3  # steps that are not measured; in the first one, the order of saved tensors is learned
 
 
 class Chain(torch.autograd.Function):

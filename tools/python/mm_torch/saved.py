@@ -13,7 +13,8 @@ def base_references(tensor):
 
 
 def _calibrate():
-    """The reference counts that pack sees of a tensor that only autograd holds, and of the base of such a view."""
+    """The reference counts that pack sees: of a tensor that only autograd holds, and of the base of a view that
+    only autograd holds."""
     seen = []
 
     class Probe:

@@ -235,8 +235,8 @@ def _sayer(log):
 
 
 def _drain():
-    """Runs a backward pass: after one that failed, torch holds its tasks, and so a part of its graph, until the
-    next."""
+    """Runs an empty backward pass: after a pass that failed, torch holds the tasks of that pass, and so a part of its
+    graph, until the next pass."""
     torch.zeros((), requires_grad=True).backward()
 
 
