@@ -60,7 +60,7 @@ typedef struct head {
     void *scratch;
     float *s, *dp;  /* of a block */
     float *o;       /* output of a block's rows, [rows, size] */
-    float *top, *l; /* [rows]; in the backward, top is y dy */
+    float *top, *l; /* [rows]; in the backward, `top` has the dot product of y and dy */
 } head;
 
 /* The block of rows i and keys j. */

@@ -28,7 +28,7 @@ typedef struct batch_norm_op {
 static void update_running(const batch_norm_op *op, const nets_op_args *args) {
     const float *mean = args->at[NETS_SAVED_MEAN], *var = args->at[NETS_SAVED_VAR];
     float *running_mean = args->at[NETS_MEAN], *running_var = args->at[NETS_VAR];
-    if (!running_mean) return; /* recomputed: they have this batch already */
+    if (!running_mean) return; /* a recomputation: the running statistics have this batch already */
     int64_t count = op->channels.rows;
     float unbias = count > 1 ? (float)count / (float)(count - 1) : 1.0f;
     for (int64_t c = 0; c < op->channels.channels; c++) {
@@ -71,7 +71,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     int64_t bytes = op->channels.scratch_bytes;
     if (phase == MM_FORWARD || !op->relu) return bytes;
-    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* more than by_x_bytes */
+    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* chunk_bytes is more than by_x_bytes */
     return bytes + (op->by_x ? op->channels.by_x_bytes : 0);
 }
 

@@ -102,14 +102,15 @@ static mm_status run_forward(nets_op *base, const nets_op_args *outer) {
     return MM_OK;
 }
 
-/* The offset of a bias's gradient that is to be added: behind the scratch of its sum. */
+/* The offset in the workspace of a bias's gradient that is then added to an earlier one: behind the scratch in which it
+ * is summed. */
 static int64_t bias_scratch(const conv_op *op) { return nets_aligned(op->channels.scratch_bytes); }
 
 typedef struct gradients {
     const float *first;
     int64_t stride;
     int n;
-    float *sum; /* may be the first */
+    float *sum; /* may be `first` */
 } gradients;
 
 static void sum_gradients(const void *ctx, int64_t from, int64_t to) {
@@ -464,7 +465,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->attrs.bias) /* it would be added after rounding */
+    if (half && desc->attrs.bias) /* the bias would be added to rounded sums */
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution with a bias does not take bf16 maps");
     if (half && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps has no gradient with respect to the batch");

@@ -112,8 +112,8 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-/* All-reduces all that the update reads or that a saved state has: sums of gradients, loss, correct and told, means of
- * running statistics. */
+/* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
+ * of the ranks' words, and the means of running statistics. */
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));

@@ -204,7 +204,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (in > INT32_MAX)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer has %lld input features, at most %d", (long long)in,
                        INT32_MAX);
-    if (desc->maps == MM_BF16 && desc->adds_earlier) /* or the sum would be rounded twice */
+    if (desc->maps == MM_BF16 && desc->adds_earlier) /* DX would be rounded twice: before and after the sum */
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add to an earlier gradient");
     if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps has no gradient for the batch");
