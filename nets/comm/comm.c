@@ -43,7 +43,7 @@ struct comm {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under the lock */
+    /* read and written under the lock */
     comm_job *jobs; /* a ring: job i is at i % room */
     int64_t room, begun, done, awaited;
     vote_state vote;
@@ -51,7 +51,7 @@ struct comm {
     int aborts; /* exit status of comm_abort; 0: it was not called */
     mm_failure failure;
     comm_stats stats;
-    /* the thread's own */
+    /* used only by the thread */
     comm_chunks sums;
     int64_t job; /* the job that is cut into chunks next */
     /* The votes of all ranks. The caller of comm_agree writes its own before it asks, and reads all once they are

@@ -67,8 +67,8 @@ typedef struct nets_op_desc {
     nets_shape x[NETS_MAX_INPUTS], y; /* shapes of the inputs and the output, batch included */
     int n_inputs;
     bool training; /* false: evaluation, without a backward */
-    bool wants_dx; /* the backward computes the first input's gradient; the others' DX may be absent in any case */
-    /* Every backward has EARLIER; false: none has. It changes which algorithm a convolution chooses */
+    bool wants_dx; /* the backward computes the first input's gradient; other inputs' DX may be absent in any case */
+    /* Every backward of the op gets EARLIER; false: none does. A convolution chooses its algorithm by this, too */
     bool adds_earlier;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
     bool shared;

@@ -108,7 +108,7 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
         /* If memory ran out, the manager has a plan that needs less, and the iteration was undone, the iteration runs
-         * again; but not if this rank has begun an all-reduce in it, since other ranks have received a part of that. */
+         * again; but not if this rank has begun an all-reduce in it, since other ranks take part in that all-reduce. */
         again =
             status == MM_ERR_NOMEM && it.undone && nets_exec_stepped_down(exec) && nets_exec_sums_begun(exec) == begun;
     } while (again);

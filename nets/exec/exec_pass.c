@@ -51,8 +51,8 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
     return MM_OK;
 }
 
-/* Checks the loss and the running statistics, which have been all-reduced already, and asks whether the updates of
- * other ranks are halted. */
+/* Checks the loss and the running statistics, which have been all-reduced already, and then halts the updates of all
+ * ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));

@@ -9,8 +9,8 @@
 #include "nets/host/host_ops.h"
 
 /* Computing the ReLU's signs from x needs two more lines of constants. Up to MOST_LANES_BY_X lanes these fit the
- * first-level cache beside the others. Measured: it saves a fifth of the time there, and costs a fifth with four times
- * as many lanes. Maps below LEAST_ELEMS_BY_X fit the cache themselves and gain nothing. */
+ * first-level cache beside the others. Measured: computing them from x saves a fifth of the time with so many lanes,
+ * and costs a fifth with four times as many. Maps below LEAST_ELEMS_BY_X fit the cache themselves and gain nothing. */
 enum { MOST_LANES_BY_X = 512, LEAST_ELEMS_BY_X = 1 << 14 };
 
 static bool gains_by_x(const nets_channels *ch) {

@@ -31,7 +31,8 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-/* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */
+/* A part's primitives, and the reorder of their weights, which runs before them (WEIGHTS) or after them
+ * (DIFF_WEIGHTS). */
 typedef struct conv_part {
     nets_piecewise run; /* kernels of one direction; arguments: input, output, weights */
     nets_dnn_kernel reorder;
@@ -81,7 +82,8 @@ static void round_range(const void *ctx, int64_t from, int64_t to) {
     r->op->channels.lines->narrow(r->from + from, to - from, r->to + from);
 }
 
-/* The parts' arguments. If the batch is rounded, they get the rounded one and the workspace behind it. */
+/* The arguments with which the parts run. If the batch is rounded, they have the rounded batch, and the workspace
+ * behind it. */
 static nets_op_args rounded(const conv_op *op, const nets_op_args *args) {
     nets_op_args inner = *args;
     if (!op->rounded_bytes) return inner;
@@ -258,7 +260,7 @@ static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_
     return pieces;
 }
 
-/* Makes the kernels for `each` images and for the rest, whose weights must have the first one's layout. */
+/* Makes the kernel for `each` images and the kernel for the rest; the weights of both must have the same layout. */
 static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, const nets_cut *cut,
                               nets_piecewise *run) {
     const int64_t images[] = {cut->each, nets_cut_rest(cut)};

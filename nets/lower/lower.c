@@ -428,8 +428,8 @@ static mm_status create_graph(nets_lowered *out) {
     return mm_graph_create(name, &out->graph);
 }
 
-/* Decides whether images of three channels get a fourth one, since cuDNN's fast kernels need a multiple of four. Only
- * convolutions of one group may then read the images: other layers must not see the fourth channel. */
+/* Decides whether images of three channels get a fourth channel, since cuDNN's fast kernels need a multiple of four.
+ * Only convolutions of one group may then read the images: other layers must not see the fourth channel. */
 static mm_status choose_images(lowering *lo) {
     const nets_net *net = lo->out->net;
     nets_shape images;

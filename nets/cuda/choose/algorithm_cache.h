@@ -94,7 +94,7 @@ typedef struct nets_conv_pareto {
 } nets_conv_pareto;
 
 typedef struct nets_algorithm_cache {
-    char device[128]; /* the device and libraries whose choices are used; "": no device, choices of any are used */
+    char device[128]; /* the device and libraries whose choices are used; "": no device, those for any are used */
     int precision;
     char *path; /* NULL: no file, the cache is only in memory */
     mm_log log;

@@ -139,7 +139,8 @@ template <int D, typename T_> struct by_units {
 /* ---------------------------------------------------------------- by tensor cores */
 
 /* For bf16 heads of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8.
- * Scores are rounded to bf16 to be multiplied; sums are f32. Pitches put a warp's words in different banks. */
+ * Scores are rounded to bf16 to be multiplied; sums are f32. The tiles' pitches put the words that a warp loads at once
+ * in different banks. */
 template <int D> struct by_cores {
     typedef bf16 T;
     enum { OWN = D > 64 ? 32 : 64, OTHER = D > 64 ? 16 : 32, TEAM = OWN / 16 * WARP, V = PER_LOAD<bf16> };
