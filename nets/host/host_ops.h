@@ -56,8 +56,8 @@ MM_CHECKED mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type
 /* The windows of a convolution or pool, as oneDNN gets them. Implemented in host_resize.c. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
-/* sum[i] += addend[i]; `addend` NULL: they do nothing. The first runs on the calling thread, the second on the
- * pool's. */
+/* sum[i] += addend[i]; `addend` NULL: they do nothing. The first function runs on the calling thread, the second on the
+ * pool's threads. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
 /* dx = dy + earlier, or dy if `earlier` is NULL. dx may be either; NULL: it is not wanted. */

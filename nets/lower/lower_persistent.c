@@ -180,8 +180,8 @@ static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
 
 mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
-    /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES, so that it is
-     * worth its launches. Chosen. */
+    /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES,
+     * so that the part is worth its launches. Chosen. */
     enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     const int n_params = nets_net_params(out->net);

@@ -215,7 +215,8 @@ template <int D> struct by_cores {
         const int g = lane() / 4, two = lane() % 4 * 2;
 #pragma unroll
         for (int r = 0; r < OTHER; r += 16) {
-            const int j = r / 4; /* scores j and j + 1: rows r + two and r + two + 1; the next two: rows 8 later */
+            /* Scores j and j + 1 are for rows r + two and r + two + 1; the next two scores are for the rows 8 later. */
+            const int j = r / 4;
             const unsigned p[4] = {halves_of(scores[0][j], scores[0][j + 1]), halves_of(scores[1][j], scores[1][j + 1]),
                                    halves_of(scores[0][j + 2], scores[0][j + 3]),
                                    halves_of(scores[1][j + 2], scores[1][j + 3])};
@@ -231,7 +232,8 @@ template <int D> struct by_cores {
         gather(scores, other.by_column, between, sums);
     }
 
-    /* Adds p q, a tile of 8 columns, of which the lane has two in each of its rows. */
+    /* Adds the product p q, a tile of 8 columns, to the lane's sums: it has two columns of the tile in each of its two
+     * rows. */
     static __device__ void add(float first[2], float second[2], const unsigned p[4], const unsigned q[2]) {
         float d[4] = {first[0], first[1], second[0], second[1]};
         multiply_tiles(d, p, q);

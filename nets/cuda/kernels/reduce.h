@@ -102,7 +102,7 @@ static __device__ inline void join(wide *a, const wide &b) {
 /* The memory through which blocks pass sums to one another. */
 struct handed {
     unsigned long long *blocks, *groups; /* in the scratch */
-    unsigned *counters;                  /* for each tile of channels: one for each group, then one for the groups */
+    unsigned *counters;                  /* for each tile of channels: one for each group, one for all groups */
 };
 
 static __device__ inline unsigned long long word_of(float a, float b) {
