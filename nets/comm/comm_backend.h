@@ -11,7 +11,7 @@
 typedef struct comm_link comm_link; /* an open backend, whose struct has comm_link as its first member */
 
 enum {
-    COMM_TRANSFERS = 4,          /* transfers under way at a time. Chosen: one is added up while others travel */
+    COMM_TRANSFERS = 4,          /* the most transfers at a time. Chosen: one is added up while others travel */
     COMM_VOTES = COMM_TRANSFERS, /* the slot of votes (comm_agree), which have an order of their own */
     COMM_SLOTS = COMM_TRANSFERS + 1,
 };
