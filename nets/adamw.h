@@ -21,7 +21,7 @@ typedef struct nets_adamw_factors {
     float decay, eps;          /* decay: lr * weight_decay */
 } nets_adamw_factors;
 
-/* base^exponent, by squaring: the pow of two libraries may differ in the last bit. */
+/* base^exponent, computed by squaring: two libraries' pow() may differ in the last bit. */
 NETS_ADAMW_FUNCTION double nets_adamw_power(double base, uint32_t exponent) {
     double power = 1;
     for (; exponent; exponent >>= 1, base *= base)

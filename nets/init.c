@@ -57,7 +57,7 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t firs
     const nets_param *param = nets_net_param(net, index);
     const nets_layer *layer = nets_net_layer(net, param->layer);
     const nets_param *weight = nets_net_param(net, layer->first_param);
-    /* The hash of its name gives each parameter random numbers of its own. */
+    /* Each parameter has random numbers of its own: they depend on the hash of its name. */
     uint64_t name = mm_hash_bytes(MM_HASH_BEGIN, param->name, strlen(param->name));
     const source s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)name, (uint32_t)(name >> 32)}};
     const nets_init init = nets_param_spec_of(layer->op, param->place)->init;

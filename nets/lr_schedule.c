@@ -36,7 +36,7 @@ static mm_status check_cosine(const nets_schedule *schedule) {
                    (long long)schedule->warmup, (long long)schedule->iterations);
 }
 
-/* The rate is above zero in every iteration before `iterations`. */
+/* The rate of the cosine schedule: above zero in every iteration before `iterations`. */
 static float cosine_rate(const nets_schedule *schedule, int64_t iteration) {
     const double pi = 3.14159265358979323846;
     const int64_t warmup = schedule->warmup, at = iteration - warmup, all = schedule->iterations - warmup;

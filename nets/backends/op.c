@@ -56,7 +56,7 @@ mm_status nets_backend_open_bound(const nets_backend *backend, nets_backend **bo
     return open_on(backend->ops, backend->ordinal, &config, bound_out);
 }
 
-/* "f32, bf16" */
+/* The names of the types in `dtypes`: "f32, bf16". Returns text_out. */
 static const char *list_dtypes(uint32_t dtypes, char text_out[64]) {
     size_t at = 0;
     text_out[0] = '\0';
@@ -95,7 +95,7 @@ mm_status nets_op_create(nets_backend *backend, const nets_op_desc *desc, nets_o
     bool entered = false;
     if (backend->ops->enter) MM_TRY(backend->ops->enter(backend, &entered));
     mm_status status = impl->create(backend, desc, op_out);
-    /* With bf16 maps an implementation may support only some shapes, or some CPUs. */
+    /* An implementation may support bf16 maps only of some shapes, or only on some CPUs: then its f32 form is used. */
     if (status == MM_ERR_UNSUPPORTED && impl != &nets_op_through_f32 && is_widened(backend, desc))
         status = nets_op_through_f32.create(backend, desc, op_out);
     if (entered) backend->ops->leave(backend);

@@ -6,7 +6,7 @@
  *
  *      | map | map | ... | weight | workspace of the f32 op |
  *
- *      | floats | bf16 |    the batch's
+ *      | f32 | bf16 |    the scratch of a batch: its elements rounded to bf16, and widened from there to f32
  */
 #include "nets/backends/op_through_f32.h"
 
@@ -16,8 +16,8 @@
 #include "nets/net_ops.h"
 
 typedef struct widened_map {
-    nets_role role;            /* a map's, or NETS_W16 */
-    bool reads, writes, taken; /* taken: an output uses its scratch, too */
+    nets_role role;            /* the role of a bf16 map, or NETS_W16 */
+    bool reads, writes, taken; /* taken: an output shares the scratch of this input */
     bool f32;                  /* the batch: f32 elements, which are rounded and widened */
     int64_t elems, at;         /* at: byte offset of its scratch in the workspace */
 } widened_map;
@@ -25,7 +25,7 @@ typedef struct widened_map {
 typedef struct widened_phase {
     widened_map maps[NETS_STEP_USES];
     int n;
-    int64_t bytes; /* of all scratch */
+    int64_t bytes; /* of the scratch of all `maps` */
 } widened_phase;
 
 typedef struct widened_op {
@@ -97,7 +97,7 @@ static mm_status narrow(const widened_op *op, mm_phase p, const nets_op_args *ar
 /* The f32 op reads the widened copy as its weight. */
 static nets_role inner_role(nets_role role) { return role == NETS_W16 ? NETS_W : role; }
 
-/* The f32 op's arguments: the maps' scratch instead of the maps. */
+/* The f32 op's arguments: they have the scratch of each map in place of the map. */
 static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_args *args) {
     const widened_phase *phase = &op->phases[p];
     nets_op_args inner = *args;
@@ -106,7 +106,7 @@ static nets_op_args inner_args(const widened_op *op, mm_phase p, const nets_op_a
         if (is_there(args, phase->maps[i].role)) inner.at[inner_role(phase->maps[i].role)] = scratch_of(phase, args, i);
     inner.workspace_bytes = args->workspace_bytes - phase->bytes;
     inner.at[NETS_WORKSPACE] = inner.workspace_bytes > 0 ? workspace + phase->bytes : NULL;
-    inner.exact_roles = 0; /* what the op computed again would lack the rounding to bf16 */
+    inner.exact_roles = 0; /* a role that the f32 op computed again would not be rounded to bf16 */
     return inner;
 }
 
@@ -128,7 +128,7 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
 
 /* ---------------------------------------------------------------- creation */
 
-/* The elements of a role, if it is a bf16 map of the op; else 0. */
+/* The number of elements of a role that is a bf16 map of the op; 0 for other roles. */
 static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     static const nets_role firsts[] = {NETS_X, NETS_DX, NETS_EARLIER};
     if (role == NETS_Y || role == NETS_DY)
@@ -142,7 +142,7 @@ static int64_t map_elems(const nets_op_desc *desc, nets_role role) {
     return 0;
 }
 
-/* The elements of a role, if it is the batch and the weight multiplies it; else 0. */
+/* The number of elements of a role that is the batch, if the weight multiplies the batch; else 0. */
 static int64_t batch_elems(const nets_op_desc *desc, nets_role role) {
     const int i = (int)role - (int)NETS_X;
     const bool is_batch = i >= 0 && i < desc->n_inputs && desc->f32_inputs >> i & 1;
@@ -155,7 +155,8 @@ static int64_t take(widened_phase *phase, int64_t bytes) {
     return at;
 }
 
-/* The offset of an output's scratch: that of an input, if the op may write the output in its place; else new bytes. */
+/* The offset of an output's scratch: the offset of an input's scratch, if the op may write the output in that input's
+ * place; else new bytes are added. */
 static int64_t place_of(widened_phase *phase, const nets_op_desc *desc, const nets_step_spec *spec, nets_role output,
                         int64_t elems) {
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++) {

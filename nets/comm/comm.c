@@ -13,11 +13,12 @@
 #include "nets/comm/comm_chunks.h"
 
 enum {
-    /* How long the thread sleeps at a time while nothing arrives: doubled from the least to the most. */
+    /* How long the thread sleeps at a time while nothing arrives: NAP_LEAST_NS at first, then twice as long each time,
+     * up to the most. */
     NAP_LEAST_NS = 10000,
     NAP_MOST_NS = 200000,
-    /* How long nothing may arrive once comm_config.ended is set. Starters kill ranks sooner than that (mpirun after a
-     * second or two), so ranks that are being ended report nothing. */
+    /* Once comm_config.ended is set, the communicator fails if nothing arrives for so long. Starters kill ranks sooner
+     * (mpirun after a second or two), so ranks that are being ended report no failure. */
     ENDED_MS = 3000,
     LOOK_MS = 100, /* between two calls of comm_backend.look */
 };
@@ -42,7 +43,7 @@ struct comm {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under the lock */
+    /* read and written under the lock */
     comm_job *jobs; /* a ring: job i is at i % room */
     int64_t room, begun, done, awaited;
     vote_state vote;
@@ -50,7 +51,7 @@ struct comm {
     int aborts; /* exit status of comm_abort; 0: it was not called */
     mm_failure failure;
     comm_stats stats;
-    /* the thread's own */
+    /* used only by the thread */
     comm_chunks sums;
     int64_t job; /* the job that is cut into chunks next */
     /* The votes of all ranks. The caller of comm_agree writes its own before it asks, and reads all once they are
@@ -61,7 +62,7 @@ struct comm {
 
 /* ---------------------------------------------------------------- the thread */
 
-/* Gets the next job to cut, if there is one and room for a chunk. */
+/* Gets the next job to be cut into chunks. False: there is none, or no room for another chunk. */
 static bool take_job(comm *m, comm_job *job_out) {
     if (!comm_chunks_have_room(&m->sums)) return false;
     pthread_mutex_lock(&m->lock);
@@ -78,7 +79,7 @@ static void finish_job(comm *m) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Begins the next chunk, and moves on those that are under way. */
+/* Begins the next chunk, and takes the chunks that are under way to their next stage. */
 static mm_status go_on(comm *m, bool *moved_out) {
     comm_job next;
     bool last = false, done = false;
@@ -333,7 +334,7 @@ int comm_gpu(const comm *m) { return m->backend->sum ? m->link->gpu : -1; }
 
 /* ---------------------------------------------------------------- what is begun */
 
-/* Under the lock. */
+/* Makes room for one more job in the ring. False: memory ran out. Called under the lock. */
 static bool make_room(comm *m) {
     if (m->begun - m->awaited < m->room) return true;
     comm_job *more = malloc(2 * (size_t)m->room * sizeof *more);
@@ -347,7 +348,7 @@ static bool make_room(comm *m) {
 
 void comm_allreduce_begin(comm *m, comm_op kind, void *data, int64_t elems) {
     pthread_mutex_lock(&m->lock);
-    /* After a failure nothing is begun, so that nothing is awaited in place of a lost all-reduce. */
+    /* After a failure no all-reduce is begun: comm_allreduce_wait could take it for an earlier one that was lost. */
     if (m->failure.status == MM_OK && !make_room(m))
         mm_failure_save(&m->failure, mm_fail(MM_ERR_NOMEM, "out of memory to add up gradients"));
     if (m->failure.status == MM_OK) {
@@ -416,7 +417,8 @@ mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, voi
     return m->backend->sum(m->link, tensors, n, stream);
 }
 
-/* Whether nothing is left to await. True after a failure, which comm_allreduce_wait then returns. */
+/* Whether every all-reduce that was begun has been awaited. Also true after a failure: the caller's comm_allreduce_wait
+ * then returns the failure. */
 static bool all_is_awaited(comm *m) {
     pthread_mutex_lock(&m->lock);
     const bool is = m->awaited == m->begun || m->failure.status != MM_OK;
@@ -432,7 +434,7 @@ mm_status comm_gather(comm *m, const void *mine, int64_t bytes, void *all_out) {
     memcpy(all + elems * m->link->rank, mine, (size_t)bytes);
     comm_allreduce_begin(m, COMM_BYTES, all, elems * ranks);
     mm_status status = comm_allreduce_wait(m, NULL);
-    if (status != MM_OK) return status; /* `all` is not freed: the backend may still use it */
+    if (status != MM_OK) return status; /* does not free `all`, which the backend may still use */
     for (int64_t r = 0; r < ranks; r++) memcpy((char *)all_out + r * bytes, all + r * elems, (size_t)bytes);
     free(all);
     return MM_OK;

@@ -5,8 +5,8 @@
  *
  * The backend mpi all-reduces tensors in host memory (comm_allreduce_begin). Each rank gets one part of every rank's
  * elements, adds these up in the order of ranks, ((x0 + x1) + x2) + ..., and sends the sum to all. MPI only moves
- * elements: how it does so changes no bit. Every run gives the same bits, which one process also gives that adds up as
- * many sub-batches.
+ * elements, and the way in which it moves them changes no bit. Every run gives the same bits, and so does a single
+ * process that adds up as many sub-batches.
  *
  *   rank 0   a0 | a1        a0 -.       a0 + b0      a0 + b0 | a1 + b1
  *                               |  add            all
@@ -16,9 +16,9 @@
  * computation. Several threads may call one communicator; the calls of comm_allreduce_begin must have the same order on
  * every rank.
  *
- * The backend nccl all-reduces tensors on GPUs (comm_allreduce_enqueue), in NCCL's own order of addition. That is the
- * same for every run with as many ranks on the same machines, if NCCL takes the same algorithm, which NCCL_ALGO and
- * NCCL_PROTO in the environment pin. */
+ * The backend nccl all-reduces tensors on GPUs (comm_allreduce_enqueue), in NCCL's own order of addition. Every run
+ * with as many ranks on the same machines has the same order if NCCL takes the same algorithm; NCCL_ALGO and NCCL_PROTO
+ * in the environment set the algorithm. */
 #ifndef NETS_COMM_COMM_H
 #define NETS_COMM_COMM_H
 
@@ -41,9 +41,9 @@ typedef enum comm_op {
 
 typedef struct comm_config {
     const char *backend;
-    bool at_root; /* rank 0 adds up all elements, instead of each rank a part */
-    /* Not 0: whoever started the ranks is ending them, so an all-reduce without progress for three seconds fails. NULL:
-     * never. */
+    bool at_root; /* rank 0 adds up all elements; else each rank adds up a part of them */
+    /* *ended is not 0: whoever started the ranks is ending them, so an all-reduce without progress for three seconds
+     * fails. NULL: no all-reduce fails for lack of progress. */
     const volatile sig_atomic_t *ended;
     int gpu;        /* nccl: this rank's GPU; -1: the ranks of a machine take its GPUs in order */
     bool *lost_out; /* set to true if comm_open fails because of another rank, which reports the reason; may be NULL */
@@ -90,8 +90,9 @@ typedef struct comm_tensor {
     int64_t elems;
 } comm_tensor;
 
-/* With a backend for GPUs: enqueues the all-reduces of n tensors, in place, on a stream of the GPU (mm_stream_handle).
- * All ranks call it with the same kinds and sizes in the same order. It can be captured. MM_ERR_DEVICE. */
+/* Only with a backend for GPUs: enqueues the all-reduces of n tensors, in place, on a stream of the GPU
+ * (mm_stream_handle). All ranks call it with the same kinds and sizes in the same order. A CUDA graph can capture the
+ * call. MM_ERR_DEVICE. */
 MM_CHECKED mm_status comm_allreduce_enqueue(comm *m, const comm_tensor *tensors, int n, void *stream);
 
 /* Makes *word, which is not negative, the sum of all ranks' words. Blocks, but does not wait for all-reduces that were
@@ -100,7 +101,7 @@ MM_CHECKED mm_status comm_agree(comm *m, int32_t *word);
 
 /* MM_OK, or the backend's failure: then all-reduces that were enqueued may not have run, and their results are void. */
 MM_CHECKED mm_status comm_check(comm *m);
-/* Whether the failure is that another rank has ended, which reports the reason itself. */
+/* Whether the communicator failed because another rank has ended; that rank reports the reason itself. */
 bool comm_lost(comm *m);
 
 /* Collects `bytes` from every rank in all_out, in the order of ranks. Blocks. MM_ERR_ORDER: an all-reduce was begun and
@@ -110,7 +111,7 @@ MM_CHECKED mm_status comm_gather(comm *m, const void *mine, int64_t bytes, void 
 /* What a communicator has done so far. */
 typedef struct comm_stats {
     int64_t begun;    /* tensors given to comm_allreduce_begin and comm_allreduce_enqueue */
-    int64_t bytes;    /* of these tensors */
+    int64_t bytes;    /* size of these tensors */
     int64_t busy_ns;  /* time in which an all-reduce was under way */
     int64_t await_ns; /* time that comm_allreduce_wait has blocked */
 } comm_stats;

@@ -21,7 +21,8 @@ static mm_status await(void *ctx, const mm_allreduce_part *shared) {
     return MM_OK;
 }
 
-/* A call of comm_allreduce_enqueue is one group of NCCL's, so all ranks must divide the tensors alike. */
+/* NCCL gets the tensors of one comm_allreduce_enqueue as one group, so all ranks must divide the tensors alike among
+ * calls. */
 static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_stream *stream) {
     enum { MOST = 256 };
     comm_tensor tensors[MOST];

@@ -11,7 +11,7 @@
 typedef struct comm_link comm_link; /* an open backend, whose struct has comm_link as its first member */
 
 enum {
-    COMM_TRANSFERS = 4,          /* most under way at a time. Chosen: one is added up while others travel */
+    COMM_TRANSFERS = 4,          /* the most transfers at a time. Chosen: one is added up while others travel */
     COMM_VOTES = COMM_TRANSFERS, /* the slot of votes (comm_agree), which have an order of their own */
     COMM_SLOTS = COMM_TRANSFERS + 1,
 };
@@ -21,17 +21,18 @@ typedef struct comm_backend {
     /* For comm_probe; NULL: nothing is known before the ranks are started. */
     mm_status (*probe)(const comm_config *config, int ranks);
     mm_status (*open)(const comm_config *config, comm_link **link_out);
-    /* well: waits until all ranks close. Else this process leaves at once, which its starter takes as a failure. */
+    /* Disconnects. With `well` it waits until all ranks close. Otherwise this process leaves the other ranks at once,
+     * which whoever started the ranks takes as a failure. */
     void (*close)(comm_link *link, bool well);
     /* Ends all ranks. */
     void (*abort)(comm_link *link, int status);
     /* Each begins a transfer in `slot`, whose earlier transfer is done. All ranks begin the same transfers. Three
      * sequences each have the same order on all ranks: scatters and collects; votes, which are shares in COMM_VOTES;
      * other shares and spreads. A backend without `scatter` may refuse a transfer while another is under way
-     * (MM_ERR_ORDER). counts, places: per rank the elements of its part and the first one's index; valid until the
-     * transfer is done. scatter: part p of `data` goes to rank p, which receives its parts from all ranks one after the
-     * other. collect: all of `data` goes to rank 0. share: part p of `data`, which rank p has, goes to all. spread: all
-     * of rank 0's `data` goes to all. */
+     * (MM_ERR_ORDER). counts, places: for each rank, the number of elements of its part, and the index of the part's
+     * first element; valid until the transfer is done. scatter: part p of `data` goes to rank p, which receives its
+     * parts from all ranks one after the other. collect: all of `data` goes to rank 0. share: part p of `data`, which
+     * rank p has, goes to all. spread: all of rank 0's `data` goes to all. */
     mm_status (*scatter)(comm_link *link, int slot, const int32_t *data, const int *counts, const int *places,
                          const int *received_counts, const int *received_places, int32_t *received);
     mm_status (*collect)(comm_link *link, int slot, const int32_t *data, int elems, int32_t *received);
@@ -39,10 +40,11 @@ typedef struct comm_backend {
     mm_status (*spread)(comm_link *link, int slot, int32_t *data, int elems);
     /* Whether the slot's transfer is done. Does not block. */
     mm_status (*test)(comm_link *link, int slot, bool *done_out);
-    /* comm_allreduce_enqueue, on its caller's thread. If it is not NULL, scatter, collect and spread are. */
+    /* Does comm_allreduce_enqueue, on that function's calling thread. A backend that has `sum` has NULL for scatter,
+     * collect and spread. */
     mm_status (*sum)(comm_link *link, const comm_tensor *tensors, int n, void *stream);
-    /* Called now and then while no transfer is under way. Fails once a rank has ended or a sum cannot end; then it
-     * gives up the sums that were enqueued. NULL: whoever started the ranks ends them. */
+    /* Called now and then while no transfer is under way. Fails once a rank has ended or a sum cannot end, and then
+     * gives up the sums that were enqueued. NULL: not needed, because whoever started the ranks ends them all. */
     mm_status (*look)(comm_link *link);
 } comm_backend;
 

@@ -58,7 +58,7 @@ mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
                                c->received_places, c->received);
 }
 
-/* Where rank r's addend lies. This rank's own is still in c->data, unless rank 0 adds up all. */
+/* Where rank r's addend lies. This rank's own addend is still in c->data, unless rank 0 adds up all elements. */
 static int32_t *part_of(const comm_chunks *s, const comm_chunk *c, int r) {
     if (s->at_root) return c->received + (int64_t)r * c->elems;
     return r == s->link->rank ? c->data + c->places[r] : c->received + c->received_places[r];

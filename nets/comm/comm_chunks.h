@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduces under way: each is cut into chunks. A chunk is sent in parts to the ranks that add them up, and the sums
- * are sent to all; several chunks are under way at a time. Only comm.c's thread uses this.
+/* All-reduces under way: each is cut into chunks. Each rank adds up one part of a chunk (with at_root, rank 0 adds up
+ * all of it): it gets this part from all ranks, and sends the sums to all. Several chunks are under way at a time. Only
+ * comm.c's thread uses this.
  *
- *   chunk 0   to whom it belongs | added up | to all
- *   chunk 1              to whom it belongs | added up | to all
+ *   chunk 0   to the ranks that add it up | added up | to all
+ *   chunk 1                         to the ranks that add it up | added up | to all
  */
 #ifndef NETS_COMM_COMM_CHUNKS_H
 #define NETS_COMM_COMM_CHUNKS_H
@@ -16,7 +17,7 @@ typedef struct comm_job {
     comm_op kind;
     int32_t *data;
     int64_t elems;
-    int64_t done_ns; /* time of its end (mm_now_ns) */
+    int64_t done_ns; /* the time when the all-reduce was done (mm_now_ns) */
 } comm_job;
 
 /* A chunk of a job under way. */

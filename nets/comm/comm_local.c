@@ -17,8 +17,8 @@
 
 typedef struct local_link {
     comm_link base;
-    int *sockets; /* rank 0 has one per rank, -1 for itself; others have one */
-    /* A transfer: `received` and `sent` have the bytes that each socket has received and sent so far. */
+    int *sockets; /* rank 0 has one socket per rank, -1 for itself; every other rank has one, to rank 0 */
+    /* The transfer under way. `received` and `sent` count the bytes that each socket has received and sent so far. */
     char *data; /* NULL: no transfer is under way */
     int slot;
     size_t bytes; /* of all ranks' data */
@@ -80,7 +80,7 @@ static void local_close(comm_link *link, bool well) {
     destroy((local_link *)link);
 }
 
-/* The other ranks notice that its sockets are closed. */
+/* Ends only this process: the other ranks notice that its sockets are closed. */
 static void local_abort(comm_link *link, int status) {
     (void)link;
     _exit(status);

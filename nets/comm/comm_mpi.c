@@ -23,7 +23,7 @@ typedef struct mpi_api {
     CALLS(POINTER)
 #undef POINTER
     MPI_Comm world;
-    MPI_Datatype word; /* a type of four bytes */
+    MPI_Datatype word; /* MPI's type for an element of four bytes */
     MPI_Errhandler returns;
 } mpi_api;
 
@@ -90,7 +90,7 @@ static mm_status join(mpi_link *l) {
     if (level < MPI_THREAD_SERIALIZED)
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "the communicator mpi: this MPI has no MPI_THREAD_SERIALIZED, so a thread of mm cannot call it");
-    /* The world's handler is set too: it gets the errors of requests. */
+    /* MPI's world communicator gets the handler, too, since the errors of requests go there. */
     MM_TRY(check(l, mpi->Comm_set_errhandler(mpi->world, mpi->returns), "Comm_set_errhandler"));
     for (int i = 0; i < COMMS; i++) {
         MM_TRY(check(l, mpi->Comm_dup(mpi->world, &l->comm[i]), "Comm_dup"));

@@ -29,9 +29,9 @@ typedef struct nccl_api {
 
 enum {
     COUNTS_MOST = 256, /* most COMM_COUNT elements of one call. Chosen: nets have two */
-    /* How long CommAbort lets a call of NCCL go on. A call that lasts longer is waiting for another rank (the first
-     * calls, which connect the ranks, do), and only CommAbort ends it. Sooner, CommAbort could free what the call is
-     * about to use. Chosen. */
+    /* How long a call of NCCL may go on before CommAbort is called. A call that lasts longer is waiting for another
+     * rank, as the first calls do, which connect the ranks; only CommAbort ends it. If it were called sooner, CommAbort
+     * could free what the call is about to use. Chosen. */
     BLOCKED_MS = 1000,
 };
 
@@ -45,7 +45,7 @@ typedef struct nccl_link {
     pthread_mutex_t lock;
     /* under the lock: the training thread enqueues, the communicator's thread aborts */
     ncclComm_t comm;
-    bool used; /* the training thread is using it */
+    bool used; /* the training thread is using `comm` */
 } nccl_link;
 
 /* What a rank sends to the others before it joins them. */
@@ -97,7 +97,7 @@ static mm_status open_gpu(nccl_link *l) {
                       "the communicator nccl: each of %d ranks needs a GPU of its own", l->base.ranks);
 }
 
-/* Does what may fail, before the ranks wait for each other. */
+/* Does everything that may fail on this rank, before the ranks wait for each other. */
 static mm_status get_ready(nccl_link *l, hello *own) {
     MM_TRY(load(&l->nccl));
     MM_TRY(open_gpu(l));
@@ -239,8 +239,8 @@ static mm_status enqueue_counts(const nccl_link *l, const comm_tensor *tensors, 
     return MM_OK;
 }
 
-/* Gives the training thread NCCL's communicator, and notes whether the thread uses it from now on. NULL: it was
- * aborted. */
+/* Gives the training thread NCCL's communicator, and notes whether the thread uses the communicator from now on. NULL:
+ * the communicator was aborted. */
 static ncclComm_t use(nccl_link *l, bool used) {
     pthread_mutex_lock(&l->lock);
     ncclComm_t comm = l->comm;
@@ -262,8 +262,8 @@ static mm_status nccl_sum(comm_link *link, const comm_tensor *tensors, int n, vo
     return status;
 }
 
-/* Takes NCCL's communicator from the training thread. If that is using it, waits until it is done or must be
- * blocked. */
+/* Takes NCCL's communicator from the training thread. If that thread is using the communicator, waits until the thread
+ * is done, but at most BLOCKED_MS: then the thread is blocked in NCCL. */
 static void give_up(nccl_link *l) {
     const struct timespec nap = {.tv_nsec = 1000000};
     bool used = true;
@@ -276,7 +276,7 @@ static void give_up(nccl_link *l) {
     }
 }
 
-/* Fails, and aborts the sums, if a rank has ended or a link is down: they would never end. */
+/* Fails if a rank has ended or a link is down, and aborts the sums, which would never end. */
 static mm_status nccl_look(comm_link *link) {
     nccl_link *l = (nccl_link *)link;
     ncclResult_t result = ncclSuccess;

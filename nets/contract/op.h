@@ -29,7 +29,7 @@ enum { NETS_CODED_X, NETS_CODED_Y, NETS_CODED };
 
 typedef struct nets_op_args {
     void *at[NETS_ROLES]; /* NULL: absent */
-    /* Size of what is at NETS_WORKSPACE; the op uses the largest of its workspace sizes that fits */
+    /* Size of the memory at NETS_WORKSPACE; the op uses the largest of its workspace sizes that fits */
     int64_t workspace_bytes;
     uint64_t sign_roles; /* bit r: role r is a sign mask (mm.h, MM_FORM_SIGN) instead of elements */
     /* Bit r: this is a recomputation, and role r, an output, still has its value; the op reads it and must not write
@@ -67,8 +67,8 @@ typedef struct nets_op_desc {
     nets_shape x[NETS_MAX_INPUTS], y; /* shapes of the inputs and the output, batch included */
     int n_inputs;
     bool training; /* false: evaluation, without a backward */
-    bool wants_dx; /* the backward computes the first input's gradient; the others' DX may be absent in any case */
-    /* Every backward has EARLIER; false: none has. It changes which algorithm a convolution chooses */
+    bool wants_dx; /* the backward computes the first input's gradient; other inputs' DX may be absent in any case */
+    /* Every backward of the op gets EARLIER; false: none does. A convolution chooses its algorithm by this, too */
     bool adds_earlier;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
     bool shared;
@@ -91,13 +91,14 @@ typedef struct nets_backend_config {
     /* Threads of device host; 0: mm_host_cpus. Must be 0 for other devices. The same number gives the same bits;
      * results of different numbers differ by rounding. */
     int threads;
-    bool untimed;                /* no algorithm is timed, as if there were no device. For planning only */
+    bool untimed;                /* algorithms are not timed, as if there were no device. For planning only */
     const char *algorithms_path; /* the file of algorithms chosen by timing; NULL: none */
     mm_log log;
 } nets_backend_config;
 
-/* The limits if none is configured. The second applies only to a convolution that tensor cores cannot compute within
- * the first, and that they compute much faster, such as a first layer's weights' gradient. Both are chosen. */
+/* The limits if none is configured. The second limit applies only to a convolution that tensor cores cannot compute
+ * within the first limit, but would compute much faster, such as the gradient of a first layer's weights. Both are
+ * chosen. */
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
@@ -153,7 +154,7 @@ typedef struct nets_workspaces {
 
 /* What an op's backward needs for the codes that it reads (mm_code_use). */
 typedef struct nets_code_needs {
-    int64_t workspace_bytes; /* behind its own workspace */
+    int64_t workspace_bytes; /* of workspace for the codes, behind the op's own workspace */
     int workspace_strips, passes;
 } nets_code_needs;
 
@@ -172,7 +173,7 @@ struct nets_op {
      * may be large. Other ops write whole gradients to the workspace, from which the executor adds them. */
     bool adds;
     nets_code_needs code_needs; /* passes not 0: it reads and writes the codes that its description names (net_ops.h) */
-    /* by phase, MM_FORWARD and MM_BACKWARD; n 0: one size, nets_op_impl.workspace_bytes */
+    /* of MM_FORWARD and MM_BACKWARD; n is 0: there is one size, nets_op_impl.workspace_bytes */
     nets_workspaces workspaces[2];
 };
 
@@ -197,9 +198,9 @@ void nets_op_destroy(nets_op *op);
 
 /* The sizes of workspace with which a phase can run, MM_FORWARD or MM_BACKWARD. */
 nets_workspaces nets_op_workspaces(const nets_op *op, mm_phase phase);
-/* The first, which is the largest and fastest. */
+/* The first of these sizes: the largest, with which the phase is fastest. */
 int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase);
-/* The largest size that fits in `bytes`; -1: none does. */
+/* The largest of these sizes that fits in `bytes`; -1: none fits. */
 int64_t nets_op_workspace_within(const nets_op *op, mm_phase phase, int64_t bytes);
 
 /* Enqueues a phase. */

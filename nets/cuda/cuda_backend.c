@@ -51,7 +51,7 @@ static mm_status enter(nets_backend *backend, bool *entered_out) {
 
 static void leave(nets_backend *backend) { mm_cuda_gpu_leave(((nets_cuda_backend *)backend)->gpu); }
 
-/* A handle belongs to the GPU that is current when it is created. */
+/* Creates the libraries' handles. A handle belongs to the GPU that is current when the handle is created. */
 static mm_status open_gpu(nets_cuda_backend *cuda, int ordinal) {
     bool entered;
     MM_TRY(mm_cuda_gpu_open(ordinal, &cuda->gpu));

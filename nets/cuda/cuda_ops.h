@@ -26,7 +26,7 @@ typedef struct nets_cuda_backend {
     nets_conv_terms terms;      /* for a convolution's gradients; for outputs: nets_cudnn_output_terms */
     nets_algorithm_cache choices;
     cudnnHandle_t dnn;   /* NULL: ops can be described but not enqueued */
-    cublasLtHandle_t lt; /* likewise */
+    cublasLtHandle_t lt; /* NULL: as with dnn */
     /* cuDNN's description of a device that need not be present; NULL: not used. With it, dnn and lt are NULL, and cuDNN
      * still proposes engines for that device and reports their workspaces. cuBLAS cannot. */
     cudnnBackendDescriptor_t properties;
@@ -46,7 +46,7 @@ NETS_OPS(NETS_CUDA_OP)
 /* nets_op_impl.destroy of ops that own nothing else. */
 void nets_cuda_free(nets_op *op);
 
-/* cuda_update.c; the padding: cuda_slices.c; the conversion: cuda_convert.c */
+/* nets_cuda_pad_step is in cuda_slices.c, nets_cuda_convert_step in cuda_convert.c, the others in cuda_update.c */
 MM_CHECKED mm_status nets_cuda_update_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 mm_status nets_cuda_check_step(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_cuda_pass_on_step(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);

@@ -81,7 +81,8 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
                            nets_net_name(exec->net), (long long)exec->sub_batch, (long long)exec->batch);
         exec->n_passes = nets_exec_graphs(exec->batch, exec->sub_batch, graphs);
     }
-    /* The last pass's graph has all persistent tensors, so it is prepared first: the others' then have room. */
+    /* The last pass's graph has all persistent tensors, so it is prepared first: then there is room for those of the
+     * other graphs. */
     for (int i = exec->n_passes - 1; i >= 0; i--) {
         MM_TRY(create_pass(exec, how, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
@@ -138,7 +139,8 @@ mm_status nets_exec_create(const nets_net *net, int64_t batch, nets_mode mode, m
 
 void nets_exec_destroy(nets_exec *exec) {
     if (!exec) return;
-    /* Forgetting is refused only within an iteration, where destroying is not allowed: then the graphs must stay. */
+    /* The manager refuses to forget a graph only within an iteration, where the caller must not destroy the executor:
+     * then the graphs are not freed. */
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
@@ -158,7 +160,7 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass) {
     return pass == 0 ? exec->lowered : exec->pass[pass - 1].lowered;
 }
 
-/* ---------------------------------------------------------------- batches beside the computation */
+/* ---------------------------------------------------------------- staging: copies a batch while the device computes */
 
 int64_t nets_exec_stage_bytes(const nets_net *net, int64_t batch) {
     nets_shape shape;

@@ -77,10 +77,10 @@ void nets_exec_set_word(nets_exec *exec, int32_t word);
  * NULL is legal. */
 void nets_exec_destroy(nets_exec *exec);
 
-/* Its graph; with sub-batches that of the last one, which updates the weights. */
+/* The executor's graph; with sub-batches the graph of the last sub-batch, which updates the weights. */
 const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 /* All of its graphs, one for each pass: 0 is that of nets_exec_lowered, 1 and 2 those of the first and of the middle
- * sub-batches. NULL: it has none of that number. */
+ * sub-batches. NULL: the executor has no graph of that number. */
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 

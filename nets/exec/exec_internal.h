@@ -31,9 +31,9 @@ struct nets_exec {
     int n_params, n_checked;   /* n_checked: parameters and statistics together */
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
-    mm_call vote; /* nets_exec_enqueue_vote */
+    mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
     nets_ring slots;
-    nets_undo kept;       /* used in training */
+    nets_undo kept;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */
@@ -48,7 +48,7 @@ static inline const char *nets_exec_name_of(const nets_exec *exec, mm_tensor ten
     return mm_graph_tensor(exec->lowered->graph, tensor)->name;
 }
 
-/* 0 for an absent tensor. */
+/* The bytes of a tensor of exec->lowered; 0 for an absent tensor. */
 static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
 }
@@ -79,7 +79,7 @@ typedef struct nets_iteration {
     bool recorded;             /* its work is being recorded: there is no batch or result yet */
     bool rehearsed;            /* only gradients and results may change of what persists */
     bool undone;               /* the iteration failed, and its changes were undone */
-    int64_t ages[NETS_PASSES]; /* sampling ages before the iteration; unset with one pass */
+    int64_t ages[NETS_PASSES]; /* sampling ages before the iteration; unset if an iteration has one pass */
     mm_stream *stream;
 } nets_iteration;
 

@@ -15,8 +15,8 @@ bool nets_exec_stepped_down(nets_exec *exec) {
 
 static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
 
-/* Gets the sampling ages of several passes' graphs. An age counts updates: all runs of the middle graph for an update
- * count as one, and only the first of them samples. -1: the graph has not sampled. */
+/* Gets the sampling ages of several passes' graphs. An age counts updates: all runs of the middle graph for one update
+ * count as one, and only the first of these runs samples. -1: the graph has not sampled. */
 static mm_status get_ages(const nets_exec *exec, int64_t ages[NETS_PASSES]) {
     for (int i = 0; exec->n_passes > 1 && i < exec->n_passes; i++)
         MM_TRY(mm_sampling_age(exec->manager, exec->pass[i].lowered->graph, &ages[i]));
@@ -103,12 +103,12 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
     bool again;
     do {
         nets_iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
-        if (exec->lowered->pads_images) /* a kernel does that, which reads pinned memory */
+        if (exec->lowered->pads_images) /* the kernel that pads them reads pinned memory */
             it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * nets_exec_image_bytes(exec)));
         status = submit(exec, &it, lr);
         if (status == MM_OK) return nets_exec_collect(exec, result_out);
-        /* Memory ran out, the manager has a plan that needs less, and nothing has changed: the iteration runs again,
-         * unless this rank has begun an all-reduce, of which other ranks have a part. */
+        /* If memory ran out, the manager has a plan that needs less, and the iteration was undone, the iteration runs
+         * again; but not if this rank has begun an all-reduce in it, since other ranks take part in that all-reduce. */
         again =
             status == MM_ERR_NOMEM && it.undone && nets_exec_stepped_down(exec) && nets_exec_sums_begun(exec) == begun;
     } while (again);
@@ -130,7 +130,7 @@ static mm_status bad_label(const nets_exec *exec, int32_t at) {
                    (long long)(at / nets_net_labels(exec->net)), (long long)nets_net_classes(exec->net));
 }
 
-/* Undoes an iteration that failed, and drops those after it, which did not run either. */
+/* Undoes an iteration that failed, and drops the iterations submitted after it, which did not run either. */
 static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status status) {
     mm_failure failure;
     mm_failure_save(&failure, status);

@@ -44,11 +44,11 @@ static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
     return NULL;
 }
 
-/* A copy of elements first .. first + n - 1 of a tensor from the manager to `out` or, if that is NULL, from `in` to
- * it. */
+/* A copy of elements first .. first + n - 1 of a tensor: from the manager to `out` or, if `out` is NULL, from `in` to
+ * the manager. */
 typedef struct transfer {
     nets_exec *exec;
-    const char *name, *copy; /* copy: its bf16 copy's, which is set, too; NULL: none */
+    const char *name, *copy; /* copy: that of the bf16 copy, which is set, too; NULL: none */
     nets_order order;
     int64_t first, n;
     float *out;
@@ -98,7 +98,7 @@ static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *r
     return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
 }
 
-/* Copies as many outer rows at a time as NETS_TRANSFER_BYTES hold, at least one. */
+/* Does the transfer: copies as many outer rows at a time as NETS_TRANSFER_BYTES hold, at least one. */
 static mm_status copy_ordered(const transfer *t) {
     const nets_order *o = &t->order;
     const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);

@@ -51,7 +51,8 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
     return MM_OK;
 }
 
-/* Checks what has been all-reduced already, loss and running statistics, and asks the other ranks. */
+/* Checks the loss and the running statistics, which have been all-reduced already, and then halts the updates of all
+ * ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
@@ -93,7 +94,8 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
     return MM_OK;
 }
 
-/* Sets role r's code, which the step reads instead of the elements or writes beside them, if there is one. */
+/* If the manager has a code of role r's tensor, passes it to the op, which reads the code instead of the elements, or
+ * writes it beside them. */
 static void find_code(const nets_exec *exec, const nets_step *step, nets_role r, nets_op_args *args) {
     const mm_access access = step->phase == MM_BACKWARD ? MM_READ : MM_WRITE;
     if (!(step->coded_roles & NETS_ROLE_BIT(r))) return;
@@ -101,7 +103,7 @@ static void find_code(const nets_exec *exec, const nets_step *step, nets_role r,
     if (mm_tensor_coded(exec->manager, step->tensors[r], access, coded) && access == MM_READ) args->at[r] = NULL;
 }
 
-/* `again`: a recomputation or a rehearsal, which must not update running statistics. */
+/* `again`: the step runs in a recomputation or a rehearsal, which must not update running statistics. */
 static mm_status enqueue_op(const nets_exec *exec, const nets_lowered *lowered, const nets_step *step,
                             mm_stream *stream, bool again) {
     nets_op_args args = {.layer = (uint32_t)step->layer};
@@ -197,8 +199,8 @@ static mm_status run_step_by_step(nets_exec *exec, const nets_iteration *it) {
     return it->ahead ? mm_iteration_end_async(exec->manager) : mm_iteration_end(exec->manager);
 }
 
-/* Whether the pass can be replayed; it is recorded now if it has not been and the manager allows it. False: it runs
- * step by step, this time or as long as the plan is used. */
+/* Whether the pass can be replayed; records it now if it has not been recorded and the manager allows it. False: the
+ * pass runs step by step, this time or as long as the plan is used. */
 static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
     nets_iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
     if (exec->watch || exec->mark) return false;

@@ -20,7 +20,7 @@ static mm_status no_memory(const nets_exec *exec) {
     return mm_fail(MM_ERR_NOMEM, "net %s: no memory to compare its gradients", nets_net_name(exec->net));
 }
 
-/* Copies the gradients of all learned parameters, or of those that are compared. */
+/* Copies the gradients of all learned parameters (`all`), or only of the parameters whose gradients are compared. */
 static mm_status get_gradients(nets_exec *exec, bool all, float ***gradients_out) {
     const int n = nets_net_params(exec->net);
     float **gradients = *gradients_out = calloc((size_t)n + 1, sizeof *gradients);
@@ -50,7 +50,7 @@ mm_status nets_rehearsal_record(nets_rehearsal *guard, nets_exec *exec) {
     return get_gradients(exec, false, &guard->gradients);
 }
 
-/* The root of the mean square of the differences. */
+/* The root of the mean square of the differences between a and b. */
 static double deviation(const float *a, const float *b, int64_t n) {
     double sum2 = 0;
     for (int64_t i = 0; i < n; i++) sum2 += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);

@@ -34,7 +34,7 @@ mm_status nets_ring_init(nets_ring *slots, mm_stream *stream, int64_t images_byt
 void nets_ring_fini(nets_ring *slots) {
     for (; slots->collected < slots->submitted; slots->collected++) {
         mm_status ended = mm_event_sync(nets_slots_oldest(slots)->done);
-        (void)ended; /* nobody asked for the result */
+        (void)ended; /* a failure is dropped, since nobody asked for the result */
     }
     for (int i = 0; i < NETS_AHEAD; i++) mm_event_destroy(slots->slot[i].done);
     if (slots->memory) mm_device_release(slots->device, MM_MEMORY_PINNED, slots->memory, slots->bytes);

@@ -18,7 +18,7 @@ typedef struct nets_slot {
 typedef struct nets_ring {
     nets_slot slot[NETS_AHEAD];
     mm_device *device;
-    int32_t *vote; /* for nets_exec_enqueue_vote; at most one is under way */
+    int32_t *vote; /* for nets_exec_enqueue_vote; at most one vote is under way */
     void *memory;
     int64_t bytes;
     int64_t submitted, collected; /* iterations; the i-th uses slot i % NETS_AHEAD */

@@ -66,5 +66,6 @@ mm_status nets_staging_wait(nets_staging *staging, mm_stream *compute) {
     if (!staging->stream) return MM_OK;
     mm_status status = mm_stream_sync(staging->stream);
     if (status != MM_OK) mm_stream_reset(staging->stream);
-    return mm_event_record(staging->taken, compute); /* the earlier record has the failure */
+    /* The earlier record of `taken` has the failure; a new one replaces it. */
+    return mm_event_record(staging->taken, compute);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies of batches beside the computation. A stream of its own fills a persistent buffer while the previous iteration
- * runs. The compute stream then copies the buffer, on the device, to where the iteration's plan has the batch.
+/* Staging: the next batch is copied while the device computes. A stream of its own fills a persistent buffer while the
+ * previous iteration runs. The compute stream then copies the buffer, on the device, to where the iteration's plan has
+ * the batch.
  *
  *   staging stream   wait taken   batch i+1: CPU ──▶ buffer   record arrived
  *   compute stream   ... iteration i ...   wait arrived   buffer ──▶ tensors   record taken   ... iteration i+1 ...

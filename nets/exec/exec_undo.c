@@ -23,7 +23,8 @@ static void add(nets_undo *kept, const nets_lowered *lowered, mm_tensor tensor) 
         (nets_undo_run){.place = mm_persistent_data(kept->manager, info->name, NULL), .bytes = mm_align(info->bytes)};
 }
 
-/* Persistent tensors take whole units of alignment, so neighbours leave no gap. */
+/* Joins runs that lie next to each other in device memory. Persistent tensors take whole units of alignment, so there
+ * is no gap between neighbours. */
 static void join_neighbours(nets_undo *kept) {
     int n = 0;
     qsort(kept->runs, (size_t)kept->n_runs, sizeof *kept->runs, by_place);
@@ -37,8 +38,8 @@ static void join_neighbours(nets_undo *kept) {
     kept->n_runs = n;
 }
 
-/* Moves the run with the count of updates to the end. Runs are copied in order, so when the count has arrived, all runs
- * have. */
+/* Moves the run with the count of updates to the end. Runs are copied in order, so when the copy of the count has
+ * arrived, all runs have arrived. */
 static void put_last(nets_undo *kept, const uint8_t *place) {
     nets_undo_run *run = kept->runs, *last = &kept->runs[kept->n_runs - 1];
     while (place < run->place || place >= run->place + run->bytes) run++;

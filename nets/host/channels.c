@@ -10,8 +10,8 @@
 /* A chunk begins with a word of the sign mask, so it has a multiple of 32 lines. The LEAST numbers are chosen. */
 enum { MASK_BITS = 32, CHUNK_LINES = MASK_BITS, LEAST_LANES = 256, LEAST_CHUNKS = 2 };
 
-/* How many arrays of lanes passes need: statistics, for each place; sums of gradients, shared and for each place;
- * gradients, in all. */
+/* How many arrays of lanes the passes need: for statistics, STATISTICS_LANES for each place; for sums of gradients,
+ * SUMS_SHARED and SUMS_LANES for each place; for gradients, GRADIENT_LANES in all. */
 enum { STATISTICS_LANES = 3, SUMS_SHARED = 1, SUMS_LANES = 2, GRADIENT_LANES = 4 };
 
 static int64_t lane_count(int places) {
@@ -39,7 +39,7 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm
 }
 
 /* The parts of the scratch, in order: arrays of lanes; arrays of channels, two for each place and for each block; then
- * a chunk for each place, or the arrays of lanes for by_x. No call needs both of the last. */
+ * a chunk for each place, or the arrays of lanes for by_x. No call needs both chunks and these arrays. */
 typedef struct workspace {
     char *lanes, *parts, *totals, *rest;
     int64_t lane_bytes, channel_bytes, chunk_bytes;
@@ -271,7 +271,7 @@ static nets_code_window window_of(const nets_channels *ch, const nets_channels_g
 typedef struct backward {
     const nets_channels_gradients *g;
     bool by_x;        /* y's signs are computed from x */
-    nets_lanes_map y; /* then: the map from x to y */
+    nets_lanes_map y; /* with by_x: the map from x to y */
     void *kept;       /* where the first pass writes g, the part of dy that passes the ReLU; NULL: nowhere */
     const void *from; /* where the second pass reads g or, with by_x or without a ReLU, dy */
     nets_lanes_gradient with;

@@ -25,7 +25,7 @@ static inline int64_t nets_strip_from(const mm_coded *code, int64_t at) {
     return mm_strip_begin(code->strips, strip) == at ? strip : strip + 1;
 }
 
-/* Encodes the strips that lie in two or more blocks, each once. */
+/* Encodes, once each, the strips that reach over two or more blocks. */
 static inline void nets_encode_across(const mm_coded *code, const float *elems, int64_t block_elems, int blocks) {
     for (int64_t block = 1, after = 0; code && block < blocks; block++) {
         int64_t strip = nets_strip_from(code, block * block_elems);

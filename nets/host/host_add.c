@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The residual sum: own loops, element by element, so they also work in place. The pragmas tell the compiler so; it
- * would run scalar code if an input and the output are one array. */
+/* The residual sum: own loops, element by element, so they also work in place. The pragmas tell the compiler that
+ * elements do not depend on each other: without them it would run scalar code if an input and the output are one
+ * array. */
 #include <stdlib.h>
 #include <string.h>
 

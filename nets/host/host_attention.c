@@ -60,7 +60,7 @@ typedef struct head {
     void *scratch;
     float *s, *dp;  /* of a block */
     float *o;       /* output of a block's rows, [rows, size] */
-    float *top, *l; /* [rows]; in the backward, top is y dy */
+    float *top, *l; /* [rows]; in the backward, `top` has the dot product of y and dy */
 } head;
 
 /* The block of rows i and keys j. */
@@ -203,7 +203,7 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
     return h;
 }
 
-/* Without panels: the head is in the maps themselves. */
+/* Without panels: the head's pointers are set to the maps themselves. */
 static void point(const attention_run *run, const place *at, head *h) {
     char *x = run->args->at[NETS_X], *y = run->args->at[NETS_Y], *dx = run->args->at[NETS_DX],
          *dy = run->args->at[NETS_DY];
@@ -224,7 +224,7 @@ static const float *widen(const attention_op *op, const char *from, int64_t row,
     return to;
 }
 
-/* With panels: copies the head to them. The gradients' panels begin at zero. */
+/* With panels: copies the head to its panels. The panels of gradients are set to zero. */
 static void fill(const attention_run *run, const place *at, head *h) {
     const attention_op *op = run->op;
     const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);
@@ -243,7 +243,7 @@ static void fill(const attention_run *run, const place *at, head *h) {
     memset(h->dq, 0, (size_t)(3 * panel) * sizeof *h->dq);
 }
 
-/* Writes a panel to a map, plus `earlier` unless NULL. */
+/* Writes a panel to a map, after adding `earlier` unless that is NULL. */
 static void give(const attention_op *op, const float *from, int64_t row, const char *earlier, char *to) {
     for (int64_t t = 0; t < op->tokens; t++) {
         const int64_t at = t * row * op->elem_bytes;

@@ -9,8 +9,8 @@
 #include "nets/host/host_ops.h"
 
 /* Computing the ReLU's signs from x needs two more lines of constants. Up to MOST_LANES_BY_X lanes these fit the
- * first-level cache beside the others. Measured: it saves a fifth of the time there, and costs a fifth with four times
- * as many lanes. Maps below LEAST_ELEMS_BY_X fit the cache themselves and gain nothing. */
+ * first-level cache beside the others. Measured: computing them from x saves a fifth of the time with so many lanes,
+ * and costs a fifth with four times as many. Maps below LEAST_ELEMS_BY_X fit the cache themselves and gain nothing. */
 enum { MOST_LANES_BY_X = 512, LEAST_ELEMS_BY_X = 1 << 14 };
 
 static bool gains_by_x(const nets_channels *ch) {
@@ -28,7 +28,7 @@ typedef struct batch_norm_op {
 static void update_running(const batch_norm_op *op, const nets_op_args *args) {
     const float *mean = args->at[NETS_SAVED_MEAN], *var = args->at[NETS_SAVED_VAR];
     float *running_mean = args->at[NETS_MEAN], *running_var = args->at[NETS_VAR];
-    if (!running_mean) return; /* recomputed: they have this batch already */
+    if (!running_mean) return; /* a recomputation: the running statistics have this batch already */
     int64_t count = op->channels.rows;
     float unbias = count > 1 ? (float)count / (float)(count - 1) : 1.0f;
     for (int64_t c = 0; c < op->channels.channels; c++) {
@@ -71,7 +71,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const batch_norm_op *op = (const batch_norm_op *)base;
     int64_t bytes = op->channels.scratch_bytes;
     if (phase == MM_FORWARD || !op->relu) return bytes;
-    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* more than by_x_bytes */
+    if (!op->wants_dx) return bytes + op->channels.chunk_bytes; /* chunk_bytes is more than by_x_bytes */
     return bytes + (op->by_x ? op->channels.by_x_bytes : 0);
 }
 

@@ -31,7 +31,8 @@
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
-/* Primitives and the reorder of their weights, before them (WEIGHTS) or after them (DIFF_WEIGHTS). */
+/* A part's primitives, and the reorder of their weights, which runs before them (WEIGHTS) or after them
+ * (DIFF_WEIGHTS). */
 typedef struct conv_part {
     nets_piecewise run; /* kernels of one direction; arguments: input, output, weights */
     nets_dnn_kernel reorder;
@@ -81,7 +82,8 @@ static void round_range(const void *ctx, int64_t from, int64_t to) {
     r->op->channels.lines->narrow(r->from + from, to - from, r->to + from);
 }
 
-/* The parts' arguments. If the batch is rounded, they get the rounded one and the workspace behind it. */
+/* The arguments with which the parts run. If the batch is rounded, they have the rounded batch, and the workspace
+ * behind it. */
 static nets_op_args rounded(const conv_op *op, const nets_op_args *args) {
     nets_op_args inner = *args;
     if (!op->rounded_bytes) return inner;
@@ -102,14 +104,15 @@ static mm_status run_forward(nets_op *base, const nets_op_args *outer) {
     return MM_OK;
 }
 
-/* The offset of a bias's gradient that is to be added: behind the scratch of its sum. */
+/* The offset in the workspace of a bias's gradient that is then added to an earlier one: behind the scratch in which it
+ * is summed. */
 static int64_t bias_scratch(const conv_op *op) { return nets_aligned(op->channels.scratch_bytes); }
 
 typedef struct gradients {
     const float *first;
     int64_t stride;
     int n;
-    float *sum; /* may be the first */
+    float *sum; /* may be `first` */
 } gradients;
 
 static void sum_gradients(const void *ctx, int64_t from, int64_t to) {
@@ -257,7 +260,7 @@ static int pieces_of(const nets_dnn *dnn, const nets_dnn_windows *w, const part_
     return pieces;
 }
 
-/* Makes the kernels for `each` images and for the rest, whose weights must have the first one's layout. */
+/* Makes the kernel for `each` images and the kernel for the rest; the weights of both must have the same layout. */
 static mm_status make_kernels(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, const nets_cut *cut,
                               nets_piecewise *run) {
     const int64_t images[] = {cut->each, nets_cut_rest(cut)};
@@ -464,7 +467,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
 static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->attrs.bias) /* it would be added after rounding */
+    if (half && desc->attrs.bias) /* the bias would be added to rounded sums */
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution with a bias does not take bf16 maps");
     if (half && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps has no gradient with respect to the batch");

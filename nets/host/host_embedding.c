@@ -47,7 +47,7 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
-/* Sums the gradients of units `from` to `to` - 1 of the channels. */
+/* Sums the gradients of the channels in units `from` to `to` - 1, of UNIT channels each. */
 static void sum_tokens(const void *ctx, int64_t from, int64_t to) {
     const embedding_run *r = ctx;
     const int64_t channels = r->op->channels, first = from * UNIT, end = to * UNIT < channels ? to * UNIT : channels;

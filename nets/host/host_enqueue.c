@@ -7,7 +7,8 @@
 #include "mm/device/host/device_host.h"
 #include "nets/host/host_ops.h"
 
-/* What the stream's queue copies. Roles are many, so `at` has only those that are present, in order. */
+/* The arguments of an operation, which the stream's queue copies. Roles are many, so `at` has only those that are
+ * present, in order. */
 typedef struct host_job {
     nets_op *op;
     nets_host_fn fn;

@@ -199,7 +199,7 @@ static void measure_workspace(linear_op *op) {
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
-    if (half && desc->adds_earlier) /* it would be added after rounding */
+    if (half && desc->adds_earlier) /* the earlier gradient would be added to a rounded one */
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add its gradient to an earlier one");
     linear_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a linear layer");

@@ -25,8 +25,8 @@ static int64_t highest(const float *row, int64_t n) {
     return best;
 }
 
-/* Returns minus the logarithm of the label's probability. Writes the row's probabilities unless NULL; they may be in
- * the scores' place. */
+/* Returns minus the logarithm of the label's probability. Writes the row's probabilities unless NULL; the probabilities
+ * may overwrite the scores. */
 static double softmax_row(const float *scores, int64_t n, int64_t label, float *probabilities) {
     float top = scores[highest(scores, n)];
     double sum = 0, at_label = (double)scores[label] - top;

@@ -8,7 +8,7 @@
  *
  *   | s^-beta | squares, then the terms of the sums, with half a window of zeros on both sides | sums |
  *
- * A pixel's gradients are written when all its inputs have been read, so in place or not is the same. */
+ * A pixel's gradients are written when all its inputs have been read, so results are the same in place or not. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 typedef struct nets_host_backend {
     nets_backend base;
-    mm_host_pool *pool; /* all its ops compute on its threads */
+    mm_host_pool *pool; /* all ops of the backend compute on the pool's threads */
     nets_dnn dnn;
 } nets_host_backend;
 
@@ -42,22 +42,22 @@ MM_CHECKED mm_status nets_host_backward(nets_op *op, const nets_op_args *args, m
 /* nets_op_impl.destroy of ops that own nothing else. */
 void nets_host_free(nets_op *op);
 
-/* host_update.c */
+/* Implemented in host_update.c. */
 MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 mm_status nets_host_check(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_host_pass_on(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_host_add(nets_backend *backend, float *sum, const float *addend, int64_t elems,
                                    mm_stream *stream);
 
-/* host_convert.c */
+/* Implemented in host_convert.c. */
 MM_CHECKED mm_status nets_host_convert(nets_backend *backend, mm_dtype from_type, const void *from, mm_dtype to_type,
                                        void *to, int64_t elems, mm_stream *stream);
 
-/* host_resize.c: the windows of a convolution or pool, as oneDNN gets them. */
+/* The windows of a convolution or pool, as oneDNN gets them. Implemented in host_resize.c. */
 nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
 
-/* sum[i] += addend[i]; `addend` NULL: they do nothing. The first runs on the calling thread, the second on the
- * pool's. */
+/* sum[i] += addend[i]; `addend` NULL: they do nothing. The first function runs on the calling thread, the second on the
+ * pool's threads. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
 /* dx = dy + earlier, or dy if `earlier` is NULL. dx may be either; NULL: it is not wanted. */

@@ -141,7 +141,7 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc) {
         w.kernel[d] = desc->attrs.kernel[d];
         w.stride[d] = desc->attrs.stride[d];
         w.pad[d] = w.pad_end_least[d] = desc->attrs.pad[d];
-        w.dilation[d] = nets_larger(desc->attrs.dilation[d], 1); /* pools have none */
+        w.dilation[d] = nets_larger(desc->attrs.dilation[d], 1); /* pools have no dilation: theirs is 0 */
     }
     return w;
 }

@@ -116,7 +116,7 @@ static void crop_images(const void *ctx, int64_t from, int64_t to) {
             memcpy(y, (const float *)args->at[NETS_X] + place_in_x(op, image, row), (size_t)n * sizeof *y);
 }
 
-/* What lies between two rows of the crop has a zero gradient. */
+/* Elements of x that are not in the crop, such as those between two rows of it, have a zero gradient. */
 static void uncrop_images(const void *ctx, int64_t from, int64_t to) {
     const crop_op *op = ((const crop_run *)ctx)->op;
     const nets_op_args *args = ((const crop_run *)ctx)->args;

@@ -4,7 +4,7 @@
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   y = scores weight;     dweight += scores^T x
  *
- * so no more than a chunk's scores exist. Sums over chunks are in order. */
+ * so no more than a chunk's scores exist. Chunks are summed in their order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

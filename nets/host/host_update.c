@@ -76,7 +76,8 @@ static void update(const nets_update_param *p, const nets_update_args *args, flo
     }
 }
 
-/* No early exit, so that the loop vectorises and is bound by memory. */
+/* Whether a gradient overflows. The loop does not end early, so that the compiler vectorises it and only memory limits
+ * its speed. */
 static bool overflows(const nets_update_param *p, float most, int64_t from, int64_t to) {
     int32_t bad = 0;
     for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= most);
@@ -96,8 +97,8 @@ typedef struct pass {
     int n;
     float clip;            /* the update multiplies gradients by it */
     atomic_bool *overflow; /* set if a gradient overflows; NULL: the pass updates, or sums squares */
-    nets_cut cut;          /* a sum of squares: the range's parts */
-    double *parts;         /* their sums; NULL: the pass is another */
+    nets_cut cut;          /* for a sum of squares: cuts the range into parts */
+    double *parts;         /* the parts' sums; NULL: the pass does not sum squares */
 } pass;
 
 static void pass_range(const void *ctx, int64_t from, int64_t to) {

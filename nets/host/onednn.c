@@ -7,7 +7,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* libgomp's, which oneDNN would run on. Declared here because not every compiler that can build this ships omp.h. */
+/* Functions of libgomp, on whose threads oneDNN would run. Declared here because not every compiler that can build this
+ * ships omp.h. */
 extern int omp_get_max_threads(void);
 extern void omp_set_num_threads(int threads);
 
@@ -38,7 +39,8 @@ void nets_dnn_fini(nets_dnn *dnn) {
     *dnn = (nets_dnn){0};
 }
 
-/* The effective instruction set respects ONEDNN_MAX_CPU_ISA. It has the bits of those that it includes. */
+/* The effective instruction set respects ONEDNN_MAX_CPU_ISA. Its value has the bits of all instruction sets that it
+ * includes. */
 bool nets_dnn_has_bf16(void) {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
 }
@@ -51,7 +53,7 @@ static const int ARGS[] = {
 };
 enum { N_ARGS = sizeof ARGS / sizeof ARGS[0] };
 
-/* NULL: the primitive has no such argument. */
+/* The layout of a primitive's argument; NULL: the primitive has no such argument. */
 static nets_dnn_md md_of(const_dnnl_primitive_desc_t pd, int arg) {
     nets_dnn_md md = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
     return md && dnnl_memory_desc_get_size(md) > 0 ? md : NULL;
@@ -117,8 +119,8 @@ static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
-/* Decides by the implementation's name: others convert to f32, or are oneDNN's reference. "gemm" uses the units that
- * the CPU has. */
+/* Whether the primitive multiplies with the CPU's units for bf16. The implementation's name tells: implementations of
+ * other names convert to f32, or are oneDNN's reference. "gemm" uses such units if the CPU has them. */
 static bool uses_bf16(const nets_dnn_op *op, const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)

@@ -48,7 +48,7 @@ typedef struct nets_dnn_op {
     nets_dnn_layout forward_weights;
     nets_dnn_window_dims windows;
     bool adds; /* a reorder or product adds to y */
-    bool half; /* it computes with the CPU's units for bf16, or is refused */
+    bool half; /* the operation must compute with the CPU's units for bf16, else it is refused */
 } nets_dnn_op;
 
 /* The layout of NHWC dims, stored with channels last. */

@@ -64,7 +64,7 @@ mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *
     return MM_OK;
 }
 
-/* The layout of a matrix that is stored row by row, or whose transpose is. */
+/* The layout of a matrix that is stored row by row or, if `transposed`, whose transpose is stored row by row. */
 static nets_dnn_layout matrix(int64_t rows, int64_t columns, bool transposed, int64_t stride) {
     nets_dnn_layout layout = {.rank = 2, .dims = {rows, columns}, .tag = transposed ? dnnl_ba : dnnl_ab};
     if (stride == 0 || stride == (transposed ? rows : columns)) return layout;

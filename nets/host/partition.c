@@ -21,7 +21,7 @@ int nets_pieces(const mm_host_pool *pool) {
 
 /* ---------------------------------------------------------------- own loops */
 
-/* Elements that make a range worth a thread: some ten microseconds' work. Chosen. */
+/* The least elements of a range that is worth a thread: some ten microseconds' work. Chosen. */
 enum { LEAST_ELEMS = 1 << 14 };
 
 typedef struct range_run {
@@ -104,7 +104,7 @@ int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p) {
     return p->n_pieces < threads ? p->n_pieces : threads;
 }
 
-/* With fewer pieces than threads each piece has its own place, since it runs once. */
+/* If there are fewer pieces than threads, each piece has a place of its own, since each piece runs once. */
 int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64_t piece, int thread) {
     return p->n_pieces < mm_host_pool_threads(dnn->pool) ? piece : thread;
 }

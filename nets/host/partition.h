@@ -30,7 +30,8 @@ nets_cut nets_cut_of(int64_t items, int pieces, int64_t unit, int64_t least);
 /* How many items the last piece has. */
 int64_t nets_cut_rest(const nets_cut *cut);
 
-/* Pieces for each thread of several: a thread whose core is shared with others takes fewer. Chosen. */
+/* How many pieces there are for each thread, if there are several threads: a thread that shares its core with others
+ * then takes fewer pieces. Chosen. */
 enum { NETS_PIECES_A_THREAD = 4 };
 int nets_pieces(const mm_host_pool *pool);
 

@@ -126,7 +126,7 @@ static mm_status array_take(input *in, int rank, const int64_t dims[], uint8_t *
     MM_TRY(take(in, n_bytes, bytes_out, &taken));
     if (taken < n_bytes) return mm_fail(MM_ERR_FORMAT, "%s: ends after %zu of its %zu bytes", in->path, taken, n_bytes);
     MM_TRY(take(in, 1, in->header, &taken));
-    MM_TRY(chunk_fill(in)); /* also behind the end of a gzip stream */
+    MM_TRY(chunk_fill(in)); /* finds bytes behind the end of a gzip stream, too */
     if (taken > 0 || in->stream.avail_in > 0)
         return mm_fail(MM_ERR_FORMAT, "%s: goes on behind its %zu bytes", in->path, n_bytes);
     return MM_OK;

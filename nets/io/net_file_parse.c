@@ -20,7 +20,7 @@ typedef struct parser {
     nets_net *net;
     mm_names names; /* layers so far, by name; borrowed from the JSON */
     char data_name[NETS_NAME_CAPACITY];
-    const char *loss; /* the loss, once there is one */
+    const char *loss; /* the name of the loss layer, once there is one */
     int64_t param_elems;
 } parser;
 
@@ -47,7 +47,7 @@ static shown show(const char *text) {
     return s;
 }
 
-/* A path's end says more than its beginning, which is cut. */
+/* Cuts a long path's beginning, since its end says more. */
 static shown show_path(const char *path) {
     shown s;
     size_t n = strlen(path);

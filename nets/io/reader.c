@@ -5,7 +5,7 @@
  *         v              v                v
  *   ...free | the caller's | ready | ready | being filled ...      counts; a batch's buffer is count % depth
  *
- * released <= taken <= produced <= released + depth. The caller holds at most one. */
+ * released <= taken <= produced <= released + depth. The caller has at most one batch that is not released. */
 #include "nets/io/reader.h"
 
 #include "mm/core/status.h"
@@ -46,7 +46,7 @@ struct nets_reader {
     slot slots[MAX_PREFETCH];
     pthread_t thread;
 
-    /* The thread's own. */
+    /* Only the thread uses these. */
     int32_t *order; /* the samples' order in order_epoch; NULL: ascending */
     int64_t order_epoch;
     float *plain; /* an image before augmentation; NULL: images are not augmented */

@@ -134,7 +134,8 @@ static mm_status read_image(const files *data, int64_t index, float *image_out) 
     return MM_OK;
 }
 
-/* Reads n labels from index `place` on, and checks them again, since the file may have changed since it was opened. */
+/* Reads n labels from index `place` on, and checks them again, because the file may have changed after it was
+ * opened. */
 static mm_status read_labels(const files *data, int64_t place, int64_t n, int32_t *labels_out) {
     MM_TRY(nets_npy_read(&data->labels, place, n, data->label_row));
     for (int64_t i = 0; i < n; i++) MM_TRY(check_label(data, place + i, data->label_row[i]));

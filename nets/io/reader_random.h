@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A counter-based random number generator: any number of any sequence is computed directly, so results do not depend on
- * the order of calls. A key's sequence is splitmix64 (Steele, Lea, Flood 2014) with that start. */
+ * the order of calls. Each key has a sequence of its own: that of splitmix64 (Steele, Lea, Flood 2014), started from
+ * the key. */
 #ifndef NETS_IO_READER_RANDOM_H
 #define NETS_IO_READER_RANDOM_H
 

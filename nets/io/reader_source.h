@@ -13,7 +13,7 @@ typedef struct nets_source_ops {
     const char *name;  /* a spec begins with it */
     const char *usage; /* the form of a spec */
 
-    bool one_set; /* not divided into a training and a test set: either split is all of it */
+    bool one_set; /* the data is not divided into a training and a test set: either split is all of the data */
 
     /* Opens options->split. `argument`: the spec's text behind the name and colon; NULL: there is none. Reports every
      * failure that can be found without reading all images. */

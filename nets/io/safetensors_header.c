@@ -99,7 +99,7 @@ static mm_status tensors_parse(nets_safetensors_header *header, const char *labe
     return MM_OK;
 }
 
-/* Orders tensors by the place of their data; at one place, those of no bytes come first. */
+/* Orders tensors by the place of their data; of tensors at the same place, those of no bytes come first. */
 static int compare_places(const void *a, const void *b) {
     const nets_safetensors_tensor *x = a, *y = b;
     int64_t x_bytes = 0, y_bytes = 0;

@@ -36,7 +36,7 @@ static mm_status map_descriptor(const char *path, nets_safetensors_file *file) {
 }
 
 static mm_status map_file(const char *path, nets_safetensors_file *file) {
-    /* Not blocking: else a FIFO of that name would be waited on before it can be refused. */
+    /* O_NONBLOCK: if the path is a FIFO, open would otherwise wait for a writer before the FIFO can be refused. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0) return mm_fail(MM_ERR_IO, "%s: %s", path, strerror(errno));
     return map_descriptor(path, file);

@@ -44,8 +44,8 @@ static void take(const fusion *f, int norm, int addend, int relu) {
     f->fused[norm].within = relu;
 }
 
-/* Fuses the sum with one of its inputs that is a batch norm. It tries the later input first: the other's output is
- * ready when that is computed. */
+/* Fuses the sum with one of its inputs that is a batch norm. It tries the input that is computed later first: when this
+ * one is computed, the other input is ready. */
 static void take_sum(const fusion *f, int sum, int relu) {
     const int *inputs = nets_net_layer(f->net, sum)->inputs;
     int later = inputs[1] > inputs[0];

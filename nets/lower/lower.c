@@ -15,11 +15,11 @@
 typedef struct layer_state {
     mm_layer graph_layer;
     nets_op *op;
-    mm_tensor value;                 /* its output; its input's, if the layer is the identity */
-    mm_tensor saved[NETS_MAX_SAVED]; /* -1: it saves no more */
+    mm_tensor value;                 /* its output; if the layer is the identity, its input */
+    mm_tensor saved[NETS_MAX_SAVED]; /* -1 past the last one */
     mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
-    int consumers, contributions;    /* gradients that add up to its own: in all, and so far */
-    int last_reader;                 /* the last layer that reads it; -1: none */
+    int consumers, contributions;    /* numbers of gradients that add up to the output's: in all, and so far */
+    int last_reader;                 /* the last layer that reads the output; -1: none */
     bool wants_gradient;             /* the layer, or one that it depends on, has parameters */
 } layer_state;
 
@@ -186,8 +186,8 @@ static void map_roles(lowering *lo, int index, mm_tensor tensors[NETS_ROLES]) {
     tensors[NETS_CORRECT] = lo->out->correct;
 }
 
-/* Whether the uses have the tensor already. Two roles of a step may be one tensor (op.h), which is one use: two inputs,
- * or a gradient that the step writes and then adds to. */
+/* Whether the list of uses has the tensor already. Two roles of a step may be one tensor (op.h), which is one use: two
+ * inputs, or a gradient that the step writes and then adds to. */
 static bool is_used(const mm_use *uses, size_t n, mm_tensor tensor) {
     for (size_t i = 0; i < n; i++)
         if (uses[i].tensor == tensor) return true;
@@ -282,11 +282,12 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (is_used(uses, n_uses, tensors[role])) continue;
         if (use->form == MM_FORM_SIGN) step->sign_roles |= NETS_ROLE_BIT(role);
         uses[n_uses++] = (mm_use){tensors[role], access, use->form};
-        /* A step must use each tensor of a graph. Without an update, this is the only use of the f32 weight. */
+        /* Each tensor of a graph must be used by a step. In a graph without an update, no other step uses the f32
+         * weight. */
         if (role == NETS_W16 && !nets_lowered_updates(out))
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
-    /* The executor writes this rank's word there before the step; it is all-reduced with the loss. */
+    /* Before the step the executor writes this rank's word to out->word; the word is all-reduced with the loss. */
     if (phase == MM_FORWARD && out->word >= 0 && step->tensors[NETS_CORRECT] >= 0)
         uses[n_uses++] = (mm_use){out->word, MM_WRITE, MM_FORM_VALUE};
     place_addends(lo, step);
@@ -353,7 +354,8 @@ static mm_status lower_forward(lowering *lo, int index) {
     return MM_OK;
 }
 
-/* Adds one more consumer's gradient map of `input`; *earlier_out is the one that the consumer before has written. */
+/* Adds the map to which one more consumer of `input` writes its gradient; *earlier_out is the map that the consumer
+ * before has written. */
 static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_out, mm_tensor *dx_out) {
     layer_state *state = &lo->layers[input];
     if (!state->wants_gradient) return MM_OK;
@@ -426,8 +428,8 @@ static mm_status create_graph(nets_lowered *out) {
     return mm_graph_create(name, &out->graph);
 }
 
-/* Sets whether images of three channels get a fourth, since cuDNN's fast kernels need a multiple of four. Only
- * convolutions of one group may then read the images: other layers must not see the fourth channel. */
+/* Decides whether images of three channels get a fourth channel, since cuDNN's fast kernels need a multiple of four.
+ * Only convolutions of one group may then read the images: other layers must not see the fourth channel. */
 static mm_status choose_images(lowering *lo) {
     const nets_net *net = lo->out->net;
     nets_shape images;

@@ -112,8 +112,8 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-/* All-reduces all that the update reads or that a saved state has: sums of gradients, loss, correct and told, means of
- * running statistics. */
+/* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
+ * of the ranks' words, and the means of running statistics. */
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
@@ -180,7 +180,8 @@ static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
 
 mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
-    /* A part has at least an eighth of all gradients, and enough of them to be worth its launches. Chosen. */
+    /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES,
+     * so that the part is worth its launches. Chosen. */
     enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     const int n_params = nets_net_params(out->net);

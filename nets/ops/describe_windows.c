@@ -6,7 +6,7 @@ static const char AXIS[2][8] = {"height", "width"};
 
 /* How many elements of an axis a kernel spans. */
 static int64_t reach(const nets_attrs *a, int d) {
-    int64_t dilation = a->dilation[d] ? a->dilation[d] : 1; /* pools have none */
+    int64_t dilation = a->dilation[d] ? a->dilation[d] : 1; /* pools have no dilation: theirs is 0 */
     return dilation * (a->kernel[d] - 1) + 1;
 }
 

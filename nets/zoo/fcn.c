@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* FCN-8s on VGG-16, Long, Shelhamer and Darrell 2015: a class for each pixel. Layers are named as in the authors' Caffe
  * model voc-fcn8s. VGG's linear layers are convolutions here. Their coarse scores are doubled in size, and the scores
- * of the fourth pool are added; the sum is doubled, and those of the third pool are added; that is enlarged to the
- * input's size.
+ * of the fourth pool are added; the sum is doubled in size, and the scores of the third pool are added; this second sum
+ * is enlarged to the input's size.
  *
  * The first convolution pads by 100, so that the last map is larger than the kernel of fc6 for any input; crops cut all
  * of it off again. Their offsets are the model's: by how much a map extends beyond the one that it is added to. */

@@ -2,8 +2,9 @@
 /* Simonyan and Zisserman 2014, as torchvision's without batch norm: five groups of 3x3 convolutions on 64, 128, 256,
  * 512 and 512 channels with a pool after each, three linear layers.
  *
- * VGG-101, a network of the moDNN paper, is our reading: vDNN makes VGG-116 to -416 from VGG-16 with as many more
- * convolutions in each of the five groups; 17 more in each give 98 convolutions and three linear layers. */
+ * VGG-101, a network of the moDNN paper, is our reading: vDNN makes VGG-116 to VGG-416 from VGG-16 by adding the same
+ * number of convolutions to each of the five groups; 17 more in each group give 98 convolutions and three linear
+ * layers. */
 #include "nets/zoo/layers.h"
 
 void zoo_build_vgg(const zoo *z, const int numbers[ZOO_NUMBERS]) {

@@ -11,7 +11,7 @@
 #include "mm/core/hash.h"
 #include "mm/core/log.h"
 
-/* A line of the file. */
+/* What a line of the file states. */
 typedef struct nets_cached_choice {
     char device[128];
     int precision;

@@ -28,13 +28,13 @@ typedef struct nets_conv_shape {
     int direction; /* nets_direction */
     int x[4], y[4];
     int kernel[2], stride[2], pad[2], dilation[2], groups;
-    int adds;  /* 1: the result is added to what the output holds; 0: it replaces that */
+    int adds;  /* 1: the result is added to what the output has; 0: it replaces what the output has */
     int bf16;  /* nets_conv_bf16; 0: all are f32 */
     int pitch; /* of a product: elements from row to row of y; 0: its channels */
 } nets_conv_shape;
 
-/* Whether it is a product of matrices: windows are single pixels, and x and y have the same. Some kernels count rows
- * and columns in 32 bits. */
+/* Whether the convolution is a product of matrices: windows are single pixels, and x and y have the same pixels. Their
+ * number is limited, since some kernels count rows and columns in 32 bits. */
 static inline bool nets_conv_is_product(const nets_conv_shape *s) {
     for (int d = 0; d < 2; d++)
         if (s->kernel[d] != 1 || s->stride[d] != 1 || s->pad[d] != 0) return false;
@@ -58,7 +58,7 @@ static inline bool nets_conv_is_bf16(const nets_conv_shape *s, nets_direction gi
 typedef struct nets_conv_terms {
     bool deterministic;
     int64_t limit_bytes;             /* of workspace */
-    int64_t tensor_core_limit_bytes; /* at least limit_bytes; applies if tensor cores cannot be used within that */
+    int64_t tensor_core_limit_bytes; /* at least limit_bytes; applies if tensor cores need more than limit_bytes */
 } nets_conv_terms;
 
 typedef enum nets_conv_api {
@@ -94,7 +94,7 @@ typedef struct nets_conv_pareto {
 } nets_conv_pareto;
 
 typedef struct nets_algorithm_cache {
-    char device[128]; /* the device and libraries whose choices are used; "": no device, choices of any are used */
+    char device[128]; /* the device and libraries whose choices are used; "": no device, those for any are used */
     int precision;
     char *path; /* NULL: no file, the cache is only in memory */
     mm_log log;

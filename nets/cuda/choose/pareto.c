@@ -15,8 +15,8 @@ static int best_below(const nets_pareto_point *points, int n, double slack, int6
     return best;
 }
 
-/* The loss if chosen[at] is removed: for sizes of workspace from its own up to that of the point before it, the next,
- * slower point runs instead. */
+/* The time lost if chosen[at] is removed. The next, slower point then runs instead for all sizes of workspace from
+ * chosen[at]'s own up to that of the point before it. */
 static double loss_without(const nets_pareto_point *points, const int *chosen, int at) {
     const nets_pareto_point *before = &points[chosen[at - 1]], *it = &points[chosen[at]],
                             *next = &points[chosen[at + 1]];

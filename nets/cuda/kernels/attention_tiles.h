@@ -139,7 +139,8 @@ template <int D, typename T_> struct by_units {
 /* ---------------------------------------------------------------- by tensor cores */
 
 /* For bf16 heads of up to D channels, a multiple of 8. Each warp has 16 own rows; lane 4 g + t has rows g and g + 8.
- * Scores are rounded to bf16 to be multiplied; sums are f32. Pitches put a warp's words in different banks. */
+ * Scores are rounded to bf16 to be multiplied; sums are f32. The tiles' pitches put the words that a warp loads at once
+ * in different banks. */
 template <int D> struct by_cores {
     typedef bf16 T;
     enum { OWN = D > 64 ? 32 : 64, OTHER = D > 64 ? 16 : 32, TEAM = OWN / 16 * WARP, V = PER_LOAD<bf16> };
@@ -214,7 +215,8 @@ template <int D> struct by_cores {
         const int g = lane() / 4, two = lane() % 4 * 2;
 #pragma unroll
         for (int r = 0; r < OTHER; r += 16) {
-            const int j = r / 4; /* scores j and j + 1: rows r + two and r + two + 1; the next two: rows 8 later */
+            /* Scores j and j + 1 are for rows r + two and r + two + 1; the next two scores are for the rows 8 later. */
+            const int j = r / 4;
             const unsigned p[4] = {halves_of(scores[0][j], scores[0][j + 1]), halves_of(scores[1][j], scores[1][j + 1]),
                                    halves_of(scores[0][j + 2], scores[0][j + 3]),
                                    halves_of(scores[1][j + 2], scores[1][j + 3])};
@@ -230,7 +232,8 @@ template <int D> struct by_cores {
         gather(scores, other.by_column, between, sums);
     }
 
-    /* Adds p q, a tile of 8 columns, of which the lane has two in each of its rows. */
+    /* Adds the product p q, a tile of 8 columns, to the lane's sums: it has two columns of the tile in each of its two
+     * rows. */
     static __device__ void add(float first[2], float second[2], const unsigned p[4], const unsigned q[2]) {
         float d[4] = {first[0], first[1], second[0], second[1]};
         multiply_tiles(d, p, q);

@@ -78,7 +78,8 @@ template <typename T, int V, gate_kind GATE> struct gradient_sums_of {
     __device__ void take(int64_t at, const item &i, total *t) const {
         vec<V> g = from.get(at, i.g);
         if (GATE == FROM_X) g = by.template through<T>(g, i.x.floats());
-        if (dx2) store(dx2 + at, plus(g, earlier2, at)); /* mostly no earlier2: not worth registers */
+        /* earlier2 is mostly NULL: fetching it ahead is not worth registers. */
+        if (dx2) store(dx2 + at, plus(g, earlier2, at));
         if (GATE == BY_VALUE && mask) write_signs(mask, at, i.g.y.floats());
         for (int k = 0; k < V; k++) {
             t->q[0][k] += g.at[k];

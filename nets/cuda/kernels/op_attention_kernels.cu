@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
                 s[i][j] = key + E::column(j) <= row ? s[i][j] * a.scale : -INFINITY;
                 most = fmaxf(most, s[i][j]);
             }
-            most = fmaxf(top[i], highest_of_row<E::LANES>(most)); /* a number: every row sees the first key */
+            most = fmaxf(top[i], highest_of_row<E::LANES>(most)); /* not minus infinity: every row sees the first key */
             const float less = expf(top[i] - most);
             top[i] = most;
             for (int j = 0; j < E::SCORES; j++) {

@@ -62,10 +62,11 @@ struct finish_moments {
     }
     __device__ void finish(int c, const wide &w, double rows) const {
         const double spread = w.q[1] / rows;
-        const float m = (float)w.q[0], v = spread < 0 ? 0 : (float)spread; /* below 0 by rounding; a NaN stays */
+        /* Rounding may put `spread` below 0; a NaN stays NaN. */
+        const float m = (float)w.q[0], v = spread < 0 ? 0 : (float)spread;
         mean[c] = m;
         var[c] = v;
-        if (!running_mean) return; /* a recomputation: this batch was counted before */
+        if (!running_mean) return; /* a recomputation: the forward pass has counted this batch already */
         const float unbias = rows > 1 ? (float)(rows / (rows - 1)) : 1.0f;
         running_mean[c] += momentum * (m - running_mean[c]);
         running_var[c] += momentum * (v * unbias - running_var[c]);

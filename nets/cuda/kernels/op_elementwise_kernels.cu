@@ -42,7 +42,7 @@ template <typename T> struct drop {
     const T *in, *earlier;
     T *out;
 
-    /* The random words of elements 4 block to 4 block + 3 of the whole batch. */
+    /* Draws the random words of elements 4 * block to 4 * block + 3 of the whole batch. */
     __device__ void draw(uint64_t block, uint32_t words[4]) const {
         const uint32_t key[2] = {how.rng[0], how.rng[1]};
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), how.layer, how.rng[2]};

@@ -21,7 +21,7 @@ static __device__ inline float sum_of_warp(float v) {
 
 static __device__ inline int64_t row_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
 
-/* A lane reads its elements of the row several times, from cache, and writes only these; so y may be x. */
+/* A lane reads its own elements of the row several times, from cache, and writes no others; so y may be x. */
 template <typename T, int V>
 static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *bias, T *y,
                                  float *means, float *factors) {
@@ -166,7 +166,8 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N
     }
 }
 
-/* Adds up the parts. A lane has one sum; each warp adds every eighth part of it. */
+/* Adds up the parts' sums. Each lane has one of the 2 * channels sums; each of the eight warps adds up every eighth
+ * part of it. */
 static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
     __shared__ float all[WARPS][WARP];
     const int i = (int)(blockIdx.x * WARP + threadIdx.x);

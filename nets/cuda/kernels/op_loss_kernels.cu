@@ -79,7 +79,7 @@ static __global__ void loss_rows(const T *scores, const int32_t *labels, int64_t
     parts[blockIdx.x] = mine;
 }
 
-/* The new NETS_CORRECT. Once it reports a label that is no class, it stays. */
+/* Returns the new NETS_CORRECT. Once it reports a label that is no class, it does not change any more. */
 static __device__ inline int32_t count_correct(const nets_cuda_labels &labels, const part &all, int32_t earlier) {
     if (earlier < 0) return earlier;
     if (all.bad == NO_LABEL) return earlier + all.correct;

@@ -44,7 +44,8 @@ static __device__ inline void clear_ends(const nets_cuda_lrn &l, float *row) {
 template <typename T> static __device__ inline float one(const T *from) { return loaded<1>(from).at[0]; }
 template <typename T> static __device__ inline void put(T *to, float value) { store(to, vec<1>{{value}}); }
 
-/* For a pixel past the last one, a thread's loops over channels end at once: all threads reach the barriers. */
+/* Threads without a pixel (past the last one) do not return, since all threads must reach the barriers: their loops
+ * over channels end at once. */
 template <typename T> static __global__ void lrn_forward(nets_cuda_lrn l, const T *x, T *y) {
     MM_DYNAMIC_SHARED(float, rows);
     float *squares = rows + (int)threadIdx.y * padded_row(l);

@@ -28,8 +28,9 @@ template <typename T> struct look_up {
     }
 };
 
-/* A block takes the token of row blockIdx.x. Only the block of a token's first row sums its gradient; the others
- * return. Each warp sums over its part of the rows, then the warps' sums are added in order. A lane has V channels. */
+/* A block takes the token of row blockIdx.x. Only the block of a token's first row sums the token's gradient; the
+ * token's other blocks return. Each warp sums over its part of the rows, then the warps' sums are added in order. A
+ * lane has V channels. */
 template <typename T, int V>
 static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const T *dy, bool adds, float *dweight) {
     __shared__ vec<V> all[WARPS][WARP];
@@ -150,8 +151,9 @@ void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy,
 
 /* ---------------------------------------------------------------- GELU */
 
-/* e in the approximation by tanh, in which the share below x is 1 / (1 + e). e stays finite, because the slope needs
- * the product of e and the share. __fdividef is off by 2 units in the last place. */
+/* Returns e of GELU's approximation by tanh, which takes 1 / (1 + e) as the normal distribution's share below x. e is
+ * limited so that it stays finite: the slope needs the product of e and the share. __fdividef, which divides, is off by
+ * at most 2 units in the last place. */
 static __device__ inline float power_of(float x) {
     return expf(fminf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x), 80.0f));
 }

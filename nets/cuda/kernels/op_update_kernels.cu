@@ -135,17 +135,17 @@ template <class Rule> static __global__ void move_weights(nets_cuda_update updat
     if (blockIdx.x == 0 && thread == 0 && update.rng && ++update.rng[2] == 0) update.rng[3]++;
 }
 
-/* A launch of its own, since by then all blocks of earlier launches have read the count. */
+/* Counting is a launch of its own: when it runs, all blocks of earlier launches have read the old count. */
 static __global__ void count_step(uint32_t *step, const uint32_t *halted) {
     if (!halted || !*halted) ++*step;
 }
 
-/* A launch of its own, since no block may write *halted while others read it to update. */
+/* Halting is a launch of its own: no block may write *halted while blocks of an update read it. */
 static __global__ void halt(nets_cuda_update update, const float *loss, float most, uint32_t *halted) {
     const int tensor = tensor_of(update, blockIdx.x);
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t chunk = NETS_CUDA_UPDATE_CHUNK, rest = update.tensors[tensor].elems - begin;
-    const int64_t n = rest < chunk ? rest : chunk; /* 0 if there is no tensor */
+    const int64_t n = rest < chunk ? rest : chunk; /* 0 if the update has no tensor */
     const float *gradient = update.tensors[tensor].gradient + begin;
     bool bad = blockIdx.x == 0 && threadIdx.x == 0 && loss && !isfinite(*loss);
     for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
@@ -202,7 +202,7 @@ static __global__ void find_clip(const double *parts, int n, double clip_norm, f
     sum = sum_of_block(sum);
     if (threadIdx.x) return;
     const double by = clip_norm / (sqrt(sum) + 1e-6);
-    *clip = by < 1 ? (float)by : 1; /* 1 for a NaN, too, which the gradients then contain themselves */
+    *clip = by < 1 ? (float)by : 1; /* 1 also if the sum is NaN: then gradients are NaN anyway */
 }
 
 void nets_cuda_update_squares(const nets_cuda_update *update, double *parts, int n, bool adds, cudaStream_t stream) {

@@ -41,7 +41,7 @@ static __device__ inline int counted(const windows &w, const inside &in) {
     return w.exclude_pad ? (in.y1 - in.y0) * (in.x1 - in.x0) : w.kernel[0] * w.kernel[1];
 }
 
-/* v / n. If n is a power of two, a product gives the same bits. */
+/* v / n. If n is a power of two, it multiplies by 1 / n, which gives the same bits. */
 template <int V> static __device__ inline vec<V> divided(vec<V> v, int n) {
     const float by = (float)n;
     if ((n & (n - 1)) == 0) {

@@ -15,7 +15,8 @@
 
 /* Blocks of THREADS on a multiprocessor. Chosen: a thread then has 64 registers, which suffice. */
 enum { BLOCKS_AT_ONCE = 4 };
-/* The same if a thread takes V channels: with eight it has 80 registers, or, if it holds MUCH of each, 128. */
+/* Blocks on a multiprocessor if a thread takes V channels. With eight channels a thread has 80 registers, or 128 if it
+ * keeps MUCH for each channel. */
 template <int V, bool MUCH = false> constexpr int BLOCKS_OF = V <= 4 ? BLOCKS_AT_ONCE : MUCH ? 2 : 3;
 
 /* ---------------------------------------------------------------- first step: what is summed */
@@ -48,8 +49,9 @@ static __device__ inline void take_pixels(Source &source, typename Source::total
     }
 }
 
-/* Takes a chain: tiles begin, begin + chains, ... below end. A matrix's tiles are a row each. A Source with MATRICES
- * fetches several of them together; others go without, for fewer registers. */
+/* Takes a chain: tiles begin, begin + chains, ... below end. If images are single pixels (s.plane is 1), a tile is one
+ * row: a Source with MATRICES then fetches several rows together; a Source without MATRICES takes tile by tile, and
+ * needs fewer registers. */
 template <typename Source>
 static __device__ inline void take_chain(Source &source, typename Source::total *t, const nets_strips &s,
                                          unsigned begin, unsigned end, int channel) {
@@ -97,10 +99,10 @@ static __device__ inline void join(wide *a, const wide &b) {
     a->q[1] += b.q[1];
 }
 
-/* Where blocks write what other blocks read. */
+/* The memory through which blocks pass sums to one another. */
 struct handed {
     unsigned long long *blocks, *groups; /* in the scratch */
-    unsigned *counters;                  /* for each tile of channels: one for each group, then one for the groups */
+    unsigned *counters;                  /* for each tile of channels: one for each group, one for all groups */
 };
 
 static __device__ inline unsigned long long word_of(float a, float b) {
@@ -192,9 +194,9 @@ static __device__ inline wide join_parts(const Finish &f, const nets_strips &s, 
     return sum;
 }
 
-/* Whether this block is the last of n that come here; then it sees what the others wrote. Every thread calls it. The
- * barriers order a block's accesses, and one thread's fences all of them for other blocks. The counter is 0 again after
- * the last. */
+/* Whether this block is the last of the n blocks that call this with the counter; if so, it sees what the others wrote
+ * before. Every thread of a block calls it. The barriers order the accesses of the block's threads, and one thread's
+ * fences then order all of these for other blocks. The last call sets the counter back to 0. */
 static __device__ inline bool is_last(unsigned *counter, int n) {
     __shared__ bool last;
     __syncthreads();
@@ -207,9 +209,9 @@ static __device__ inline bool is_last(unsigned *counter, int n) {
     return last;
 }
 
-/* A Finish has `part`, which adds a part's quantities to sums, `close`, which turns the sums into quantities of the
- * group, both in double, and `finish`, which uses a channel's quantities. FROM_ORIGIN: parts count as deviations from
- * the first. */
+/* A Finish has three functions: `part` adds a part's quantities to sums, `close` turns the sums into quantities of the
+ * group, and `finish` uses a channel's quantities. The first two compute in double. FROM_ORIGIN: `part` also gets the
+ * first quantity of the first part, and sums deviations from it. */
 template <int V, typename Source, typename Finish>
 static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     reduce(Source source, Finish f, nets_strips s, handed to) {
@@ -222,7 +224,8 @@ static __global__ void __launch_bounds__(THREADS, int(Source::BLOCKS))
     if (channel < s.channels) {
         source.start(channel);
         const unsigned each = (unsigned)s.each * (unsigned)s.chains, begin = (unsigned)block * each;
-        const unsigned end = min(begin + each, (unsigned)s.tiles); /* below 2^32: each is small beside 2^31 tiles */
+        /* begin + each cannot overflow: begin < s.tiles < 2^31, and `each` is small beside 2^31. */
+        const unsigned end = min(begin + each, (unsigned)s.tiles);
         take_chain(source, &t, s, begin + threadIdx.y, end, channel);
     }
     all[threadIdx.y * blockDim.x + threadIdx.x] = t;

@@ -75,7 +75,8 @@ static __device__ inline void load(const float *from, vec<4> *v, bool last = fal
     v->at[2] = f.z;
     v->at[3] = f.w;
 }
-static __device__ inline void load(const float *from, vec<8> *v, bool last = false) { /* for kernels with 8 bf16 */
+/* For kernels that take 8 bf16 at a time. */
+static __device__ inline void load(const float *from, vec<8> *v, bool last = false) {
     vec<4> half[2];
     load(from, &half[0], last);
     load(from + 4, &half[1], last);
@@ -139,7 +140,7 @@ template <int V, typename T> static __device__ inline vec<V> loaded(const T *fro
     return v;
 }
 
-/* Whether v, rounded to T, is positive: half the least bf16 rounds to 0. */
+/* Whether v is still positive when it is rounded to T: half the least bf16 rounds to 0. */
 template <typename T> static __device__ inline bool is_positive(float v) {
     return v > (sizeof(T) == sizeof(bf16) ? 0x1p-134f : 0.0f);
 }

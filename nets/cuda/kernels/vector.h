@@ -11,7 +11,8 @@
 #include "nets/cuda/kernels/storage.h"
 
 #ifndef __CUDACC__
-/* The emulation's compiler does not see that values are used under the same condition as they are loaded. */
+/* The CPU emulation's compiler does not see that values are used only under the condition under which they were
+ * loaded. */
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 

@@ -11,7 +11,7 @@
  * cuDNN has two backwards. The deterministic one needs workspace that grows with the square of the context. So the
  * samples of a batch are divided into parts, which use the workspace one after the other; into as few as the limit
  * allows. In the unordered one, blocks add to q's gradient in f32 in memory, in any order. A deterministic
- * configuration uses neither. */
+ * configuration uses neither of the two. */
 #ifndef NETS_CUDA_LIBRARIES_CUDNN_ATTENTION_H
 #define NETS_CUDA_LIBRARIES_CUDNN_ATTENTION_H
 

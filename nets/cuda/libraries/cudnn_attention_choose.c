@@ -62,7 +62,7 @@ static void *output_of(const trial *t, output o) {
     return at[o];
 }
 
-/* Fills with NaN what the phase must write, and the workspace, which it may write. */
+/* Fills with NaN the tensors that the phase must write, and the workspace, so that missing results are noticed. */
 static mm_status spoil(const trial *t, mm_phase phase) {
     MM_TRY(mm_cuda_check(cudaMemsetAsync(t->at.workspace, 0xff, (size_t)t->workspace_bytes, t->timing.stream),
                          "cudaMemsetAsync"));
@@ -95,7 +95,7 @@ static float largest(const uint16_t *of, int64_t n) {
     return most;
 }
 
-/* NaN does not agree. */
+/* Whether cuDNN's map is close enough to our kernels' map. A NaN is not. */
 static bool maps_agree(const uint16_t *got, const uint16_t *expected, int64_t n, int size) {
     const float floor = OF_MAP * largest(expected, n);
     for (int64_t row = 0; row < n; row += size) {
@@ -283,7 +283,8 @@ static mm_status time_all(trial *t, nets_cudnn_attention_step steps[2], nets_con
         try_engines(t, phase, &steps[phase], &theirs[phase]);
         if (phase == MM_BACKWARD) try_unordered(t, &steps[phase], &theirs[phase]);
         if (!theirs[phase].api || phase == MM_BACKWARD) break;
-        MM_TRY(launch(&l, t->timing.stream)); /* the backward reads the chosen engine's results, not the last one's */
+        /* The backward must read the results of the engine that was chosen, not of the one timed last. */
+        MM_TRY(launch(&l, t->timing.stream));
     }
     return MM_OK;
 }

@@ -4,8 +4,8 @@
  * other in memory that is freed afterwards. This allocates and waits, so it happens when an op is created. The choices
  * are the fastest, and those that take more time and less workspace.
  *
- * If a candidate fails, there is one less. At level debug, the log lists each candidate, and why any other proposal is
- * not a candidate. The numbers below are chosen. */
+ * A candidate that fails is dropped. At level debug, the log lists each candidate, and why any other proposal is not a
+ * candidate. The numbers below are chosen. */
 #include <stdio.h>
 
 #include "mm/core/log.h"
@@ -30,7 +30,8 @@ typedef struct selection {
     nets_cuda_timing timing;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
-    candidate beyond[BEYOND]; /* over the limit, with tensor cores; timed only if no candidate within it uses these */
+    /* Over the limit, with tensor cores; timed only if no candidate within the limit uses tensor cores. */
+    candidate beyond[BEYOND];
     int n, n_beyond, compiled;
     bool timed, tensor_core /* a candidate uses them */, incomplete /* some were not timed that should be */;
 } selection;
@@ -195,7 +196,8 @@ static bool is_candidate(const selection *s, const nets_conv_choice *choice) {
     return false;
 }
 
-/* Why an engine is not a candidate; NULL: it is one. A conversion to TF32 keeps float32's range; others may not. */
+/* Why an engine is not a candidate; NULL: it is one. An engine that converts its inputs to TF32 keeps float32's range;
+ * other conversions may not. */
 static const char *objection(const nets_cudnn_conv *c, const selection *s, const nets_cudnn_engine *e) {
     if (e->unreadable) return "cannot be read";
     if (c->terms.deterministic && e->nondeterministic) return "not deterministic";
@@ -320,7 +322,7 @@ static void guess(nets_cudnn_conv *c, selection *s) {
     if (!s->n) add_engines(c, s, 1);
 }
 
-/* Chooses the candidates that are the best in some size of workspace. */
+/* Chooses the candidates that are each the best for some size of workspace. */
 static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     nets_pareto_point points[CANDIDATES + BEYOND];
     int chosen[NETS_WORKSPACES];

@@ -37,10 +37,12 @@ static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) 
     return mm_fail(MM_ERR_UNSUPPORTED, "a cached algorithm now takes %lld bytes of workspace", (long long)bytes);
 }
 
-/* How many of n choices are used. With several, the result's bits would depend on which one a plan has room for. */
+/* How many of n choices are used. A deterministic configuration uses one: with several, the result's bits would depend
+ * on which of them a plan has room for. */
 static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->config.deterministic ? 1 : n; }
 
-/* False: a cached choice no longer holds, for instance since another build of the library made it. */
+/* Prepares the cached choices. False: one of them no longer holds, for instance because another build of the library
+ * made it. */
 static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     for (int i = 0; i < used_of(conv, kept->n); i++) {
         if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
@@ -52,7 +54,8 @@ static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     return true;
 }
 
-/* Without a device: the choices cached for any device; without any, the limit as the workspace. */
+/* Without a device nothing is prepared: takes the choices cached for any device, `kept`, for their workspaces. If there
+ * are none, the workspace is the limit. */
 static void describe(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
     conv->n = kept ? used_of(conv, kept->n) : 1;
     conv->of[0].choice.workspace_bytes = conv->terms.limit_bytes;
@@ -93,7 +96,7 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->x_bytes = x * bytes_of(s, NETS_CONV_BY_INPUT);
     conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
     conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
-    /* The legacy API wants one type. */
+    /* The legacy API wants one type for all tensors. */
     const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS);
     const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));

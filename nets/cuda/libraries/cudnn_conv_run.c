@@ -3,14 +3,15 @@
 #include "mm/core/graph/dtype.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
-/* NULL: every algorithm takes more. */
+/* The fastest algorithm whose workspace fits in `bytes`; NULL: every algorithm takes more. */
 static const nets_conv_algorithm *fastest_within(const nets_cudnn_conv *conv, int64_t bytes) {
     for (int i = 0; i < conv->n; i++)
         if (conv->of[i].choice.workspace_bytes <= bytes) return &conv->of[i];
     return NULL;
 }
 
-/* Workspace and time of the parts if each runs its fastest algorithm within so many bytes. False: a part has none. */
+/* Gives the workspace and the time of the parts if each runs its fastest algorithm that takes at most `within` bytes.
+ * False: a part has no such algorithm. */
 static bool step_within(const nets_cudnn_conv *const parts[], int n_parts, int64_t within, nets_pareto_point *p) {
     *p = (nets_pareto_point){0, 0};
     for (int i = 0; i < n_parts; i++) {

@@ -34,7 +34,7 @@ static mm_status describe_conv(const nets_conv_shape *s, cudnnConvolutionDescrip
 
 /* The least exact math type that the precision allows: FMA is plain float32; the default allows TF32. */
 static cudnnMathType_t widest_math(const nets_cudnn_conv *conv) {
-    if (conv->shape.bf16) return CUDNN_DEFAULT_MATH; /* tensor cores multiply bf16 exactly */
+    if (conv->shape.bf16) return CUDNN_DEFAULT_MATH; /* even tensor cores multiply bf16 exactly */
     switch (conv->cuda->config.precision) {
     case NETS_FP32:
         return CUDNN_FMA_MATH;
@@ -113,7 +113,7 @@ typedef struct candidates {
     int n;
 } candidates;
 
-/* The three structs have the same members. */
+/* Copies one of cuDNN's lists. Its structs for the three directions have the same members. */
 #define COPY_LIST(from, list)                                                                                          \
     for (int i = 0; i < (list)->n; i++) (list)->of[i] = (candidate) {                                                  \
             .algorithm = (int)(from)[i].algo, .math = (int)(from)[i].mathType, .status = (from)[i].status,             \
@@ -170,7 +170,8 @@ static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_tria
     return nets_cuda_dnn_check(status, t ? "timing algorithms" : "listing algorithms");
 }
 
-/* A list may name another math type than FMA, which was set, and give the workspace of that: corrects both. */
+/* Although FMA was set, cuDNN's list may name another math type, with the workspace that this type takes: corrects both
+ * to FMA's. */
 static void round_as_configured(const nets_cudnn_conv *c, candidate *a) {
     if (widest_math(c) != CUDNN_FMA_MATH || a->math == CUDNN_FMA_MATH || a->status != CUDNN_STATUS_SUCCESS) return;
     int64_t bytes = bytes_of(c, a->algorithm, CUDNN_FMA_MATH);
@@ -213,7 +214,7 @@ static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool ti
     return n;
 }
 
-/* Times all algorithms twice, and only the second time counts: the first run loads the kernels. */
+/* Has all algorithms timed twice, and uses only the second times: the first run also loads the kernels. */
 mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_cudnn_trial *t, int capacity,
                                     nets_conv_choice *choices, int *n_out) {
     candidates list;

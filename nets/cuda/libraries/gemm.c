@@ -37,7 +37,8 @@ static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16
     return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, size[0], size[1], (int64_t)size[2]));
 }
 
-/* cuBLASLt derives the bias's alignment from the pointer, even in calls that do not read the bias. */
+/* Sets the bias's address also before calls that do not read the bias: cuBLASLt derives the bias's alignment from
+ * it. */
 static mm_status add_bias(cublasLtMatmulDescOpaque_t *operation, const void *bias) {
     const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     MM_TRY(check_description(
@@ -138,8 +139,9 @@ static mm_status prefer(cublasLtMatmulPreferenceOpaque_t *preference, cublasLtMa
     return check_description(cublasLtMatmulPreferenceSetAttribute(preference, name, value, bytes));
 }
 
-/* The allowed ways to add up partial sums, if a sum is split among blocks. Adding in place has no fixed order. Partial
- * sums stored in the result's type are rounded to it; a bf16 result is rounded once, so its partial sums are f32. */
+/* The allowed ways to add up partial sums, if a sum is split among blocks. Partial sums that blocks add in place have
+ * no fixed order. Partial sums stored in the result's type are rounded to it; a bf16 result is rounded once, so its
+ * partial sums are f32. */
 static uint32_t reduction_schemes(const nets_gemm *p, bool deterministic) {
     if (p->gives_bf16) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (deterministic) return CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;

@@ -83,7 +83,8 @@ void nets_cuda_timing_end(nets_cuda_timing *t) {
 
 /* ---------------------------------------------------------------- running */
 
-/* Captures n launches as one graph. What cannot be captured is no candidate: it could not be replayed. */
+/* Captures n launches as one graph. Launches that cannot be captured are no candidate, because iterations could not be
+ * replayed with them. */
 static mm_status record(const nets_cuda_timing *t, nets_cuda_timed_fn launch, const void *ctx, int n,
                         cudaGraphExec_t *exec_out) {
     cudaGraph_t graph = NULL;

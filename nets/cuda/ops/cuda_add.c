@@ -16,7 +16,8 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     return nets_cuda_launched("add");
 }
 
-/* The gradient by one addend: dy plus the earlier contribution. Nothing to do if that is NULL and dx is dy. */
+/* The gradient by one addend: dy plus the earlier contribution. If there is no earlier contribution and dx is dy, there
+ * is nothing to do. */
 static void backward_one(const add_op *op, const void *dy, const void *earlier, void *dx, mm_stream *stream) {
     if (dx && (earlier || dx != dy)) nets_cuda_sum(op->maps, dy, earlier, dx, op->elems, mm_cuda_stream(stream));
 }

@@ -12,7 +12,7 @@ typedef struct batch_norm_op {
     nets_op base;
     nets_cuda_batch_norm bn;
     bool training, wants_dx;
-    bool alone; /* nothing is added before the ReLU */
+    bool alone; /* the layer has one input: nothing is added before the ReLU */
     mm_dtype maps;
 } batch_norm_op;
 
@@ -85,7 +85,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                           .wants_dx = desc->wants_dx,
                           .alone = desc->n_inputs == 1,
                           .maps = desc->maps};
-    /* Codes are encoded and decoded in registers, without a workspace; only those of f32 images. */
+    /* Kernels encode and decode in registers, so codes need no workspace; kernels can do so only for f32 images. */
     if (desc->x[0].rank == 4 && desc->maps == MM_F32) op->base.code_needs.passes = op->wants_dx ? 2 : 1;
     mm_status status = nets_cuda_reduction_init(&op->bn.over, (nets_cuda_backend *)backend, &desc->x[0]);
     if (status != MM_OK) {

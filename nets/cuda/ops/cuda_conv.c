@@ -104,8 +104,8 @@ static nets_conv_shape shape_of(const nets_op_desc *desc, bool transposed) {
     return s;
 }
 
-/* bf16 gradients are chosen by the terms of outputs, too: algorithms that are not deterministic add to the result in
- * memory, and would round each addend. */
+/* Algorithms for bf16 gradients are chosen by the terms that hold for outputs, too: algorithms that are not
+ * deterministic add to the result in memory, so they would round each partial sum. */
 static mm_status make_part(nets_cudnn_conv *part, nets_cuda_backend *cuda, nets_conv_shape shape,
                            nets_direction direction, bool adds, bool is_output) {
     const nets_conv_terms of_outputs = nets_cudnn_output_terms(&cuda->terms);
@@ -141,7 +141,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     bool transposed = desc->kind == NETS_CONV_TRANSPOSE;
     const bool bf16 = desc->maps == MM_BF16;
     MM_TRY(nets_cuda_check_dims(desc));
-    if (bf16 && desc->attrs.bias) /* it would be rounded twice: before and after the bias is added */
+    if (bf16 && desc->attrs.bias) /* Y would be rounded twice: before and after the bias is added */
         return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps with a bias is not supported", nets_op_name(desc->kind));
     if (bf16 && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a %s of bf16 maps has no gradient for the batch", nets_op_name(desc->kind));

@@ -8,9 +8,9 @@
  *   | images as planes | the library's own |
  *   | the reduction of the bias's gradient |   after the products
  *
- * The library's own may have several sizes; a product runs by its fastest algorithm that fits. If the maps are bf16, a
- * batch in f32 is rounded to bf16 at the planes' end before it is transposed, and outputs that get a bias lie in f32
- * behind the planes, so that the sum is rounded once.
+ * The library's own workspace may have several sizes; a product runs by its fastest algorithm that fits. If the maps
+ * are bf16, a batch in f32 is rounded to bf16 at the planes' end before it is transposed, and outputs that get a bias
+ * lie in f32 behind the planes, so that the sum is rounded once.
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes the weights' gradients in blocks of the
  * output's features. At the workspace's end, behind the library's own, lie a packed copy of the block's columns of dy
@@ -24,8 +24,8 @@
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
 
-/* Bytes of a block of weights' gradients, when they are added; a block has at least four rows, however large. Chosen:
- * few launches, and less than what the first layers' maps take. */
+/* Bytes of a block of weights' gradients that are added to earlier ones; a block has at least four rows, however large
+ * they are. Chosen: launches are few, and a block takes less memory than the first layers' maps. */
 enum { BLOCK_BYTES = 8 << 20 };
 
 typedef struct linear_op {
@@ -204,7 +204,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (in > INT32_MAX)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer has %lld input features, at most %d", (long long)in,
                        INT32_MAX);
-    if (desc->maps == MM_BF16 && desc->adds_earlier) /* or the sum would be rounded twice */
+    if (desc->maps == MM_BF16 && desc->adds_earlier) /* DX would be rounded twice: before and after the sum */
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add to an earlier gradient");
     if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
         return mm_fail(

@@ -6,7 +6,8 @@
 /* 256 KiB: enough to sum 170000 channels with two groups of blocks, far more than layers have. */
 enum { COUNTERS = 1 << 16 };
 
-/* Uses a stream of its own, because the kernels' streams do not wait for the default one. */
+/* Sets memory to zero and waits. It uses a stream of its own, because the kernels' streams do not wait for the default
+ * stream. */
 static mm_status clear(void *memory, size_t bytes) {
     cudaStream_t stream;
     MM_TRY(

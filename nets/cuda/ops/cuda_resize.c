@@ -51,8 +51,8 @@ static mm_status create_pool(nets_backend *backend, const nets_op_desc *desc, ne
         op->windows.stride[d] = (int)a->stride[d];
         op->windows.pad[d] = (int)a->pad[d];
     }
-    /* In ceil mode, a window may reach beyond image and padding; those places do not count in the average. The IR
-     * allows a padding that counts only without ceil mode. */
+    /* In ceil mode, a window may reach beyond image and padding; places beyond them do not count in the average. A
+     * padding that counts is allowed only without ceil mode. */
     op->windows.halves_index = nets_halves_index(a, nets_shape_channels(&desc->y));
     op->windows.exclude_pad = a->exclude_pad || (a->ceil_mode && !a->pad[0] && !a->pad[1]);
     *op_out = &op->base;

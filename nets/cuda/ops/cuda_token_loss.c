@@ -110,7 +110,7 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
     return nets_cuda_launched("the loss of tokens");
 }
 
-/* The forward left the gradient in Y. */
+/* The forward left the gradient in Y: this only copies it to DX, or adds the earlier contribution to it. */
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const token_loss_op *op = (const token_loss_op *)base;
     if (args->at[NETS_DX] && (args->at[NETS_DX] != args->at[NETS_Y] || args->at[NETS_EARLIER]))
