@@ -9,7 +9,8 @@
 #include "policies/engine/recompute_chain.h"
 
 /* Memory is counted in slots. A table covers SLOTS of them; coarser tables, of slots FACTOR times as large, serve more
- * memory. Chosen: an amount is at least SLOTS / FACTOR slots of its table, so it is met within 2 %. */
+ * memory. Chosen: an amount is at least SLOTS / FACTOR slots of its table, so rounding it to whole slots errs by at
+ * most 2 %. */
 enum { SLOTS = 160, FACTOR = 3, TABLES = 8 };
 
 static const int64_t NEVER = INT64_C(1) << 60;
@@ -18,7 +19,8 @@ static const int64_t NEVER = INT64_C(1) << 60;
 typedef enum choice {
     NOTHING, /* there is too little memory */
     FULL,    /* keep all maps of stage s, then go on with s + 1 to t */
-    THIN,    /* as FULL, but keep only the maps that are not left out (mm_chain_leaves_out) */
+    THIN,    /* as FULL, but without the maps that cheap layers can make again from maps of the same stage
+              * (mm_chain_leaves_out) */
     INNER,   /* s = t: do what the solution of the stage's own (fine) chain says */
     CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then redo s to s +
                 k */
