@@ -228,8 +228,8 @@ static mm_status wait_for_promise(mm_execution *p, int node) {
     }
 }
 
-/* Promised memory may be fragmented. Blocks until a segment has been freed since the count was `frees`, or can be
- * freed. */
+/* Called when a segment does not fit though its memory is promised: free memory may be fragmented. Blocks until a
+ * segment has been freed since u->frees was `frees`, or can be freed. */
 static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     mm_runtime_alloc *u = &p->runtime_alloc;
     struct timespec deadline;
@@ -269,7 +269,7 @@ static mm_status take_segment(mm_execution *p, int segment) {
             count_alloc(p->dispatch);
             return MM_OK;
         }
-        /* An empty heap cannot get more room. */
+        /* If the heap is empty, waiting for a free is of no use. */
         if (status != MM_ERR_NOMEM || mm_heap_used(u->heap[part_of(p, segment)]) == 0) return status;
         if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }

@@ -14,7 +14,8 @@
  * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen, too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
-/* How many shares are tried, for eviction, of the maps that RECOMPUTE_NESTED keeps; chosen. */
+/* RECOMPUTE_NESTED keeps some maps, which later rules may evict: all of them, or (s / SHARES) of them for each s below
+ * SHARES. Chosen. */
 enum { SHARES = 3 };
 
 static int limits_of(const mm_graph *graph) {
@@ -155,7 +156,8 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, layout, plan);
 }
 
-/* Whether the candidate, placed before, does not fit this budget, in which another plan is known to fit. */
+/* Whether the candidate is known not to fit this budget, because it was placed before, while another plan is known to
+ * fit. */
 static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
     const placed_before *p = &c->before[one->order][layout];
     if (!c->again || p->bytes == 0) return false;
@@ -197,8 +199,8 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     return pass_over_refused(c, status);
 }
 
-/* Enters one choice of RECOMPUTE_NESTED, with all of the maps that the rules after it evict, and with shares of these:
- * none (unless another way has entered that), a third, two thirds. */
+/* Enters one choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
+ * share of these maps: none (unless another way has entered that), a third, two thirds. */
 static mm_status enter_shares(contest *c, const way *w, int nesting) {
     int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
     candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};

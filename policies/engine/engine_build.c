@@ -33,7 +33,8 @@ static bool has_body(const mm_engine *e, const mm_map *m) {
     return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
 }
 
-/* Whether the map, or its code, is copied over the link. Not a code with a body: its codec writes to pinned memory. */
+/* Whether the map, or its code, is copied over the link. A code with a body is not copied: its codec writes to pinned
+ * memory. */
 static bool is_moved(const mm_engine *e, const mm_map *m) {
     return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
 }
@@ -263,7 +264,8 @@ static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
     return MM_OK;
 }
 
-/* Fills in, for the steps that are to run again, the smallest level of a cut between them and the last of them. */
+/* Sets e->low: for each step that is to run again, the smallest level of the cuts between this step and the last step
+ * that is to run again. */
 static void find_lows(mm_engine *e) {
     uint8_t low = MM_LEVEL_STAGE;
     if (!e->maps.cut) return;
@@ -371,7 +373,7 @@ static mm_status fetch_before(mm_engine *e, int step, bool first) {
     MM_TRY(fetch_for(e, step, false));
     if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
     const mm_graph *graph = e->schedule.graph;
-    int next = step + 1; /* updates may come in between */
+    int next = step + 1; /* weight updates may come between two backward steps */
     while (next < mm_graph_steps(graph) && mm_graph_step(graph, next)->phase != MM_BACKWARD) next++;
     return fetch_for(e, next, true);
 }

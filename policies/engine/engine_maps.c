@@ -144,8 +144,8 @@ static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
-/* Inputs and saved tensors of at most so many bytes stay: these are mostly statistics (here of 2048 channels). There
- * are many, and a copy of each would cost too much. Chosen. */
+/* Inputs and saved tensors of at most so many bytes stay: tensors this small are mostly statistics (8 KiB: those of
+ * 2048 channels). There are many of them, and a copy of each would take too much time. Chosen. */
 enum { SMALL_BYTES = 8 << 10 };
 
 /* Whether the rule may act on the tensor, by its kind and size. */
@@ -213,7 +213,7 @@ static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
 /* Whether the index-th of n things is picked, if `limit` are picked and spread evenly. */
 static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
 
-/* before: has the counts of eligible maps before this one. */
+/* Whether the selection has the map. before: has the counts of eligible maps before this one. */
 static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
     if (selection->assigned) return true;
     if (selection->of == 0) return before->eligible < selection->limit;
@@ -221,7 +221,8 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     int limit = selection->limit, n = selection->of_rule[m->rule];
     for (int r = 0; r < m->rule; r++) limit -= selection->of_rule[r];
     if (limit <= 0 || limit >= n) return limit > 0;
-    /* Recomputation does not overlap with the computation, so there is nothing to spread: whole segments are better. */
+    /* Recomputation does not overlap with the computation, so the maps need not be spread evenly: dropping whole
+     * segments is better. */
     if (m->action == MM_ACTION_RECOMPUTE) return before->of_rule[m->rule] < limit;
     return is_picked(before->of_rule[m->rule], limit, n);
 }

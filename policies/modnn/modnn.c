@@ -98,7 +98,8 @@ static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm
     return MM_OK;
 }
 
-/* Makes a plan that keeps all maps: with each step's first algorithm, or (GAIN) with such that it fits, if possible. */
+/* Makes a plan that keeps all maps: with each step's first algorithm, or (GAIN) with algorithms for which the plan
+ * fits, if there are any. */
 static mm_status keep_all(const modnn *m, const mm_limits *limits, mm_plan **plan_out) {
     int64_t *room = malloc(((size_t)m->n_steps + 1) * sizeof *room);
     if (!room) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(m->graph));
@@ -198,7 +199,8 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
     return fits(kept, limits);
 }
 
-/* Plans one way, in less_bytes less than the limit, and keeps the better plan. *enough_out: whether it fits there. */
+/* Plans with Algorithm 1 in one way, with less_bytes less device memory than the limit. *best: replaced if the new plan
+ * is better. *enough_out: whether the new plan fits in the reduced memory. */
 static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
                          bool *enough_out) {
@@ -221,11 +223,11 @@ static int affordable_plans(const mm_graph *graph) {
     return affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
 }
 
-/* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and in a little less memory, where
- * other maps leave, which may be better. */
+/* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and also with a little less memory,
+ * because other maps then leave, which may be better. */
 static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
                         mm_plan **best) {
-    enum { SHARES = 16 }; /* chosen, as is how much less: multiples of a sixteenth */
+    enum { SHARES = 16 }; /* chosen: the memory is reduced by multiples of a sixteenth */
     static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
     const int n_ways = sizeof ways / sizeof *ways, n = affordable_plans(graph);
     const int64_t share = (limits->device_bytes - limits->base_bytes) / SHARES;

@@ -93,7 +93,7 @@ typedef struct modnn_transfer {
 typedef struct modnn_transfers {
     modnn_transfer *list;
     int n, capacity;
-    int64_t free_ns; /* when the last one ends */
+    int64_t free_ns; /* when its last copy ends */
 } modnn_transfers;
 
 /* Decisions that the paper leaves open, or that may be taken otherwise. No way is best for all networks and budgets. */
@@ -160,7 +160,7 @@ static inline const mm_variant *mm_modnn_variant(const modnn *m, int step, int v
 /* The variants that the step may run by: [from, to). */
 void mm_modnn_choice(const modnn *m, int step, int *from_out, int *to_out);
 
-/* The least workspace of these, aligned. */
+/* The least workspace of the variants that the step may run by, aligned. */
 int64_t mm_modnn_least_work(const modnn *m, int step);
 
 /* Whether what a step makes counts as used at once, because the step is in the forward pass and the next use is not.

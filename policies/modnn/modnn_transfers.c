@@ -60,7 +60,8 @@ static bool may_leave(const modnn *m, const modnn_block *block, int until) {
     return block->tensor >= 0 && m->tensors[block->tensor].used && mm_modnn_next_step(m, block->tensor) > until;
 }
 
-/* When a block that leaves next has left. *free_ns: when the link is free; moved on if the block must be copied. */
+/* The time at which the block has left, if it leaves next. *free_ns: when the link is free; advanced if the block must
+ * be copied. */
 static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
     const modnn_tensor *t = &m->tensors[root];
     if (t->copy >= 0) return m->outs.list[t->copy].end_ns;
@@ -70,7 +71,7 @@ static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
 
 typedef struct score {
     int64_t delay_ns, bytes;
-    int soonest; /* next use of the one that is needed first */
+    int soonest; /* next use of the block that is needed first */
 } score;
 
 static bool is_better(const modnn *m, const score *a, const score *b) {
@@ -95,7 +96,7 @@ bool mm_modnn_find_scheme(const modnn *m, int64_t bytes, int until, int64_t star
             if (mm_modnn_next_step(m, root) < s.soonest) s.soonest = mm_modnn_next_step(m, root);
             end = to + 1 < memory->n ? blocks[to + 1].offset : memory->bytes;
             s.delay_ns = later(0, ready_ns - start_ns);
-            if (is_better(m, &best, &s)) break; /* more blocks do not make it better */
+            if (is_better(m, &best, &s)) break; /* more blocks would not make the scheme better than the best */
         }
         if (end - begin < bytes) continue;
         s.delay_ns = later(0, later(ready_ns, mm_modnn_memory_ready(memory, begin, end - begin)) - start_ns);

@@ -269,8 +269,7 @@ template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *co
     const int head = CODE::head(code, n), values = words - head;
     uint32_t *const value = code + head;
 #pragma unroll 1
-    for (int i = 0; i < values;
-         i += 2 * WARP) { /* value[k / 2] is written only after all values up to value[k] were read */
+    for (int i = 0; i < values; i += 2 * WARP) { /* value[k / 2] is written after value[0] to value[k] were read */
         const int k = i + 2 * lane;
         const uint32_t low = k < values ? value[k] : 0, high = k + 1 < values ? value[k + 1] : 0;
         __syncwarp();
