@@ -102,7 +102,7 @@ typedef struct contest {
     int n, entered;
     candidate best;
     mm_plan *plan;          /* the plan of `best` */
-    bool again;             /* a plan is known that fits */
+    bool again;             /* a plan that fits this budget is known */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
     /* [order][layout]. Places depend on the limit of pinned memory, not on the budget. */
@@ -268,7 +268,7 @@ static mm_status find_fastest(contest *c) {
     return MM_OK;
 }
 
-/* Whether a candidate that needs less memory than the least so far may still win. */
+/* Whether a candidate whose bound is below the lowest peak so far may still win. */
 static bool least_matters(const contest *c) {
     if (!c->fits) return true;
     for (int i = 0; i < c->n; i++)
@@ -298,7 +298,7 @@ static mm_status compare(contest *c) {
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
-    /* The plan that keeps all maps is left only because others need too many buffers: returns that failure. */
+    /* If only the plan that keeps all maps is left, because the others need too many buffers, returns their failure. */
     return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
 }
 
@@ -336,7 +336,7 @@ static mm_status hold(contest *c, const mm_limits *limits) {
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
-/* Compares once in the limits, without a limit of pinned memory first; returns a plan that does not fit, too. */
+/* As `hold`, but compares only once in each limit of pinned memory, so the plan of c->best may not fit. */
 static mm_status hold_once(contest *c, const mm_limits *limits) {
     MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
     return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes

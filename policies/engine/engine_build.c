@@ -105,7 +105,7 @@ static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
 }
 
 static mm_status put_away(mm_engine *e, mm_map *m, int after) {
-    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped, without any operation */
+    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* the map is dropped, which needs no operation */
     mm_schedule *s = &e->schedule;
     int first = s->plan->n_nodes;
     int32_t before[3];
@@ -127,7 +127,7 @@ static mm_status put_away(mm_engine *e, mm_map *m, int after) {
     return MM_OK;
 }
 
-/* Evicts the maps that this forward step was the last to use. */
+/* Evicts the maps whose last forward use is this step. */
 static mm_status put_away_after(mm_engine *e, int step, int node) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; u < info->n_uses; u++) {
@@ -232,7 +232,8 @@ static void mark_wanted(mm_engine *e, mm_tensor tensor) {
     e->wants[e->n_wants++] = tensor;
 }
 
-/* Marks as wanted the outputs that are only made together with others of the step (mm_map.along), if still needed. */
+/* Marks as wanted the outputs of the step that are only made together with its other outputs (mm_map.along), if they
+ * are still needed at step `when`. */
 static void want_along(mm_engine *e, const mm_step_info *step, int when) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor other = step->uses[u].tensor;

@@ -84,7 +84,7 @@ static bool has_choice(const modnn *m) {
 /* If the plan that keeps all maps does not fit, replaces it by one with algorithms of less workspace: one that fits, or
  * the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
-    enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
+    enum { TRIES = 4 }; /* chosen: few tries are enough: a placement seldom exceeds by much what is alive at once */
     if ((*kept)->peak_bytes <= limits->device_bytes || !has_choice(m)) return MM_OK;
     for (int i = find_room(m, *kept, limits, room) ? 0 : TRIES;
          i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
@@ -238,9 +238,9 @@ static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_l
 }
 
 /* For when plans need more pinned memory than there is: finds a plan with a low peak that does not. The more device
- * memory, the less leaves; so it bisects between the least that a plan takes and what `best`, the plan that keeps all
- * maps, takes. limits->device_bytes does not matter, so the minimum that is found fits every larger budget, too. The
- * more steps, the fewer plans. */
+ * memory a plan has, the less it copies to pinned memory; so this function bisects between the least memory that a plan
+ * takes and what `best`, the plan that keeps all maps, takes. limits->device_bytes does not matter, so the minimum that
+ * is found fits every larger budget, too. The more steps, the fewer plans. */
 static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     enum { PLANS = 12, FEWEST = 3, PLAN_STEPS = 24000 }; /* chosen */
@@ -264,7 +264,8 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
 }
 
 /* For when no plan fits: chooses again as in a budget of just the lowest peak, so that the minimum that is reported is
- * that of the plan that runs there. If only one plan is compared, in the least memory, it is the plan at hand. */
+ * that of the plan that runs there. If only one plan is compared, in the least memory, the result is the plan at
+ * hand. */
 static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     mm_limits own = *limits;

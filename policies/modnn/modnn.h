@@ -62,7 +62,8 @@ typedef struct modnn_need {
     int32_t use;  /* index of the use in modnn.uses */
     bool writes;  /* changes the value */
     bool inplace; /* first written here, in place over another tensor (mm_schedule_tensor.over) */
-    int64_t made; /* decided: offset at which the step allocates it; -1: it was there, or is in place over another */
+    int64_t made; /* decided: offset at which the step allocates the storage; -1: the storage was there, or is in place
+                   * over another */
 } modnn_need;
 
 /* A root's storage, at the present step of the simulation. */
@@ -72,7 +73,8 @@ typedef struct modnn_tensor {
     int64_t offset;   /* on the device; -1: it is not there */
     int64_t ready_ns; /* when its value is, or will be, there */
     int32_t written;  /* last step that wrote it */
-    int32_t copy;     /* index of the offload whose copy in pinned memory has its value; -1: none */
+    int32_t copy;     /* index of the offload that made the copy in pinned memory which has the storage's
+                       * value; -1: none */
     int32_t fetch;    /* index of the prefetch that brought it; -1: a step made it, or has used it since */
     int32_t next;     /* index of its next use: that of the present step, if that uses it */
     int32_t end;      /* index past its last use */

@@ -169,7 +169,7 @@ static mm_status place_rest(modnn *m, bool *placed_out) {
     return MM_OK;
 }
 
-/* Gives back the blocks that were placed for the present step, and neither fetched nor made yet. */
+/* Gives back the blocks that were placed for the present step and have not been fetched or made yet. */
 static void take_back(modnn *m) {
     for (int i = 0; i < m->n_loads; i++) {
         modnn_tensor *t = &m->tensors[m->loads[i]];
@@ -199,8 +199,8 @@ static mm_status put_all_out(modnn *m, bool but_needed) {
     return MM_OK;
 }
 
-/* Lets all blocks leave, and places what the present step needs, from the lowest address on. Before that, tries to let
- * what the step needs and is there stay, and to place the rest around it. */
+/* Lets all blocks leave, and places what the present step needs, from the lowest address on. First tries a smaller
+ * change: storages that the step needs and that are on the device stay, and the rest is placed around them. */
 static mm_status defragment(modnn *m) {
     bool placed;
     m->defragmentations++;
@@ -211,7 +211,7 @@ static mm_status defragment(modnn *m) {
     take_back(m);
     MM_TRY(put_all_out(m, false));
     MM_TRY(place_rest(m, &placed));
-    assert(placed); /* the memory is empty, and large enough for the step's needs */
+    assert(placed); /* it cannot fail: the memory is empty, and large enough for the step's needs */
     return MM_OK;
 }
 
@@ -242,8 +242,8 @@ mm_status mm_modnn_load(modnn *m) {
     return MM_OK;
 }
 
-/* Inequality 9, for all that is to be fetched, in order: whether some step would be late if fetching began when the
- * present one has ended. Stops at what memory cannot hold at once. */
+/* Inequality 9 of the paper, for all storages that are to be fetched, in order: whether some step would be late if
+ * fetching began when the present one has ended. Stops at what memory cannot hold at once. */
 static bool is_late(const modnn *m) {
     int64_t ns = 0, bytes = 0;
     for (int i = 0; i < m->n_away; i++) {
