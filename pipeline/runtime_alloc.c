@@ -194,7 +194,8 @@ static void add_takes(const mm_execution *p, int node, int64_t bytes[2]) {
         bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
 }
 
-/* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Under the lock. */
+/* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Call it under the
+ * lock. */
 static bool promise(mm_execution *p, int node) {
     mm_runtime_alloc *u = &p->runtime_alloc;
     int64_t own[2] = {0, 0}, earlier[2] = {0, 0};

@@ -132,8 +132,8 @@ static bool may_fit(exact *e, const part *p, int32_t from, int32_t to, int64_t f
     return true;
 }
 
-/* The next piece must be placed below this offset. Above it, another open piece would fit wholly underneath, or the
- * open pieces of some time would not fit any more. */
+/* The next piece must be placed below this offset. If it were placed higher, another open piece would fit wholly
+ * underneath, or the open pieces of some time would not fit below the height any more. */
 static int64_t ceiling_of(const exact *e, const part *p) {
     int64_t ceiling = INT64_MAX;
     for (int32_t i = p->begin; i < p->end; i++) {

@@ -15,7 +15,8 @@
  * must begin as zeros. */
 typedef struct mm_body_record {
     int64_t end;                    /* position right after the body, in the range of its pool */
-    int64_t bytes, spilled;         /* of the last encode: bytes of the body; those of them in pinned memory */
+    int64_t bytes, spilled;         /* of the last encode: the body's bytes, and how many of them lie in pinned
+                                     * memory */
     int64_t all_bytes, all_spilled; /* sums over all encodes so far, so that the host may read them late */
 } mm_body_record;
 

@@ -99,8 +99,9 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
     return true;
 }
 
-/* A copy comes back exactly, so it serves readers of signs, too. But with a lean rule the elements stay no longer than
- * they are read, so a mask serves readers of signs; and if signs alone are read, nothing is copied. */
+/* Chooses what a swap leaves and brings back. A copy comes back exactly, so it serves readers of signs, too. But with a
+ * lean rule the elements stay no longer than they are read, so a mask serves readers of signs; and if signs alone are
+ * read, nothing is copied. */
 static void choose_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     const int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->lean = rule->lean;
@@ -228,8 +229,8 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
 }
 
 /* The recomputed map with which a saved tensor (a pool's index map) is made again, because one step writes both, so
- * that the tensor need not be kept; -1: none. What the step may read when it runs again (mm_graph_allow_given) is
- * kept. */
+ * that the tensor need not be kept; -1: none. A tensor that the step may read when it runs again (mm_graph_allow_given)
+ * is kept. */
 static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;

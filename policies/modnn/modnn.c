@@ -84,7 +84,7 @@ static bool has_choice(const modnn *m) {
 /* If the plan that keeps all maps does not fit, replaces it by one with algorithms of less workspace: one that fits, or
  * the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
-    enum { TRIES = 4 }; /* chosen: few tries are enough: a placement seldom exceeds by much what is alive at once */
+    enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once, so few tries are enough */
     if ((*kept)->peak_bytes <= limits->device_bytes || !has_choice(m)) return MM_OK;
     for (int i = find_room(m, *kept, limits, room) ? 0 : TRIES;
          i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
