@@ -6,8 +6,7 @@
  *             possible: the lean baseline that other policies are compared with. Its options give papers' baselines,
  *             which are less lean: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's
  *             investigation baseline. algorithms=N runs the N-th variant of each step after the first, or its last one
- *             if there are fewer, so that all variants can be measured, one after the other (tools/measure/collect.h)
- *             */
+ *             if there are fewer, so that all variants can be measured one after the other (tools/measure/collect.h) */
 #include <limits.h>
 #include <stdlib.h>
 
