@@ -67,7 +67,7 @@ enum { WORD = 4, BLOCK_BYTES = 4096, PIECE_BYTES = 8 << 20 };
 static const uint8_t pattern_word[WORD] = {0xa7, 0xd1, 0x8f, 0x6b}; /* as an f32: 3.5e26, which no training computes */
 static const uint8_t zero_word[WORD];
 
-/* The content of untouched memory. */
+/* What untouched memory contains. */
 typedef struct untouched {
     uint8_t bytes[BLOCK_BYTES + WORD]; /* one word more than a block: a block may begin inside a word */
     bool zero;                         /* true: zeros; false: the pattern */

@@ -87,7 +87,8 @@ mm_status mm_allreduce_call_async(mm_dispatch *d, const mm_piece *piece, mm_stre
     mm_allreduce_call *call = &p->allreduce.calls[piece - p->program->pieces];
     if (!call->call.fn) return MM_OK;
     if (p->plan->nodes[piece->node].kind == MM_NODE_OUT) return mm_call_async(stream, &call->call);
-    /* Waits for the copy out and fns.sent. If they fail, fns.await is not called for an all-reduce that never began. */
+    /* Waits for the copy out and fns.sent. If either fails, fns.await is not called, because the all-reduce may never
+     * have begun. */
     return mm_call_blocking(stream, &call->call, p->events[p->program->at[MM_STREAM_OUT][piece->wait[MM_STREAM_OUT]]]);
 }
 

@@ -239,19 +239,19 @@ mm_status mm_dispatch_rehearse(mm_dispatch *d, mm_execution *execution) {
     return status;
 }
 
-/* NULL for a side stream that no program has used yet. */
+/* The stream of that number; NULL: a side stream that no program has used yet. */
 static mm_stream *stream_of(const mm_dispatch *d, int s) {
     if (s == MM_STREAM_COMPUTE) return d->compute;
     return d->worker[s] ? mm_worker_stream(d->worker[s]) : NULL;
 }
 
-/* The same, and for s = MM_STREAM_COUNT the stream of all-reduces in place. */
+/* The same as stream_of, but s = MM_STREAM_COUNT is the stream of all-reduces in place. */
 static mm_stream *any_stream_of(const mm_dispatch *d, int s) {
     return s == MM_STREAM_COUNT ? d->sums : stream_of(d, s);
 }
 
-/* Returns MM_ERR_FORMAT if damaged codes were decoded since the last call. A device whose tasks cannot fail counts
- * them. */
+/* Returns MM_ERR_FORMAT if damaged codes were decoded since the last call. Only devices whose tasks cannot fail count
+ * damaged codes; on others the decode itself fails. */
 static mm_status check_codes(mm_dispatch *d) {
     const int64_t all = atomic_load(&d->counters->damaged_chunks), damaged = all - d->damaged_chunks;
     d->damaged_chunks = all;
@@ -283,12 +283,12 @@ static mm_status drain(mm_dispatch *d) {
     return mm_failure_restore(&first);
 }
 
-/* The same for an iteration that has failed or is aborted. Its own failure is dropped: it is known already. The failure
- * of iterations that were left running before it stays in d->ahead_failure. */
+/* Waits as drain does, for an iteration that has failed or is aborted. The iteration's own failure is dropped: the
+ * caller knows it already. The failure of earlier iterations that were left running stays in d->ahead_failure. */
 static void drain_lost(mm_dispatch *d) {
     mm_failure ahead = d->ahead_failure;
     if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, mm_event_sync(d->behind));
-    /* Damaged codes are only counted. They may be those of an iteration that was left running. */
+    /* Damaged codes are only counted, and may belong to an iteration that was left running. */
     if (d->ahead && ahead.status == MM_OK) mm_failure_save(&ahead, check_codes(d));
     mm_status drained = drain(d);
     (void)drained;
@@ -326,8 +326,8 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
     return status;
 }
 
-/* Makes the compute stream wait for the program's side streams. These need not wait for it: in the next iteration, each
- * operation comes after a step of that iteration. */
+/* Makes the compute stream wait for the program's side streams. The side streams need not wait for the compute stream:
+ * in the next iteration, each operation comes after a step of that iteration. */
 static mm_status join_streams(mm_dispatch *d) {
     for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) {
         if (d->execution->plan->stream_nodes[s] == 0) continue;

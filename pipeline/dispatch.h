@@ -49,7 +49,8 @@ typedef struct mm_dispatch_stats {
     int64_t out_bytes, in_bytes;                          /* over the link: copies, and bodies in pinned memory */
     int64_t unplanned_allocs;
     int64_t host_waits;    /* calls of step_begin that blocked */
-    int64_t issue_wait_ns; /* with a stream: time blocked until workers had issued; the stream went on meanwhile */
+    int64_t issue_wait_ns; /* with a stream: time for which step_begin blocked until workers had issued; the stream went
+                            * on meanwhile */
     int64_t data_wait_ns;  /* without a stream: time blocked until the inputs were there */
     int64_t end_wait_ns;   /* time blocked at the end of iterations, for workers and (mm_dispatch_end) for the device */
     int64_t codec_wait_ns; /* time that the computation waited while an encode or decode ran that it needed. Only on
@@ -71,11 +72,11 @@ mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
  * destroyed. To be called, and destroyed, between iterations. MM_ERR_NOMEM, MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
                                          mm_codec *const *codecs, mm_execution **execution_out);
-/* Sets the device address of the block of numbers that its codecs read (pipeline/codec/code_block.h). Without it, they
- * get none. Call it before the first iteration. */
+/* Sets the device address of the block of numbers that the execution's codecs read (pipeline/codec/code_block.h).
+ * Without this call, the codecs get no block. Call it before the first iteration. */
 void mm_execution_set_block(mm_execution *execution, const void *block);
-/* Sets the functions that all-reduce the plan's shared tensors (mm_allreduce_set); NULL: no all-reduce. Its iterations
- * must have ended. */
+/* Sets the functions that all-reduce the plan's shared tensors (mm_allreduce_set); NULL: no all-reduce. The execution's
+ * iterations must have ended. */
 void mm_execution_set_allreduce(mm_execution *execution, const mm_allreduce_fns *fns, void *ctx);
 /* NULL is legal. */
 void mm_execution_destroy(mm_execution *execution);
@@ -186,8 +187,8 @@ MM_CHECKED mm_status mm_dispatch_replay(mm_dispatch *dispatch, mm_execution *exe
  * its failures. It keeps the failure of iterations that mm_dispatch_end_async left running, and mm_last_error. */
 void mm_dispatch_abort(mm_dispatch *dispatch);
 
-/* ---- dispatch_pause.c: an iteration that will be aborted, with MM_ISSUE_INLINE. Values that its plan holds can be
- * saved first. */
+/* ---- dispatch_pause.c: pauses an iteration before it is aborted (only with MM_ISSUE_INLINE), so that the values in
+ * its segments can be saved first. */
 
 /* Waits for all that has been issued. The iteration stays under way. Returns the first failure of a task; which tasks
  * ran is unknown then. */

@@ -21,8 +21,9 @@ struct mm_dispatch {
     bool in_step;                       /* a step has begun and not ended: a range of the trace is open */
     bool ahead;                         /* iterations that mm_dispatch_end_async has ended may still run */
     int64_t damaged_chunks;             /* part of counters->damaged_chunks that was returned as failures */
-    mm_event *behind;                   /* end of those iterations; recorded when the next one begins */
-    mm_failure ahead_failure;           /* their failure, until a call that waits returns it; MM_OK: none */
+    mm_event *behind;                   /* end of the iterations that are ahead; recorded when the next one begins */
+    mm_failure ahead_failure;           /* failure of iterations that are ahead, until a call that waits returns it;
+                                         * MM_OK: none */
     mm_event *join[MM_STREAM_COUNT];    /* per side stream: recorded when an iteration ends asynchronously */
     mm_stream *sums;                    /* for all-reduces in place; NULL: no plan has had any */
     mm_event *ready, *summed;           /* a group's tensors are ready; all groups so far are reduced */

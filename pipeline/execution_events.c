@@ -10,7 +10,8 @@ static mm_status need_event(mm_execution *p, mm_event **events, mm_stream_id str
     return *event ? MM_OK : mm_event_create(p->dispatch->config.device, event);
 }
 
-/* Events whose times mm_program_codec_wait needs: ends of operations, and of steps before a step that waits for one. */
+/* Creates the events whose times mm_program_codec_wait needs: at the ends of operations, and at the end of each step
+ * that is followed by a step which waits for an operation. */
 static mm_status need_times(mm_execution *p, mm_event **events, const mm_piece *piece) {
     if (piece->stream != MM_STREAM_COMPUTE) return need_event(p, events, piece->stream, piece->seq);
     return mm_piece_waits(piece) && piece->seq > 0 ? need_event(p, events, piece->stream, piece->seq - 1) : MM_OK;
@@ -20,8 +21,8 @@ bool mm_dispatch_is_timed(const mm_dispatch *d) {
     return d->config.device->ops->always_timed || d->config.measure_times || d->config.timed;
 }
 
-/* Events for pieces that others wait for, and for those that need_times names. All pieces have one if times are
- * measured, or if segments are placed at run time, because frees wait for them, too. */
+/* Creates events for the pieces that other pieces wait for, and those that need_times adds. All pieces have one if
+ * times are measured, or if segments are placed at run time, because frees wait for them, too. */
 mm_status mm_execution_events(mm_execution *p, mm_event **events) {
     const mm_dispatch *d = p->dispatch;
     const bool all = p->has_unplanned || d->config.measure_times;

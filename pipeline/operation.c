@@ -22,7 +22,7 @@ static mm_shape piece_shape(const mm_dispatch *d, const mm_piece *piece) {
     return shape;
 }
 
-/* Statistics count a node with its last piece. */
+/* Whether it is its node's last piece, with which the statistics count the node. */
 static bool is_last(const mm_dispatch *d, const mm_piece *piece) {
     return mm_piece_is_last(d->execution->program, piece);
 }

@@ -194,7 +194,8 @@ static void add_takes(const mm_execution *p, int node, int64_t bytes[2]) {
         bytes[part_of(p, takes->segments[i])] += class_bytes(p, takes->segments[i]);
 }
 
-/* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Under the lock. */
+/* Promises the node its memory, if the segments that earlier nodes have still to take fit beside it. Call it under the
+ * lock. */
 static bool promise(mm_execution *p, int node) {
     mm_runtime_alloc *u = &p->runtime_alloc;
     int64_t own[2] = {0, 0}, earlier[2] = {0, 0};
@@ -228,8 +229,8 @@ static mm_status wait_for_promise(mm_execution *p, int node) {
     }
 }
 
-/* Promised memory may be fragmented. Blocks until a segment has been freed since the count was `frees`, or can be
- * freed. */
+/* Called when a segment does not fit though its memory is promised: free memory may be fragmented. Blocks until a
+ * segment has been freed since u->frees was `frees`, or can be freed. */
 static mm_status wait_for_free(mm_execution *p, int segment, int64_t frees) {
     mm_runtime_alloc *u = &p->runtime_alloc;
     struct timespec deadline;
@@ -269,7 +270,7 @@ static mm_status take_segment(mm_execution *p, int segment) {
             count_alloc(p->dispatch);
             return MM_OK;
         }
-        /* An empty heap cannot get more room. */
+        /* If the heap is empty, waiting for a free is of no use. */
         if (status != MM_ERR_NOMEM || mm_heap_used(u->heap[part_of(p, segment)]) == 0) return status;
         if (!free_late(p, true)) MM_TRY(wait_for_free(p, segment, frees));
     }

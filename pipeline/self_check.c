@@ -28,8 +28,8 @@ static void find_dominated(const mm_execution *p, const int32_t (*clocks)[MM_STR
     }
 }
 
-/* Whether a segment's bytes are dead after its last user. Persistent tensors are not, nor bytes that another segment
- * takes over in place, nor those that another stream may still use. */
+/* Whether a segment's bytes are dead after its last user. Not dead are: persistent tensors, bytes that another segment
+ * takes over in place, and bytes that another stream may still use. */
 static bool dies(const mm_plan *plan, const bool *dominated, int segment) {
     const mm_segment *s = &plan->segments[segment];
     return mm_segment_has_life(s) && s->live_last == s->last_node && dominated[segment];
@@ -78,7 +78,7 @@ void mm_self_check_fini(mm_execution *p) {
 }
 
 /* Whether the operation evicts or fetches a map bit for bit: with a lossless codec, or as a copy of the map itself. A
- * shared tensor is not: it comes back as a sum over ranks. */
+ * shared tensor does not come back bit for bit, but as a sum over ranks. */
 static bool is_exact(const mm_execution *p, const mm_node *node) {
     if (mm_graph_tensor(p->plan->graph, node->tensor)->shared != MM_ALLREDUCE_NOT) return false;
     if (node->kind == MM_NODE_OUT || node->kind == MM_NODE_IN)

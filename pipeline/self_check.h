@@ -9,8 +9,8 @@
 typedef struct mm_self_check {
     int32_t *first; /* per node, n + 1: its segments are dying[first[n]] to dying[first[n + 1] - 1] */
     int32_t *dying;
-    uint64_t *before, *after; /* per tensor: checksum of the map before eviction, and as fetched; only of maps that come
-                               * back exactly */
+    uint64_t *before, *after; /* per tensor: checksums of the map before it was evicted, and after it was fetched; only
+                               * for maps that come back exactly */
     uint8_t *compared;        /* per tensor: both checksums are taken in this iteration */
 } mm_self_check;
 

@@ -106,7 +106,8 @@ static mm_period period_of(const mm_execution *p, const mm_traced_set *set, int 
     return period_until(set->ends[i], ready_ns);
 }
 
-/* An all-reduce that was not begun takes no time, right after the step that it follows. */
+/* The time of an all-reduce in place. One that was not begun gets a period of no length, right after the step that it
+ * follows. */
 static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, int sum) {
     const int before = p->program->n + sum - 1;
     const int after = mm_program_piece(p->program, p->allreduce.groups.groups[sum].after, 0);
@@ -115,7 +116,8 @@ static mm_period period_of_sum(const mm_execution *p, const mm_traced_set *set, 
     return sum < set->n_sums ? period_until(set->sums[sum], ready_ns) : (mm_period){ready_ns, ready_ns};
 }
 
-/* Takes the times of a set's iteration. If it still runs, so that some are not known, they are dropped. */
+/* Takes the times of a set's iteration. If the iteration still runs, so that some times are not known, all its times
+ * are dropped. */
 static void collect(mm_execution *p, mm_traced_set *set) {
     mm_timeline *timeline = p->dispatch->timeline;
     bool ended = true;

@@ -9,11 +9,13 @@
 typedef struct mm_traced_set {
     mm_event **ends;         /* per piece: its end; the first set has the execution's own events */
     mm_event *begin;         /* before the first step */
-    mm_period *inline_steps; /* per piece: time of a step without a stream; end 0: not such a step */
+    mm_period *inline_steps; /* per piece: time of a step without a stream; end 0: the piece is not a step without a
+                              * stream */
     mm_event **sums;         /* per all-reduce in place: its end; NULL until it is traced */
     int n_sums;              /* all-reduces in place that were begun */
     bool is_made;
-    int64_t order;  /* its iteration's number among all that were traced; 0: no iteration, or its times are taken */
+    int64_t order;  /* the iteration's number among all that were traced or observed; 0: no iteration, or its times are
+                     * taken */
     int64_t number; /* its iteration's number in the timeline; 0: it is not for a timeline */
 } mm_traced_set;
 

@@ -52,7 +52,7 @@ void *mm_upload_data(mm_upload *m) { return m->data; }
 mm_status mm_upload_send(mm_upload *m, mm_stream *stream) {
     uint8_t *slot = m->slots + m->next * m->bytes;
     mm_event *sent = m->sent[m->next];
-    /* A send that has ended frees its slot, even if it failed: its failure goes to whoever waits for its stream. */
+    /* A send that has ended frees its slot, even if the send failed: whoever waits for its stream gets the failure. */
     if (!mm_event_done(sent)) MM_TRY(mm_event_sync(sent));
     memcpy(slot, m->data, (size_t)m->bytes);
     MM_TRY(mm_copy_async(stream, m->target, slot, m->bytes, MM_COPY_IN));

@@ -9,7 +9,7 @@
 
 typedef struct mm_upload mm_upload;
 
-/* How many sends may be under way at a time; one more waits for the first of them. Chosen. */
+/* How many sends may be under way at a time; a further send waits until the oldest has ended. Chosen. */
 enum { MM_UPLOADS_AHEAD = 8 };
 
 /* `target` is device memory of `bytes` (> 0), borrowed. The host's bytes start as zero. MM_ERR_NOMEM. */

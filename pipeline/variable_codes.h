@@ -17,12 +17,12 @@ typedef struct mm_variable_codes {
 } mm_variable_codes;
 
 MM_CHECKED mm_status mm_variable_codes_init(mm_execution *execution);
-/* The dispatcher's statistics still count the bytes of these codes. */
+/* Frees what belongs to the codes. The dispatcher's statistics still count their bytes. */
 void mm_variable_codes_fini(mm_execution *execution);
 /* Where the body of a code lies, or will be written. code: a segment of the running program. NULL: the code has no
  * body. */
 const mm_code_body *mm_body_of(const mm_dispatch *dispatch, int code, mm_code_body *body_out);
-/* Adds the bytes of all bodies encoded so far. Call it under the lock. */
+/* Adds the bytes of all bodies encoded so far to the statistics. Call it under the dispatcher's lock. */
 void mm_variable_codes_add(const mm_dispatch *dispatch, mm_dispatch_stats *stats);
 
 #endif

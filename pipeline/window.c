@@ -40,8 +40,8 @@ mm_status mm_execution_observe(mm_execution *p, int iterations) {
     return MM_OK;
 }
 
-/* The time since the previous iteration, of any program, counts to the first step. An iteration with a piece whose time
- * is not known is left out, and so is the first of a window. */
+/* The time since the previous iteration, of any program, counts to the first step. Does not add an iteration in which
+ * the time of some piece is not known, nor the first one of a window. */
 void mm_window_add(mm_execution *p, const mm_period *periods) {
     mm_window *w = p->window;
     mm_dispatch *d = p->dispatch;

@@ -9,7 +9,7 @@
 typedef struct mm_window {
     int most;              /* capacity, in iterations */
     int kept;              /* iterations stored */
-    int fresh;             /* those of them since the last restart */
+    int fresh;             /* iterations stored since the last restart */
     int next;              /* slot of the next iteration */
     bool starts;           /* the next iteration is the first since the last restart */
     int64_t *node_ns;      /* [iteration * nodes + node] */

@@ -26,7 +26,7 @@ static void *worker_loop(void *arg) {
     mm_device *device = w->stream->device;
     bool entered;
     mm_status status = mm_device_enter(device, &entered);
-    (void)status; /* if it failed, each job fails in the same way, and reports it */
+    (void)status; /* if this failed, each job fails in the same way, and reports the failure */
     pthread_mutex_lock(&w->lock);
     for (;;) {
         while (w->count == 0 && !w->stopping) pthread_cond_wait(&w->work, &w->lock);

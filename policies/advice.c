@@ -90,8 +90,8 @@ static bool fits(const search *s, const mm_trial *t) {
     return is_within(t, s->limits->device_bytes, s->limits->pinned_bytes);
 }
 
-/* Whether a proposal is of this kind (lossy or lossless), fits as published within pinned_bytes, and may be the
- * fastest. */
+/* Whether a proposal is of this kind (lossy or lossless), fits as published with pinned_bytes of pinned memory, and may
+ * be the fastest. */
 static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_bytes) {
     const int64_t device = s->limits->device_bytes;
     const mm_trial *t = &s->published[proposal];
@@ -99,7 +99,7 @@ static bool is_rival(const search *s, int proposal, bool lossy, int64_t pinned_b
     return t->lossy == lossy && is_within(t, device, pinned_bytes);
 }
 
-/* The fastest of these rivals as published. */
+/* The proposal that is_rival accepts and whose published form is the fastest. */
 static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
     choice best = nothing;
     for (int p = 0; p < s->n_published; p++)
@@ -110,8 +110,9 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
 
 static bool was_auto_refused(const search *s) { return s->wish->refused && s->wish->refused->ops == &mm_policy_auto; }
 
-/* Tries auto without codecs. If auto was refused with codecs, which may do more, it does not fit without them either.
- * Its search is turned off: it does not change whether auto fits, and would take longer than all other trials. */
+/* Tries auto without codecs. If the refused policy is auto, it is not tried: it does not fit with codecs, so it does
+ * not fit without them either. auto's search is turned off: the search does not change whether auto fits, and would
+ * take longer than all other trials. */
 static mm_status try_auto(const search *s, mm_trial *takes_out) {
     mm_policy policy;
     if (was_auto_refused(s)) {
@@ -135,8 +136,8 @@ static bool is_no_rival(const search *s, int proposal) {
     return proposals[proposal].waits && fits(s, &s->published[SWAP_ASYNC]);
 }
 
-/* Tries the proposals as published. Stops once liveness or auto fits, since nothing is faster; and before the lossy
- * ones if a lossless one fits. */
+/* Tries the proposals as published. Stops after liveness or auto if that one fits, since nothing is faster; stops
+ * before the lossy proposals if a lossless one fits. */
 static mm_status try_published(search *s) {
     mm_trial by_auto = nothing.takes;
     bool lossless_fits = false;
@@ -148,7 +149,8 @@ static mm_status try_published(search *s) {
         if (p == LOSSY && (lossless_fits || fits(s, &by_auto))) break;
         if (is_no_rival(s, p) || (s->wish->quick && !proposals[p].quick)) continue;
         MM_TRY(p == AUTO ? try_auto(s, &by_auto) : try_proposal(s, p, MM_WHEN_ALWAYS, t));
-        if (p == AUTO && s->wish->deep && fits(s, &by_auto)) continue; /* another may be advised instead */
+        /* with `deep`, another policy that fits is advised rather than auto */
+        if (p == AUTO && s->wish->deep && fits(s, &by_auto)) continue;
         if (p == AUTO) *t = by_auto;
         lossless_fits |= !t->lossy && fits(s, t);
         if (p <= AUTO && fits(s, t)) break; /* nothing is faster */
@@ -170,14 +172,14 @@ static mm_status find_fastest(search *s, bool lossy, choice *found) {
     return MM_OK;
 }
 
-/* Whether the default form of a policy may take no more than `bytes`, by what it takes as published. */
+/* Whether the default form of a policy may need less than `bytes`, judged by what its published form takes. */
 static bool may_take(const mm_trial *published, int64_t bytes) {
     enum { TIMES = 2 }; /* chosen: far more than default forms save, which is 5 % for hybrid on ResNet-1202 */
     return published->bytes / TIMES < bytes;
 }
 
 /* Finds the policy of one kind (lossy or lossless) that needs the least device memory, in its default form if that
- * needs less. least_bytes: what the best policy of the kind tried before needs. */
+ * needs less. least_bytes: what the best policy of the other kind, if that was tried before, needs. */
 static mm_status find_least(search *s, bool lossy, int64_t least_bytes, choice *found) {
     const int64_t pinned = s->limits->pinned_bytes, device = s->limits->device_bytes;
     *found = nothing;

@@ -3,10 +3,10 @@
  *   naive     every tensor has storage of its own, and nothing is freed: the papers' baseline: the sum of
  *             all layers' forward and backward tensors
  *   liveness  storage is used again after a tensor's last use, aliases share it, and outputs are written in place where
- *             possible: the lean baseline that other policies are compared with. Its options give the less lean ones
- *             of papers: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's investigation
- *             baseline. algorithms=N runs the N-th variant of each step after the first, or its last one if there are
- *             fewer, so that all variants can be measured, one after the other (tools/measure/collect.h) */
+ *             possible: the lean baseline that other policies are compared with. Its options give papers' baselines,
+ *             which are less lean: inplace=off,layout=groups is CNTK's (Gist's baseline), with stash=apart Gist's
+ *             investigation baseline. algorithms=N runs the N-th variant of each step after the first, or its last one
+ *             if there are fewer, so that all variants can be measured one after the other (tools/measure/collect.h) */
 #include <limits.h>
 #include <stdlib.h>
 

@@ -155,7 +155,8 @@ static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *val
                    MM_MAX_CODECS);
 }
 
-/* CNTK's allocator knows no tensor buffers and no sliding workspace. */
+/* For CNTK's allocator, which has neither tensor buffers nor a sliding workspace: places buffers and codes by
+ * lifetime. */
 static void place_all_by_lifetime(mm_engine_config *config) {
     if (config->buffers == MM_REGION_BUFFERS) config->buffers = MM_REGION_GENERAL;
     if (config->codes == MM_REGION_CODES) config->codes = MM_REGION_GENERAL;
@@ -174,7 +175,7 @@ mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values 
 
 /* ---------------------------------------------------------------- to text */
 
-/* The reserve in a rule set's specs; "" if there is none. */
+/* The value of reserve= in the codecs of the configuration's rules; "" if there is none. */
 static const char *reserve_of(const mm_engine_config *config) {
     static const char key[] = ":reserve=";
     for (int r = 0; r < config->n_rules; r++) {

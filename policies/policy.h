@@ -9,7 +9,7 @@
 #include "policies/rules/observer.h"
 
 enum {
-    MM_OPTION_MAX = 16, /* most options of a policy; more than any has */
+    MM_OPTION_MAX = 16, /* limit of a policy's number of options; no policy has so many */
     MM_MAX_CODECS = 30, /* most codecs of a policy, the mask included; rules that name more are refused */
 };
 

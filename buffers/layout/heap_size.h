@@ -12,8 +12,8 @@ int64_t mm_heap_class_bytes(int64_t bytes);
 
 /* Size of a heap for allocations whose occupied bytes never sum to more than `live_bytes`, none larger than `largest`:
  * live_bytes, and room for fragmentation, min(live, 2 sqrt(live * largest)). The factor 2 is measured, not proved:
- * random sequences that stay at the limit, which no trainer runs, needed 1.5 to 1.75 times the root
- * (tests/buffers/heap_test.c runs such sequences). */
+ * random sequences of allocations that stay at the limit, which no trainer runs, needed 1.5 to 1.75 times the square
+ * root (tests/buffers/heap_test.c runs such sequences). */
 int64_t mm_heap_region_bytes(int64_t live_bytes, int64_t largest);
 
 #endif

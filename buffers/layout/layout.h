@@ -17,13 +17,13 @@ typedef enum mm_layout_algorithm {
     MM_LAYOUT_MODNN,  /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
     MM_LAYOUT_QUICK,  /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
     MM_LAYOUT_BEST,   /* the same with a longer search */
-    MM_LAYOUT_EXACT,  /* BEST; if it is above the lower bound, a short exact search for one at the bound
-                       * (mm_layout_fit) */
+    MM_LAYOUT_EXACT,  /* BEST; if that is higher than the lower bound, also a short exact search for a placement at the
+                      * bound (mm_layout_fit) */
     MM_LAYOUT_GROUPS, /* CNTK's static allocator: the largest first, in groups of items that are never alive together */
 } mm_layout_algorithm;
 
-/* The most bytes alive at one position, each item rounded up to `align`. No placement is lower. -1 for items that
- * mm_layout_place would refuse, or when memory is short (mm_last_error says which). */
+/* The most bytes alive at one position, each item rounded up to `align`. No placement has a smaller height. Returns -1
+ * for items that mm_layout_place would refuse, or when memory is short (mm_last_error says which of the two). */
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align);
 
 /* Gives every item an offset >= 0, a multiple of `align`, so that items alive at one position do not overlap.

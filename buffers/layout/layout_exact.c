@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Exact placement within a given height: branch and bound, for items that a heuristic does not fit into it. MiniMalloc
  * (Moffitt, ASPLOS 2023) and its sources have canonical placements, the bound by the sizes of the boxes alive at one
- * time, dominated places, and independent parts solved separately. Ours are the bound for boxes that were passed over,
- * the witnesses and the restarts.
+ * time, dominated places, and independent parts solved separately. Added here are the bound for boxes that were passed
+ * over, the witnesses (may_fit) and the restarts.
  *
  * Any placement can be pushed down until each box stands on another one or on the ground. So it is enough to place
  * boxes in order of offset (ties by rank), each on its support: the highest end of the placed boxes that are alive
@@ -24,7 +24,7 @@ typedef struct piece {
     int64_t size;
     int32_t first, last; /* times; see merge_times */
     int32_t box;         /* index in problem->boxes */
-    int32_t kind;        /* index, before ranking, of the first piece with the same times and size */
+    int32_t kind;        /* index, before ranking, of the first piece that has the same times and size */
     int32_t twin;        /* the piece of the same kind that must be placed before it; -1: none */
     int64_t load;        /* the most bytes alive at one of its times */
 } piece;
@@ -132,8 +132,8 @@ static bool may_fit(exact *e, const part *p, int32_t from, int32_t to, int64_t f
     return true;
 }
 
-/* The next piece must be placed below this offset. Above it, another open piece would fit wholly underneath, or the
- * open pieces of some time would not fit any more. */
+/* The next piece must be placed below this offset. If it were placed higher, another open piece would fit wholly
+ * underneath, or the open pieces of some time would not fit below the height any more. */
 static int64_t ceiling_of(const exact *e, const part *p) {
     int64_t ceiling = INT64_MAX;
     for (int32_t i = p->begin; i < p->end; i++) {
@@ -172,7 +172,7 @@ static bool next_place(exact *e, const part *p, int64_t ceiling, place *since) {
 static outcome search(exact *e, const part *p, place since);
 
 /* Splits the part at the times that no open piece crosses, and solves the pieces in between one after the other. All
- * such times lie from `first` to `last` - 1, or are ends of the part. */
+ * times that no open piece crosses lie from `first` to `last` - 1, or are ends of the part. */
 static outcome search_parts(exact *e, const part *p, int32_t first, int32_t last, place since) {
     part next = {p->begin, p->begin, p->from, 0};
     for (int32_t t = first; t <= last; t++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The placement of CNTK's static allocator (Seide and Agarwal, KDD 2016, as Gist describes it: Jain et al., ISCA 2018,
- * IV-C). Boxes come by size, the largest first. Each joins the first group of which no member is alive together with
- * it, or else begins a new group. A group is as large as its first member; groups lie one after the other. So large
- * boxes share with large ones, but a large place is never split among several small boxes. */
+ * IV-C). Boxes are placed by size, the largest first. Each joins the first group of which no member is alive together
+ * with it, or else begins a new group. A group is as large as its first member; groups lie one after the other. So
+ * large boxes share their bytes with large ones, but a large place is never split among several small boxes. */
 #include "buffers/layout/layout_problem.h"
 
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * valid placement; more work can only lower it. */
 enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
-/* EXACT's limit of nodes times boxes. Chosen for time, too: a node takes some 4 ns for each box (measured), so the
- * search takes at most some 40 ms. */
+/* EXACT's limit of its search: the number of nodes times the number of boxes. Chosen for time, too: a node takes some 4
+ * ns for each box (measured), so the search takes at most some 40 ms. */
 enum { EXACT_WORK = 10000000 };
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {

@@ -50,12 +50,12 @@ MM_CHECKED mm_status mm_layout_modnn(const mm_layout_problem *problem, mm_placem
 MM_CHECKED mm_status mm_layout_groups(const mm_layout_problem *problem, mm_placement *placement_out);
 
 /* Improves *best by a search, until it reaches the lower bound or `work` is used up. Work counts visited tree nodes,
- * not time, so the result is the same on every machine. The first placement tried replaces *best also if it is only as
- * low. */
+ * not time, so the result is the same on every machine. The first placement tried replaces *best even if both have the
+ * same height. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best);
 
-/* If *best is higher than `height`, searches (mm_layout_fit) for a placement that is not, and replaces *best if it
- * finds one. */
+/* If *best is higher than `height`, searches (mm_layout_fit) for a placement that is no higher than `height`, and
+ * replaces *best if it finds one. */
 MM_CHECKED mm_status mm_layout_exact(const mm_layout_problem *problem, int64_t height, int64_t *nodes,
                                      mm_placement *best);
 

@@ -132,7 +132,7 @@ void mm_ranges_give(mm_ranges *ranges, int64_t offset, int64_t bytes) {
     }
     mm_span *above = low < ranges->n ? &ranges->free[low] : NULL;
     mm_span *below = low > 0 ? &ranges->free[low - 1] : NULL;
-    /* else it was given twice */
+    /* if this fails, the range was given back twice */
     assert((!below || below->end <= offset) && (!above || offset + bytes <= above->begin));
     bool joins_below = below && below->end == offset;
     bool joins_above = above && above->begin == offset + bytes;

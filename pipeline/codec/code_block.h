@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The block of numbers that codecs read on the device (mm_code_inputs). There is one for each graph that is planned
- * with such a codec, right above the persistent tensors. The manager uploads it before each iteration, also before one
+/* The block of numbers that codecs read on the device (mm_code_inputs). Each graph that is planned with a codec that
+ * reads it has one, right above the persistent tensors. The manager uploads it before each iteration, also before one
  * that is replayed (mm/manager/values.h). */
 #ifndef PIPELINE_CODEC_CODE_BLOCK_H
 #define PIPELINE_CODEC_CODE_BLOCK_H

@@ -38,7 +38,7 @@ typedef struct mm_codec_counters {
                                        host device the task fails */
 } mm_codec_counters;
 
-/* What encode and decode take beside the map and the code. All may be NULL or 0 where the codec needs none of it. The
+/* What encode and decode take beside the map and the code. A member that the codec does not need may be NULL or 0. The
  * struct and the body are read during the call; what they point to, when the task runs. */
 typedef struct mm_code_inputs {
     const mm_code_body *body; /* NULL: a code of fixed size */

@@ -22,7 +22,8 @@ static int64_t split_rows(const mm_codec *codec, mm_shape shape, int64_t map_byt
 static void fill_code(const mm_codec *codec, const mm_tensor_info *tensor, mm_code_facts *facts) {
     const mm_shape shape = mm_codec_shape(tensor);
     int64_t bytes;
-    if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return; /* as initialised: it cannot encode this tensor */
+    /* if the codec cannot encode this tensor, the facts stay as initialised */
+    if (mm_codec_bound(codec, &shape, &bytes) != MM_OK) return;
     mm_body_nominal body;
     if (mm_codec_body_bound(codec, &shape, &facts->body_bound_bytes) != MM_OK) return;
     if (mm_codec_body_nominal(codec, &shape, &body) != MM_OK) return;

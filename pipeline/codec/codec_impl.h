@@ -12,12 +12,12 @@
 /* Checks rank, dimensions and size, and counts the elements. MM_ERR_INVALID: the message says what is wrong. */
 MM_CHECKED mm_status mm_shape_elems(const mm_shape *shape, int64_t *elems_out);
 
-/* The same for a codec of floats. MM_ERR_UNSUPPORTED: the type is not one of them. */
+/* The same as mm_shape_elems, for a codec of floats. MM_ERR_UNSUPPORTED: the type is not one of floats. */
 MM_CHECKED mm_status mm_float_elems(const char *spec, const mm_shape *shape, int64_t *elems_out);
 
 /* A codec in zeroed memory of `bytes`, for its ops to fill in; mm_codec_free destroys it. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_codec_new(const mm_codec_ops *ops, size_t bytes, mm_codec **codec_out);
-/* create and destroy of a codec without parameters. */
+/* mm_codec_ops.create and destroy for a codec without parameters. */
 MM_CHECKED mm_status mm_codec_new_plain(const mm_codec_ops *ops, const char *params, mm_codec **codec_out);
 void mm_codec_free(mm_codec *codec);
 

@@ -100,9 +100,9 @@ inline cudaError_t grid_of(const grid_request &of, codec_grid *grid_out) {
 }
 
 /* Call it before a launch. If blocks need more shared memory than by default, raises the kernel's limit to all there
- * is. The limit belongs to the kernel, not to the launch, so a lower one would break launches of other threads, and
- * recorded ones. The size of the kernel's static shared memory comes from CUDA, because the compiler aligns and pads
- * it. */
+ * is. The limit belongs to the kernel, not to the launch, so lowering it would break launches by other threads, and
+ * recorded launches. The size of the kernel's static shared memory comes from CUDA, because the compiler aligns and
+ * pads it. */
 template <typename KERNEL> cudaError_t ask_for_shared(KERNEL *kernel, const grid_request &of, const codec_grid &grid) {
     if (grid.shared_bytes + of.static_bytes <= SHARED_UNASKED) return cudaSuccess;
     cudaFuncAttributes has;

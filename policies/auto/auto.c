@@ -39,7 +39,8 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
     return MM_OK;
 }
 
-/* For facts that lack masks' times, as those of a machine's rates, or of runs that made no mask, may. */
+/* Filters the menu if the facts lack times of masks: facts made from a machine's rates, or from runs that made no mask,
+ * may lack them. */
 static bool makes_no_mask(const mm_facts *facts, const mm_rule *rule) {
     (void)facts;
     return !rule->mask && !rule->lean;
@@ -61,7 +62,8 @@ static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_fac
     return MM_OK;
 }
 
-/* For when no plan without masks fits: plans with masks, whose times are estimated: better than no plan. */
+/* Called when no plan without masks fits. Plans with masks, too, by estimated times of masks: that is better than no
+ * plan. */
 static mm_status plan_with_masks(mm_portfolio *p, const mm_facts *near, mm_facts *timed, mm_plan **plan) {
     mm_plan *without = *plan;
     mm_status status = time_masks(p->graph, near, timed);
@@ -82,7 +84,7 @@ static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_confi
     mm_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
     const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
-    near.far_ps_per_byte = 0; /* as in budget_search.c */
+    near.far_ps_per_byte = 0; /* a smaller memory is faster, but that shall not favour evictions */
     p->facts = &near;
     p->menu = menu;
     if (status == MM_OK && due) {

@@ -54,7 +54,8 @@ static void find_windows(mm_auto *a) {
             const mm_segment *s = &plan->segments[touch.segment];
             mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
             if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
-            const bool first = m->taken >= 0 && s->first_node <= m->last; /* the storage that it had before it left */
+            /* whether s is the storage that the map had before it left */
+            const bool first = m->taken >= 0 && s->first_node <= m->last;
             if (!first) m->to = i;
         }
     }

@@ -78,7 +78,7 @@ static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
         a->now.rule[m->tensor] = (int8_t)c.rule;
         a->now.eager[m->tensor] = (uint8_t)c.eager;
         add_live(a, c.first, c.last, -c.bytes);
-        /* Its bytes are no longer held while it is copied. */
+        /* The map's bytes are now free while it is copied. */
         if (c.eager & MM_AUTO_EAGER_OUT) m->from = m->last + 1;
         if (c.eager & MM_AUTO_EAGER_IN) m->to = m->need - 1;
         changes++;
@@ -100,7 +100,9 @@ static int bar_refused(mm_auto *a) {
 }
 
 mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
-    enum { ROUNDS = 40, HOPELESS = 16 }; /* chosen; HOPELESS: the share by which a draft is slower than the best plan */
+    /* Both are chosen. A draft is given up if it is slower than the best plan by more than 1 / HOPELESS of the best
+     * plan's time. */
+    enum { ROUNDS = 40, HOPELESS = 16 };
     for (int i = 0; i < a->n_maps; i++) a->maps[i].barred = 0;
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));

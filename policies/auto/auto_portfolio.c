@@ -16,8 +16,8 @@
 #include "policies/schedule/draft_time.h"
 
 /* The policies that are tried. Those that win most often come first, so that plans of later ones need not be placed if
- * their bounds are slower. naive is left out: it needs more than liveness and is no faster. Other algorithms of a step
- * round otherwise, so plans have them only where nothing else fits. */
+ * their bounds are slower. naive is left out: it needs more than liveness and is no faster. A step's other algorithms
+ * round differently, so plans use them only where nothing else fits. */
 enum { FAST = 1, LEAST = 2, COPIES = 4 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
@@ -196,7 +196,8 @@ static mm_status search(mm_portfolio *p) {
         FEWEST = 40,
         MOST = 4000,
         LARGE = 300
-    }; /* for an effort of 1; chosen for time. STEPS: of all drafts; FEWEST, MOST: drafts; LARGE: steps of a network */
+    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together; FEWEST, MOST: limits of the
+        * number of drafts; LARGE: a network of more steps is large */
     const int steps = mm_graph_steps(p->graph);
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
                   drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
@@ -208,7 +209,9 @@ static mm_status search(mm_portfolio *p) {
 
 /* If the budget is small, tries for the smallest plans first: if these do not fit, the refusal is quick. */
 static mm_status try_menu(mm_portfolio *p) {
-    enum { SMALL = 2 }; /* times a lower bound of what any plan needs; plans need at most 1.5 times that (measured) */
+    /* A budget is small below SMALL times the lower bound of what any plan needs. Plans need at most 1.5 times that
+     * bound (measured). */
+    enum { SMALL = 2 };
     const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
     if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
     if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;

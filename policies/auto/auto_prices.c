@@ -49,7 +49,8 @@ bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *
            mm_nesting_levels(&a->survey->nesting, a->now.nesting)[m->tensor] > 0;
 }
 
-/* Price of a ns of a codec: what steps beside it lose, averaged over both kinds of work, plus a twentieth. Chosen. */
+/* Price of a ns of a codec: what steps that run beside the codec lose, averaged over both kinds of work, plus a
+ * twentieth. Chosen. */
 static double codec_price(const mm_facts *f, mm_work codec) {
     const double permille =
         (mm_facts_contention(f, MM_WORK_EXPENSIVE, codec) + mm_facts_contention(f, MM_WORK_CHEAP, codec)) / 2.0;

@@ -115,8 +115,8 @@ static mm_status shake(mm_auto *a) {
 
 /* ---------------------------------------------------------------- budgets */
 
-/* The next lower budget of a fixed row, which has sixteen budgets from each power of two to the next. A plan that is
- * found there fits all larger budgets, so these seldom get slower plans. */
+/* The next lower budget of a fixed row of budgets, sixteen from each power of two to the next. A plan that is found for
+ * a budget of the row fits all larger budgets, so larger budgets seldom get slower plans. */
 static int64_t rung_below(int64_t bytes) {
     enum { RUNGS = 16 };
     int64_t octave = 1;
@@ -133,10 +133,11 @@ static mm_status refine(mm_auto *a) {
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* In a budget near what any plan needs, tries starts by kinds of layers, with drafts of their own. If they find a
- * better plan, it is refined, with as many drafts. */
+/* If the budget is near what any plan needs, tries starts by kinds of layers, with an allowance of drafts of their own.
+ * If the starts find a better plan, refines that plan, with as many drafts again. */
 static mm_status search_small(mm_auto *a, int trials) {
-    enum { SMALL = 2, SHARE = 4 }; /* chosen: budgets below SMALL times a lower bound; a quarter of the drafts */
+    /* Both are chosen: a budget is small below SMALL times the lower bound; each part gets 1 / SHARE of the drafts. */
+    enum { SMALL = 2, SHARE = 4 };
     if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
     const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
     a->left = trials / SHARE;

@@ -5,7 +5,7 @@
 #include "policies/auto/auto_state.h"
 
 const double mm_auto_links[MM_AUTO_LINKS] = {0.05, 0.15, 0.4, 1, 3, 10};
-/* Copies slow each other down, and wait, so they are given more than their time; chosen. */
+/* Permille of a copy's own time that is allowed for it: copies slow each other down, and wait. Chosen. */
 const int mm_auto_leads[MM_AUTO_LEADS] = {1000, 1100, 1300, 1600};
 
 /* Sets a->now to keep all maps. */
@@ -62,7 +62,8 @@ static void read_off(mm_auto *a, const mm_plan *plan) {
     }
 }
 
-/* The choice of nested recomputation whose kept maps differ least from those of a->now; -1: keeping all is nearer. */
+/* The choice of nested recomputation whose kept maps differ least from the maps that a->now keeps; -1: keeping all maps
+ * differs less. */
 static int nearest_nesting(const mm_auto *a) {
     int nearest = -1, least = 0;
     for (int i = 0; i < a->n_maps; i++) least += a->now.rule[a->maps[i].tensor] == a->recompute;
@@ -101,9 +102,9 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
     return producer < 0 ? MM_LAYER_OTHER : mm_graph_layer(a->graph, mm_graph_step(a->graph, producer)->layer)->kind;
 }
 
-/* Tries a choice in which all maps that a kind of layer writes get one action (per kind). Maps that it does not serve
- * are lean-swapped, and so are idle gradient maps (engine_gradients.h). *value_out: the draft's time; if it does not
- * fit, its bytes plus more than any time. */
+/* Tries a choice in which all maps that a kind of layer writes get one action (per kind). Maps that the action does not
+ * serve are lean-swapped, and so are idle gradient maps (engine_gradients.h). *value_out: the draft's time; if the
+ * draft does not fit, its bytes plus a number larger than any time. */
 static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;

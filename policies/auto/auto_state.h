@@ -56,18 +56,18 @@ typedef struct mm_auto {
     mm_auto_map *maps;
     int n_maps, *map_of;          /* map_of: per tensor; -1: none */
     int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
-    int mask, recompute, lean;    /* rules; -1: the menu has none */
-    int64_t *start_ns;            /* per step, and one more: computation before it */
+    int mask, recompute, lean;    /* indices of the rules with these actions; -1: the menu has none */
+    int64_t *start_ns;            /* per step, and one more: computation before that step */
     int64_t *choice_ns;           /* the same, with what the timed choice makes again */
-    int64_t aim;                  /* bytes that a start is relieved to: the budget, or less */
+    int64_t aim;                  /* the bytes to which a start is to be brought down: the budget, or less */
     int64_t target;               /* bytes that drafts shall keep to */
     int left;                     /* drafts that may still be made */
     uint64_t random;              /* state of next_below */
     mm_auto_choice now, best;     /* best: the choice of `plan`, if this search made that */
-    mm_auto_weights best_weights; /* with which `best` was found; link 0: there is none */
+    mm_auto_weights best_weights; /* the weights with which `best` was found; link 0: there is no `best` */
     /* set by the last draft */
     mm_engine_draft draft;
-    int64_t draft_ns; /* what it takes if nothing waits for bytes that are used again */
+    int64_t draft_ns; /* the draft's time if nothing waits for bytes that are used again */
     int64_t *live;    /* per node: bytes alive, base and external included */
     int *node_of;     /* per step: its node */
     int room;         /* capacity of `live` */

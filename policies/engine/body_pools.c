@@ -26,8 +26,8 @@ static void set_size(const mm_body_pools *pools, mm_schedule *s, int pinned, int
     s->groups[pools->pool[pinned].group].bytes = bytes;
 }
 
-/* Bytes of the spill, at most what all else in pinned memory leaves if nothing there shares bytes. 0: none is needed,
- * or not even a chunk fits. */
+/* Bytes of the spill: at most the pinned memory that is left beside all other segments there, counted as if no two of
+ * them shared bytes. 0: no spill is needed, or not even a chunk fits. */
 static int64_t spill_bytes(const mm_schedule *s, int64_t reserve, int64_t bound, int64_t pinned_bytes) {
     int64_t room = pinned_bytes;
     for (int g = 0; g < s->n_groups; g++)

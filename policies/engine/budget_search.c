@@ -14,7 +14,8 @@
  * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen, too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
-/* How many shares are tried, for eviction, of the maps that RECOMPUTE_NESTED keeps; chosen. */
+/* RECOMPUTE_NESTED keeps some maps, which later rules may evict: all of them, or (s / SHARES) of them for each s below
+ * SHARES. Chosen. */
 enum { SHARES = 3 };
 
 static int limits_of(const mm_graph *graph) {
@@ -101,7 +102,7 @@ typedef struct contest {
     int n, entered;
     candidate best;
     mm_plan *plan;          /* the plan of `best` */
-    bool again;             /* a plan is known that fits */
+    bool again;             /* a plan that fits this budget is known */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
     /* [order][layout]. Places depend on the limit of pinned memory, not on the budget. */
@@ -155,7 +156,8 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, layout, plan);
 }
 
-/* Whether the candidate, placed before, does not fit this budget, in which another plan is known to fit. */
+/* Whether the candidate is known not to fit this budget, because it was placed before, while another plan is known to
+ * fit. */
 static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
     const placed_before *p = &c->before[one->order][layout];
     if (!c->again || p->bytes == 0) return false;
@@ -197,8 +199,8 @@ static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rul
     return pass_over_refused(c, status);
 }
 
-/* Enters one choice of RECOMPUTE_NESTED, with all of the maps that the rules after it evict, and with shares of these:
- * none (unless another way has entered that), a third, two thirds. */
+/* Enters one choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
+ * share of these maps: none (unless another way has entered that), a third, two thirds. */
 static mm_status enter_shares(contest *c, const way *w, int nesting) {
     int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
     candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
@@ -266,7 +268,7 @@ static mm_status find_fastest(contest *c) {
     return MM_OK;
 }
 
-/* Whether a candidate that needs less memory than the least so far may still win. */
+/* Whether a candidate whose bound is below the lowest peak so far may still win. */
 static bool least_matters(const contest *c) {
     if (!c->fits) return true;
     for (int i = 0; i < c->n; i++)
@@ -296,7 +298,7 @@ static mm_status compare(contest *c) {
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
-    /* The plan that keeps all maps is left only because others need too many buffers: returns that failure. */
+    /* If only the plan that keeps all maps is left, because the others need too many buffers, returns their failure. */
     return c->refused && c->best.selection.limit == 0 ? plan_one(c, all, MM_LAYOUT_BEST) : MM_OK;
 }
 
@@ -334,7 +336,7 @@ static mm_status hold(contest *c, const mm_limits *limits) {
                                                          : find_plan(c, limits->device_bytes, limits->pinned_bytes);
 }
 
-/* Compares once in the limits, without a limit of pinned memory first; returns a plan that does not fit, too. */
+/* As `hold`, but compares only once in each limit of pinned memory, so the plan of c->best may not fit. */
 static mm_status hold_once(contest *c, const mm_limits *limits) {
     MM_TRY(compare_within(c, limits->device_bytes, INT64_MAX));
     return !c->plan || c->plan->pinned_bytes <= limits->pinned_bytes

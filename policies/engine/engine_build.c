@@ -33,7 +33,8 @@ static bool has_body(const mm_engine *e, const mm_map *m) {
     return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
 }
 
-/* Whether the map, or its code, is copied over the link. Not a code with a body: its codec writes to pinned memory. */
+/* Whether the map, or its code, is copied over the link. A code with a body is not copied: its codec writes to pinned
+ * memory. */
 static bool is_moved(const mm_engine *e, const mm_map *m) {
     return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
 }
@@ -104,7 +105,7 @@ static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
 }
 
 static mm_status put_away(mm_engine *e, mm_map *m, int after) {
-    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* dropped, without any operation */
+    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* the map is dropped, which needs no operation */
     mm_schedule *s = &e->schedule;
     int first = s->plan->n_nodes;
     int32_t before[3];
@@ -126,7 +127,7 @@ static mm_status put_away(mm_engine *e, mm_map *m, int after) {
     return MM_OK;
 }
 
-/* Evicts the maps that this forward step was the last to use. */
+/* Evicts the maps whose last forward use is this step. */
 static mm_status put_away_after(mm_engine *e, int step, int node) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
     for (int u = 0; u < info->n_uses; u++) {
@@ -231,7 +232,8 @@ static void mark_wanted(mm_engine *e, mm_tensor tensor) {
     e->wants[e->n_wants++] = tensor;
 }
 
-/* Marks as wanted the outputs that are only made together with others of the step (mm_map.along), if still needed. */
+/* Marks as wanted the outputs of the step that are only made together with its other outputs (mm_map.along), if they
+ * are still needed at step `when`. */
 static void want_along(mm_engine *e, const mm_step_info *step, int when) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor other = step->uses[u].tensor;
@@ -263,7 +265,8 @@ static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
     return MM_OK;
 }
 
-/* Fills in, for the steps that are to run again, the smallest level of a cut between them and the last of them. */
+/* Sets e->low: for each step that is to run again, the smallest level of the cuts between this step and the last step
+ * that is to run again. */
 static void find_lows(mm_engine *e) {
     uint8_t low = MM_LEVEL_STAGE;
     if (!e->maps.cut) return;
@@ -371,7 +374,7 @@ static mm_status fetch_before(mm_engine *e, int step, bool first) {
     MM_TRY(fetch_for(e, step, false));
     if (e->config->fetch != MM_FETCH_LAYER) return MM_OK;
     const mm_graph *graph = e->schedule.graph;
-    int next = step + 1; /* updates may come in between */
+    int next = step + 1; /* weight updates may come between two backward steps */
     while (next < mm_graph_steps(graph) && mm_graph_step(graph, next)->phase != MM_BACKWARD) next++;
     return fetch_for(e, next, true);
 }

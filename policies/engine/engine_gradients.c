@@ -26,7 +26,7 @@ void mm_gradients_fini(mm_gradients *g) {
 
 static mm_tensor root_of(const mm_schedule *s, const mm_use *use) { return s->plan->alias[use->tensor]; }
 
-/* The next step that uses the storage; INT_MAX: none does. */
+/* The next step after `step` that uses the storage; INT_MAX: none does. */
 static int next_user(const mm_schedule *s, mm_tensor root, int step) {
     while (++step <= s->tensors[root].last_step) {
         const mm_step_info *info = mm_graph_step(s->graph, step);

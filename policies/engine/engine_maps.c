@@ -99,8 +99,9 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
     return true;
 }
 
-/* A copy comes back exactly, so it serves readers of signs, too. But with a lean rule the elements stay no longer than
- * they are read, so a mask serves readers of signs; and if signs alone are read, nothing is copied. */
+/* Chooses what a swap leaves and brings back. A copy comes back exactly, so it serves readers of signs, too. But with a
+ * lean rule the elements stay no longer than they are read, so a mask serves readers of signs; and if signs alone are
+ * read, nothing is copied. */
 static void choose_swap(const mm_schedule *s, const mm_rule *rule, mm_map *m) {
     const int mask = mm_facts_codec(s->facts, mm_mask_spec);
     m->lean = rule->lean;
@@ -144,8 +145,8 @@ static bool is_checkpoint(const mm_maps *maps, mm_tensor tensor) {
     return maps->level ? maps->level[tensor] == 0 : maps->survey->kept[tensor];
 }
 
-/* Inputs and saved tensors of at most so many bytes stay: these are mostly statistics (here of 2048 channels). There
- * are many, and a copy of each would cost too much. Chosen. */
+/* Inputs and saved tensors of at most so many bytes stay: tensors this small are mostly statistics (8 KiB: those of
+ * 2048 channels). There are many of them, and a copy of each would take too much time. Chosen. */
 enum { SMALL_BYTES = 8 << 10 };
 
 /* Whether the rule may act on the tensor, by its kind and size. */
@@ -213,7 +214,7 @@ static void queue_up(mm_maps *maps, const mm_map *m, bool kept) {
 /* Whether the index-th of n things is picked, if `limit` are picked and spread evenly. */
 static bool is_picked(int64_t index, int64_t limit, int64_t n) { return (index + 1) * limit / n > index * limit / n; }
 
-/* before: has the counts of eligible maps before this one. */
+/* Whether the selection has the map. before: has the counts of eligible maps before this one. */
 static bool is_selected(const mm_selection *selection, const mm_map *m, const mm_maps *before) {
     if (selection->assigned) return true;
     if (selection->of == 0) return before->eligible < selection->limit;
@@ -221,14 +222,15 @@ static bool is_selected(const mm_selection *selection, const mm_map *m, const mm
     int limit = selection->limit, n = selection->of_rule[m->rule];
     for (int r = 0; r < m->rule; r++) limit -= selection->of_rule[r];
     if (limit <= 0 || limit >= n) return limit > 0;
-    /* Recomputation does not overlap with the computation, so there is nothing to spread: whole segments are better. */
+    /* Recomputation does not overlap with the computation, so the maps need not be spread evenly: dropping whole
+     * segments is better. */
     if (m->action == MM_ACTION_RECOMPUTE) return before->of_rule[m->rule] < limit;
     return is_picked(before->of_rule[m->rule], limit, n);
 }
 
 /* The recomputed map with which a saved tensor (a pool's index map) is made again, because one step writes both, so
- * that the tensor need not be kept; -1: none. What the step may read when it runs again (mm_graph_allow_given) is
- * kept. */
+ * that the tensor need not be kept; -1: none. A tensor that the step may read when it runs again (mm_graph_allow_given)
+ * is kept. */
 static int comes_along(const mm_schedule *s, const mm_maps *maps, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->kind != MM_SAVED || info->ownership != MM_MANAGED || info->writes != 1) return -1;

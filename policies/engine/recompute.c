@@ -96,7 +96,8 @@ static bool can_make(query *q, mm_tensor tensor) {
 }
 
 /* Finds what the map is made from, back to maps that are kept or fetched. In nested recomputation the search ends at
- * the nearest maps, recomputed or not, since these may be made from any number of others. False: it cannot be. */
+ * the nearest maps, recomputed or not, since these may be made from any number of others. False: the map cannot be made
+ * again. */
 static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, mm_map *m) {
     query q = {.schedule = s,
                .maps = maps,
@@ -134,7 +135,7 @@ static int made_again(const mm_maps *maps, int i) {
     return map >= 0 && maps->maps[map].action == MM_ACTION_RECOMPUTE ? map : -1;
 }
 
-/* Bytes of the segment that the tensor and all segments that the last search reached would make together. */
+/* Bytes of the segment that would result if the tensor joined all segments that the last search reached. */
 static int64_t joined_bytes(const mm_schedule *s, mm_maps *maps, mm_tensor tensor) {
     int64_t bytes = bytes_of(s, tensor);
     for (int i = 0; i < maps->n_met; i++) {

@@ -9,7 +9,8 @@
 #include "policies/engine/recompute_chain.h"
 
 /* Memory is counted in slots. A table covers SLOTS of them; coarser tables, of slots FACTOR times as large, serve more
- * memory. Chosen: an amount is at least SLOTS / FACTOR slots of its table, so it is met within 2 %. */
+ * memory. Chosen: an amount is at least SLOTS / FACTOR slots of its table, so rounding it to whole slots errs by at
+ * most 2 %. */
 enum { SLOTS = 160, FACTOR = 3, TABLES = 8 };
 
 static const int64_t NEVER = INT64_C(1) << 60;
@@ -18,10 +19,11 @@ static const int64_t NEVER = INT64_C(1) << 60;
 typedef enum choice {
     NOTHING, /* there is too little memory */
     FULL,    /* keep all maps of stage s, then go on with s + 1 to t */
-    THIN,    /* as FULL, but keep only the maps that are not left out (mm_chain_leaves_out) */
+    THIN,    /* as FULL, but without the maps that cheap layers can make again from maps of the same stage
+              * (mm_chain_leaves_out) */
     INNER,   /* s = t: do what the solution of the stage's own (fine) chain says */
-    CUT,     /* CUT + k: run stages s to s + k, keep what later ones read, go on with s + k + 1 to t, then redo s to s +
-                k */
+    CUT,     /* CUT + k: run stages s to s + k, keep the maps that later stages read, go on with s + k + 1 to t, then
+              * redo s to s + k */
 } choice;
 
 /* Least time of stages s to t within m slots, and the choice that gives it. The time counts all forward steps from the
@@ -29,7 +31,7 @@ typedef enum choice {
 typedef struct table {
     int n;
     uint8_t *choice;   /* [s][t][m] */
-    int64_t ns[SLOTS]; /* [m]: of all stages; NEVER: there is too little memory */
+    int64_t ns[SLOTS]; /* [m]: least time of all stages; NEVER: there is too little memory */
 } table;
 
 static size_t row(const table *t, int first, int last) { return ((size_t)first * (size_t)t->n + (size_t)last) * SLOTS; }
@@ -52,8 +54,8 @@ static int slots(const solver *v, int64_t bytes) {
 
 static const int64_t zeros[SLOTS];
 
-/* Offers choice `what` for stages s to t, where there are `least` slots: it takes `own` ns, then rest[] with `taken`
- * slots less, then left[] with all slots. */
+/* Offers choice `what` for stages s to t, if there are at least `least` slots. The choice takes `own` ns, then the time
+ * in rest[] with `taken` slots less, then the time in left[] with all slots. */
 static void offer(const solver *v, int s, int t, int what, int least, int taken, int64_t own, const int64_t *rest,
                   const int64_t *left) {
     int64_t *ns = v->ns + row(v->table, s, t);

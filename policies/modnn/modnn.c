@@ -84,7 +84,7 @@ static bool has_choice(const modnn *m) {
 /* If the plan that keeps all maps does not fit, replaces it by one with algorithms of less workspace: one that fits, or
  * the smallest. */
 static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm_plan **kept) {
-    enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once */
+    enum { TRIES = 4 }; /* chosen: a placement seldom exceeds by much what is alive at once, so few tries are enough */
     if ((*kept)->peak_bytes <= limits->device_bytes || !has_choice(m)) return MM_OK;
     for (int i = find_room(m, *kept, limits, room) ? 0 : TRIES;
          i <= TRIES && (*kept)->peak_bytes > limits->device_bytes; i++) {
@@ -98,7 +98,8 @@ static mm_status trim(const modnn *m, const mm_limits *limits, int64_t *room, mm
     return MM_OK;
 }
 
-/* Makes a plan that keeps all maps: with each step's first algorithm, or (GAIN) with such that it fits, if possible. */
+/* Makes a plan that keeps all maps: with each step's first algorithm, or (GAIN) with algorithms for which the plan
+ * fits, if there are any. */
 static mm_status keep_all(const modnn *m, const mm_limits *limits, mm_plan **plan_out) {
     int64_t *room = malloc(((size_t)m->n_steps + 1) * sizeof *room);
     if (!room) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(m->graph));
@@ -198,7 +199,8 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
     return fits(kept, limits);
 }
 
-/* Plans one way, in less_bytes less than the limit, and keeps the better plan. *enough_out: whether it fits there. */
+/* Plans with Algorithm 1 in one way, with less_bytes less device memory than the limit. *best: replaced if the new plan
+ * is better. *enough_out: whether the new plan fits in the reduced memory. */
 static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
                          bool *enough_out) {
@@ -221,11 +223,11 @@ static int affordable_plans(const mm_graph *graph) {
     return affordable < 1 ? 1 : affordable < PLANS ? affordable : PLANS;
 }
 
-/* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and in a little less memory, where
- * other maps leave, which may be better. */
+/* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and also with a little less memory,
+ * because other maps then leave, which may be better. */
 static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
                         mm_plan **best) {
-    enum { SHARES = 16 }; /* chosen, as is how much less: multiples of a sixteenth */
+    enum { SHARES = 16 }; /* chosen: the memory is reduced by multiples of a sixteenth */
     static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
     const int n_ways = sizeof ways / sizeof *ways, n = affordable_plans(graph);
     const int64_t share = (limits->device_bytes - limits->base_bytes) / SHARES;
@@ -236,9 +238,9 @@ static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_l
 }
 
 /* For when plans need more pinned memory than there is: finds a plan with a low peak that does not. The more device
- * memory, the less leaves; so it bisects between the least that a plan takes and what `best`, the plan that keeps all
- * maps, takes. limits->device_bytes does not matter, so the minimum that is found fits every larger budget, too. The
- * more steps, the fewer plans. */
+ * memory a plan has, the less it copies to pinned memory; so this function bisects between the least memory that a plan
+ * takes and what `best`, the plan that keeps all maps, takes. limits->device_bytes does not matter, so the minimum that
+ * is found fits every larger budget, too. The more steps, the fewer plans. */
 static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                     mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     enum { PLANS = 12, FEWEST = 3, PLAN_STEPS = 24000 }; /* chosen */
@@ -262,7 +264,8 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
 }
 
 /* For when no plan fits: chooses again as in a budget of just the lowest peak, so that the minimum that is reported is
- * that of the plan that runs there. If only one plan is compared, in the least memory, it is the plan at hand. */
+ * that of the plan that runs there. If only one plan is compared, in the least memory, the result is the plan at
+ * hand. */
 static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     mm_limits own = *limits;

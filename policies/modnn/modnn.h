@@ -62,7 +62,8 @@ typedef struct modnn_need {
     int32_t use;  /* index of the use in modnn.uses */
     bool writes;  /* changes the value */
     bool inplace; /* first written here, in place over another tensor (mm_schedule_tensor.over) */
-    int64_t made; /* decided: offset at which the step allocates it; -1: it was there, or is in place over another */
+    int64_t made; /* decided: offset at which the step allocates the storage; -1: the storage was there, or is in place
+                   * over another */
 } modnn_need;
 
 /* A root's storage, at the present step of the simulation. */
@@ -72,7 +73,8 @@ typedef struct modnn_tensor {
     int64_t offset;   /* on the device; -1: it is not there */
     int64_t ready_ns; /* when its value is, or will be, there */
     int32_t written;  /* last step that wrote it */
-    int32_t copy;     /* index of the offload whose copy in pinned memory has its value; -1: none */
+    int32_t copy;     /* index of the offload that made the copy in pinned memory which has the storage's
+                       * value; -1: none */
     int32_t fetch;    /* index of the prefetch that brought it; -1: a step made it, or has used it since */
     int32_t next;     /* index of its next use: that of the present step, if that uses it */
     int32_t end;      /* index past its last use */
@@ -93,7 +95,7 @@ typedef struct modnn_transfer {
 typedef struct modnn_transfers {
     modnn_transfer *list;
     int n, capacity;
-    int64_t free_ns; /* when the last one ends */
+    int64_t free_ns; /* when its last copy ends */
 } modnn_transfers;
 
 /* Decisions that the paper leaves open, or that may be taken otherwise. No way is best for all networks and budgets. */
@@ -160,7 +162,7 @@ static inline const mm_variant *mm_modnn_variant(const modnn *m, int step, int v
 /* The variants that the step may run by: [from, to). */
 void mm_modnn_choice(const modnn *m, int step, int *from_out, int *to_out);
 
-/* The least workspace of these, aligned. */
+/* The least workspace of the variants that the step may run by, aligned. */
 int64_t mm_modnn_least_work(const modnn *m, int step);
 
 /* Whether what a step makes counts as used at once, because the step is in the forward pass and the next use is not.

@@ -151,8 +151,8 @@ static int64_t work_delay_ns(modnn *m, int64_t bytes) {
 }
 
 /* The variant with the largest gain (equation 10): the time that it saves over the one with the least workspace, less
- * the delays that its workspace causes, to this step and to fetches for a later one. There is one: room for the least
- * workspace was found. */
+ * the delays that its workspace causes, to this step and to fetches for a later one. There is at least one variant that
+ * fits: room for the least workspace was found. */
 static int choose_variant(modnn *m) {
     int from, to, best = -1;
     mm_modnn_choice(m, m->step, &from, &to);

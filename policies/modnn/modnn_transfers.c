@@ -60,7 +60,8 @@ static bool may_leave(const modnn *m, const modnn_block *block, int until) {
     return block->tensor >= 0 && m->tensors[block->tensor].used && mm_modnn_next_step(m, block->tensor) > until;
 }
 
-/* When a block that leaves next has left. *free_ns: when the link is free; moved on if the block must be copied. */
+/* The time at which the block has left, if it leaves next. *free_ns: when the link is free; advanced if the block must
+ * be copied. */
 static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
     const modnn_tensor *t = &m->tensors[root];
     if (t->copy >= 0) return m->outs.list[t->copy].end_ns;
@@ -70,7 +71,7 @@ static int64_t leave_ns(const modnn *m, mm_tensor root, int64_t *free_ns) {
 
 typedef struct score {
     int64_t delay_ns, bytes;
-    int soonest; /* next use of the one that is needed first */
+    int soonest; /* next use of the block that is needed first */
 } score;
 
 static bool is_better(const modnn *m, const score *a, const score *b) {
@@ -95,7 +96,7 @@ bool mm_modnn_find_scheme(const modnn *m, int64_t bytes, int until, int64_t star
             if (mm_modnn_next_step(m, root) < s.soonest) s.soonest = mm_modnn_next_step(m, root);
             end = to + 1 < memory->n ? blocks[to + 1].offset : memory->bytes;
             s.delay_ns = later(0, ready_ns - start_ns);
-            if (is_better(m, &best, &s)) break; /* more blocks do not make it better */
+            if (is_better(m, &best, &s)) break; /* more blocks would not make the scheme better than the best */
         }
         if (end - begin < bytes) continue;
         s.delay_ns = later(0, later(ready_ns, mm_modnn_memory_ready(memory, begin, end - begin)) - start_ns);
@@ -168,7 +169,7 @@ static mm_status place_rest(modnn *m, bool *placed_out) {
     return MM_OK;
 }
 
-/* Gives back the blocks that were placed for the present step, and neither fetched nor made yet. */
+/* Gives back the blocks that were placed for the present step and have not been fetched or made yet. */
 static void take_back(modnn *m) {
     for (int i = 0; i < m->n_loads; i++) {
         modnn_tensor *t = &m->tensors[m->loads[i]];
@@ -198,8 +199,8 @@ static mm_status put_all_out(modnn *m, bool but_needed) {
     return MM_OK;
 }
 
-/* Lets all blocks leave, and places what the present step needs, from the lowest address on. Before that, tries to let
- * what the step needs and is there stay, and to place the rest around it. */
+/* Lets all blocks leave, and places what the present step needs, from the lowest address on. First tries a smaller
+ * change: storages that the step needs and that are on the device stay, and the rest is placed around them. */
 static mm_status defragment(modnn *m) {
     bool placed;
     m->defragmentations++;
@@ -210,7 +211,7 @@ static mm_status defragment(modnn *m) {
     take_back(m);
     MM_TRY(put_all_out(m, false));
     MM_TRY(place_rest(m, &placed));
-    assert(placed); /* the memory is empty, and large enough for the step's needs */
+    assert(placed); /* it cannot fail: the memory is empty, and large enough for the step's needs */
     return MM_OK;
 }
 
@@ -241,8 +242,8 @@ mm_status mm_modnn_load(modnn *m) {
     return MM_OK;
 }
 
-/* Inequality 9, for all that is to be fetched, in order: whether some step would be late if fetching began when the
- * present one has ended. Stops at what memory cannot hold at once. */
+/* Inequality 9 of the paper, for all storages that are to be fetched, in order: whether some step would be late if
+ * fetching began when the present one has ended. Stops at what memory cannot hold at once. */
 static bool is_late(const modnn *m) {
     int64_t ns = 0, bytes = 0;
     for (int i = 0; i < m->n_away; i++) {

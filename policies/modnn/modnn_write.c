@@ -45,7 +45,8 @@ static mm_status write_prefetch(writer *w, const modnn_transfer *t) {
     return MM_OK;
 }
 
-/* Writes the transfers that are issued right after `step`. Offloads come first, because prefetches take their bytes. */
+/* Writes the transfers that are issued right after `step`. Offloads come first, because prefetches take the bytes that
+ * offloads free. */
 static mm_status write_transfers(writer *w, int step) {
     const modnn *m = w->m;
     for (; w->out < m->outs.n && m->outs.list[w->out].after == step; w->out++) MM_TRY(write_offload(w, w->out));
@@ -61,7 +62,8 @@ static mm_status write_step(writer *w, int step) {
         const modnn_need *need = &m->needs[i];
         if (need->made < 0) continue;
         s->tensors[need->root].value = s->tensors[need->root].value_node = -1;
-        mm_schedule_split(s, need->root); /* it may have been first made in place over another tensor */
+        /* undoes an in-place pair, if the storage was first made in place over another tensor */
+        mm_schedule_split(s, need->root);
     }
     const int node = mm_schedule_step(s, step, NULL);
     if (node < 0) return MM_ERR_NOMEM;

@@ -84,7 +84,8 @@ static bool is_same_action(const mm_rule *a, const mm_rule *b) {
     return a->action == b->action && a->mask == b->mask && a->lean == b->lean && strcmp(a->codec, b->codec) == 0;
 }
 
-/* Whether `a` serves all that `b` does: which maps a codec takes does not depend on its options. */
+/* Whether rule a serves all maps that rule b serves. For that, codecs are compared by name alone: which maps a codec
+ * takes does not depend on its options. */
 static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
     const size_t name = strcspn(a->codec, ":");
     return a->action == b->action && a->mask == b->mask && a->lean >= b->lean && name == strcspn(b->codec, ":") &&

@@ -94,7 +94,7 @@ static bool covers(const mm_selector_term *t, const mm_selector_term *other) {
     return same || t->kinds == ALL_KINDS || (other->kinds && !(other->kinds & ~t->kinds));
 }
 
-/* Each term must cover one of the other's terms: a map that the other selector names is named by all of these. */
+/* Each term must cover one of the other's terms: a map that `other` names is named by every term of `other`. */
 bool mm_selector_covers(const mm_selector *s, const mm_selector *other) {
     for (int i = 0; i < s->n_terms; i++) {
         bool covered = false;

@@ -4,7 +4,7 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 
-/* A bound that ignores waits: no stream takes less time than its own work, and the computation is slowed down while
+/* A lower bound that ignores waits: no stream takes less time than its own work, and the computation takes longer while
  * codecs or copies run beside it. */
 static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
@@ -27,7 +27,8 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
     return most;
 }
 
-/* A bound that ignores slowdowns: without them, the waits that placement adds cannot make any node end earlier. */
+/* A lower bound that ignores slowdowns: if work on one stream does not slow down another's, the waits that placement
+ * adds cannot make any node end earlier. */
 static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
     mm_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;

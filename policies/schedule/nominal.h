@@ -19,9 +19,9 @@ void mm_nominal_times(const mm_graph *graph, mm_facts *facts);
 MM_CHECKED mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal_out);
 void mm_nominal_fini(mm_facts *nominal);
 
-/* Checks that the facts have the time of every step and both rates of the link. Some policies need them all: with a
- * part of them, a plan would count as free what was not measured. MM_ERR_INVALID: the message names what is missing,
- * and what measures it. */
+/* Checks that the facts have the time of every step and both rates of the link. Some policies need all these times: if
+ * some were missing, a plan would count as free what was not measured. MM_ERR_INVALID: the message names what is
+ * missing, and what measures it. */
 MM_CHECKED mm_status mm_nominal_check_times(const mm_graph *graph, const mm_facts *facts);
 
 /* Returns MM_ERR_INVALID; the message names what the facts lack ("time of conv1 forward"), and what measures it. */

@@ -47,7 +47,7 @@ static bool waits(const mm_group *g, const mm_interval *life, int last_forward, 
            life->last >= first_backward;
 }
 
-/* Lifetimes of the groups in issue order. Those that share bytes with nothing live from the first node to the last.
+/* Lifetimes of the groups in issue order. Groups that share bytes with nothing live from the first node to the last.
  * first is -1 if no node uses the group. NULL: out of memory. */
 static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
     mm_interval *lives = malloc(((size_t)s->n_groups + 1) * sizeof *lives);
@@ -120,7 +120,8 @@ static mm_status place_buffers(mm_schedule *s, int wanted) {
     return status;
 }
 
-/* Whether a group holds a code. In the heap, codes get a part of their own: they live long, all else does not. */
+/* Whether a group holds a code. In the heap, codes get a part of their own, because they live long, and all other
+ * groups do not. */
 static bool holds_code(const mm_schedule *s, int group) {
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++)
         if (s->segment_group[i] == group) return s->plan->segments[i].content == MM_CONTENT_CODED;

@@ -8,7 +8,7 @@
 #include "mm/core/status.h"
 #include "policies/schedule/schedule.h"
 
-/* [segment][stream]: the segment's last user on that stream; -1: none. NULL: out of memory. */
+/* Returns [segment][stream]: the segment's last user on that stream, or -1 for none. NULL: out of memory. */
 static int32_t *last_users(const mm_plan *plan) {
     size_t n = (size_t)plan->n_segments * MM_STREAM_COUNT;
     int32_t *last = malloc((n + 1) * sizeof *last);

@@ -199,7 +199,7 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_plan_step(s->plan, step);
     if (node < 0) return -1;
-    /* Reads first: an output written in place looks up where its input lies. */
+    /* Binds inputs first, because an output written in place looks up where its input lies. */
     for (int pass = 0; pass < 2; pass++)
         for (int u = 0; u < info->n_uses; u++) {
             if ((info->uses[u].access == MM_WRITE) != (pass == 1)) continue;
@@ -222,7 +222,7 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int w
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_plan_recompute(s->plan, step);
     if (node < 0) return -1;
-    /* Reads first: an output written in place looks up where its input lies. */
+    /* Binds inputs first, because an output written in place looks up where its input lies. */
     for (int u = 0; u < info->n_uses; u++) {
         int32_t *binding = &s->plan->bindings[s->plan->nodes[node].first_binding + u];
         if (info->uses[u].access != MM_WRITE && bind_use(s, node, &info->uses[u], binding, NULL) < 0) return -1;

@@ -14,7 +14,8 @@
 typedef struct mm_group {
     mm_region region;
     int64_t bytes;
-    int32_t hold;   /* it lives at least to this node, since an operation in flight may still use it; -1: none */
+    int32_t hold;   /* the group lives at least to this node, since an operation in flight may still use its bytes; -1:
+                     * none */
     int64_t offset; /* GIVEN: offset from the end of the base (mm_limits.base_bytes) */
     int32_t rank;   /* CODES: the map's first backward use; codes lie in its order */
 } mm_group;

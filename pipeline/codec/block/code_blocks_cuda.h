@@ -8,8 +8,8 @@
  *
  * Each type has
  *      prepare_to_encode, prepare_to_decode      all threads of a block call one of them, before anything else
- *      encode                                    all threads of a warp call it together; those outside the map write
- *                                                nothing
+ *      encode                                    all threads of a warp call it together; threads outside the map
+ *                                                write nothing
  *      decoded, value                            the decoded value of pixel i; any thread may call them
  *      BLOCKS                                    how many blocks of 256 threads of an encoding kernel a multiprocessor
  *                                                has registers for

@@ -6,8 +6,8 @@
  * step in all: |x| / s by 2^-9, adding 1/2 by 2^-10, q * s by 2^-10. So |x - x'| <= s * (1/2 + 2^-8) < E. Each
  * operation is rounded once, to nearest: CUDA must not fuse two into one (MM_EB_MUL).
  *
- * Codes keep a number u < 2^15 for a value (eb_chunk.h): q - 1 if its chunk has no negative value, else 2 (q - 1) +
- * sign. */
+ * A code has one number u < 2^15 for each value that is not 0 (eb_chunk.h): q - 1 if its chunk has no negative value,
+ * else 2 (q - 1) + sign. */
 #ifndef PIPELINE_CODEC_BLOCK_EB_VALUE_H
 #define PIPELINE_CODEC_BLOCK_EB_VALUE_H
 
@@ -95,8 +95,8 @@ MM_HD mm_eb_prefix mm_eb_prefix_of(uint32_t bits) {
 /* One bit of a string. */
 MM_HD uint32_t mm_eb_bit(const uint32_t *string, int at) { return string[at / 32] >> at % 32 & 1; }
 
-/* `count` (0 to 32) bits of a string from bit `at` > 0 on. Reads no word without one of these bits or the bit before
- * them. */
+/* `count` (0 to 32) bits of a string from bit `at` > 0 on. Reads only words that have one of these bits, or the bit
+ * before them. */
 MM_HD uint32_t mm_eb_bits(const uint32_t *string, int at, int count) {
     const unsigned last = (unsigned)(at + count - 1) / 32, first = (unsigned)at / 32 < last ? (unsigned)at / 32 : last;
     const uint64_t bits = string[first] | (uint64_t)string[last] << 32;

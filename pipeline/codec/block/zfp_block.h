@@ -13,8 +13,8 @@
  * value i at bits 1 + 2i and 2 + 2i, then zeros. If that does not fit, it is a zero bit and ones: all values are NaN.
  * libzfp decodes both as zeros.
  *
- * We keep a fault of libzfp, so that bits are equal: if all values are below 2^-98, its scale overflows and all
- * integers become INT32_MIN, so decoded values have no correct digit, only a magnitude of at most 2^-95.
+ * We keep a fault of libzfp, so that our bits equal libzfp's: if all values are below 2^-98, the scale overflows and
+ * all integers become INT32_MIN, so decoded values have no correct digit, only a magnitude of at most 2^-95.
  *
  * Words are 32 bits; block bit i is bit i % 32 of word i / 32. Callers pass `dims` as a constant, so that loops are
  * unrolled and arrays become registers. */

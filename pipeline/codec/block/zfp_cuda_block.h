@@ -39,7 +39,7 @@ MM_HD uint32_t opaque(uint32_t x) {
 
 /* Tables of the functions of zfp_plane.h, for all bytes (lower, upper) and for all parts (undouble). Neighbouring
  * threads have planes with few and with many ones: loops over ones take as long as the longest, lookups do not. A
- * kernel has one of the two kinds. */
+ * kernel has either the tables for encoding (lower, upper) or the table for decoding (undouble). */
 struct tables_of_block {
     union {
         /* lower: the doubled byte at the upper end of the word; in the low bits, the shift that appends the code of the
@@ -103,7 +103,7 @@ MM_HD void tables_make_doubled(bool after_one, uint32_t thread, uint32_t threads
     __syncthreads();
 }
 
-/* Computed by the compiler: a kernel would need as much time for it as for a small map. */
+/* The compiler computes this table: a kernel would need as much time to do so as to process a small map. */
 struct table_of_parts {
     alignas(sizeof(uint4)) uint32_t at[1 << MM_ZFP_PART_BITS];
 
@@ -193,9 +193,10 @@ MM_HD uint32_t plane_encode(uint32_t x, planes_state *state, int *length_out, ui
 /* Puts the bits of a finite, non-zero block of exponent e, except the last q->left (< 32) bits, which it returns (or
  * zeros).
  *
- * The plane that fills the queue is returned, so that no other plane has to check how much room is left. An inserted
- * one is made zero in the queue, where its position is known. The highest plane is zero in most blocks, and its bit is
- * then put with the header: if this holds for all blocks of a warp, the warp skips the plane. */
+ * The code of the plane that fills the queue is returned instead of put, so that no other plane has to check how much
+ * room is left. plane_encode leaves a one where the code ends with an inserted zero; that one is made zero once the
+ * code is in the queue, where its position is known. The highest plane is zero in most blocks, and its bit is then put
+ * with the header: if this holds for all blocks of a warp, the warp skips the plane. */
 template <int DIMS, int WORDS> MM_HD uint32_t planes_put(const float *values, int e, queue<WORDS> *q) {
     constexpr int VALUES = 1 << 2 * DIMS;
     constexpr uint32_t TOP = UINT32_C(1) << 31;

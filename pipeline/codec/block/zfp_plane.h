@@ -21,7 +21,7 @@
 #include <string.h>
 
 #ifndef MM_UNROLL
-#undef MM_HD /* which headers of one value define, too */
+#undef MM_HD /* headers such as dpr_value.h define it, too */
 #undef MM_HD_CONSTEXPR
 #define MM_HD           static inline
 #define MM_HD_CONSTEXPR MM_HD
@@ -77,7 +77,7 @@ enum { MM_ZFP_PART_BITS = 10, MM_ZFP_GOES_ON = 64 };
  *      bits 0 to 15    the bits of the plane
  *      bits 16 to 20   the number of bits of the code that were used, less 1. If the code has not ended: shift it by
  *                      that number, set its first bit, and decode again
- *      bits 24 to 31   their number, less MM_ZFP_GOES_ON if the code has not ended, which makes it negative
+ *      bits 24 to 31   the number of bits used, less MM_ZFP_GOES_ON (so negative) if the code has not ended
  * MM_UNDOUBLE is this function, or a table of it. */
 MM_HD_CONSTEXPR uint32_t mm_zfp_undouble(uint32_t code) {
     uint32_t bits = 0, count = 0, taken = 1, end = !(code & 1);

@@ -30,7 +30,7 @@
 #ifndef MM_HD
 #define MM_HD static inline __attribute__((always_inline))
 #endif
-/* Of functions that host code calls, too. */
+/* MM_HD of functions that host code calls, too. */
 #ifndef MM_HD_CONSTEXPR
 #define MM_HD_CONSTEXPR MM_HD
 #endif
@@ -72,8 +72,8 @@ MM_HD bool mm_chunk_words_are_possible(uint32_t from, uint32_t to, int raw) {
     return from <= to && to - from <= (uint32_t)raw;
 }
 
-/* Number of 16-bit non-zeros in a code of `count` words, the first `head` of which are not non-zeros; -1: it is
- * damaged. */
+/* Number of 16-bit non-zeros in a code of `count` words, in which they begin after the first `head` words; -1: the code
+ * is damaged. */
 MM_HD int mm_chunk_half_values(const uint32_t *words, int count, int head) {
     if (head > count) return -1;
     return 2 * (count - head) - (count > head && words[count - 1] >> 16 == 0);

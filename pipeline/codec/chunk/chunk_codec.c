@@ -97,8 +97,8 @@ mm_status mm_chunk_create(const mm_codec_ops *ops, const char *params, mm_codec 
 
 /* ---------------------------------------------------------------- kinds */
 
-/* Typical: 2.6 times smaller, the average of cDMA's figure 11 (Rhu et al., HPCA 2018). Reserve: AlexNet, with the
- * fewest zeros of their nets (49.4 %), takes 0.506 + 1/32. */
+/* Typical: the code is 2.6 times smaller than the map, the average of cDMA's figure 11 (Rhu et al., HPCA 2018).
+ * Reserve: what AlexNet takes, which has the fewest zeros of cDMA's nets (49.4 %): 0.506 + 1/32 of the map. */
 const mm_chunk_kind mm_zvc_kind = {.typical_permille = {385}, .reserve_permille = {538}, .head = mm_zvc_head};
 
 /* Maps as of `mm codecs --study --draw` with cDMA's shares of zeros, in NHWC. Typical: the average of six networks;
@@ -139,8 +139,8 @@ static mm_status take_level(mm_chunk_codec *codec, const char *value, char canon
     return MM_OK;
 }
 
-/* As zvc: for maps in NHWC, as ours are, deflate is a little worse than zvc in cDMA's figure 11; in NCHW it reaches
- * 2.76. */
+/* The figures are those of zvc: for maps in NHWC, as ours are, deflate is a little worse than zvc in cDMA's figure 11;
+ * in NCHW it reaches 2.76. */
 const mm_chunk_kind mm_deflate_kind = {
     .typical_permille = {385}, .reserve_permille = {538}, .key = "level", .take = take_level};
 
@@ -190,8 +190,8 @@ mm_status mm_chunk_body_bound(const mm_codec *codec, const mm_shape *shape, int6
     return MM_OK;
 }
 
-/* The shares of non-zeros, in thousandths, behind the kinds' figures (cDMA's average, AlexNet's). Non-zeros of 16 bits
- * take half the bytes. */
+/* The shares of non-zeros, in thousandths, from which the kinds' figures follow (cDMA's average, and AlexNet's).
+ * Non-zeros of 16 bits take half the bytes. */
 enum { TYPICAL_NONZEROS = 380, RESERVE_NONZEROS = 506 };
 
 /* Bytes of a share of `words` words, at least one word. */

@@ -84,7 +84,8 @@ __device__ __forceinline__ void pack_nonzeros(const uint32_t *values, int lane, 
     }
 }
 
-/* The inverse. mine: the lane's mask; load(rank) returns the non-zero of that rank. */
+/* The inverse of pack_nonzeros: sets all values[i]. mine: the lane's mask; load(rank) returns the non-zero of that
+ * rank. */
 template <typename LOAD>
 __device__ __forceinline__ void unpack_nonzeros(uint32_t mine, uint32_t *values, int lane, const LOAD &load) {
     int before = 0;
@@ -223,7 +224,7 @@ __device__ __forceinline__ void load_chunk(const T *__restrict__ src, int n, int
     for (int i = 0; i < GROUPS_OF_32; i++) values[i] = WARP * i < left ? src[WARP * i] : 0;
 }
 
-/* The inverse: stores values[i] to element 32 i + lane. */
+/* The inverse of load_chunk: stores values[i] to element 32 i + lane. */
 template <typename T>
 __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int lane, T *__restrict__ dst) {
     const int left = n - lane;
@@ -249,7 +250,7 @@ __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at
     }
 }
 
-/* The inverse. as_bits: values are the elements' bits, not floats. */
+/* The inverse of load_elems: stores a chunk's elements. as_bits: values are the elements' bits, not floats. */
 __device__ __forceinline__ void store_elems(uint32_t *values, bool as_bits, const mm_chunk_work &work, int64_t at,
                                             int n, int lane) {
     if (work.type == MM_F32) {
@@ -268,7 +269,7 @@ template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *co
     const int head = CODE::head(code, n), values = words - head;
     uint32_t *const value = code + head;
 #pragma unroll 1
-    for (int i = 0; i < values; i += 2 * WARP) { /* no word is overwritten before it was read */
+    for (int i = 0; i < values; i += 2 * WARP) { /* value[k / 2] is written after value[0] to value[k] were read */
         const int k = i + 2 * lane;
         const uint32_t low = k < values ? value[k] : 0, high = k + 1 < values ? value[k + 1] : 0;
         __syncwarp();
@@ -278,7 +279,8 @@ template <typename CODE> __device__ __forceinline__ int join_values(uint32_t *co
     return head + (values + 1) / 2;
 }
 
-/* The inverse, from the last to the first. Returns -1 if the code is damaged. */
+/* The inverse of join_values: gives each non-zero a word of its own, the last non-zeros first. Returns the words that
+ * the code then has; -1: the code is damaged. */
 template <typename CODE> __device__ __forceinline__ int part_values(uint32_t *code, int words, int n, int lane) {
     if (lane < 2 && lane >= words) code[lane] = 0;
     __syncwarp();

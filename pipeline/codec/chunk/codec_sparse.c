@@ -18,7 +18,7 @@ static inline void masks_portable(const float *src, int n, uint32_t masks[MASKS]
     }
 }
 
-/* Gathers the elements whose bits are set. value: must have room for 15 more. */
+/* Gathers the elements whose bits are set. value: must have room for 15 elements more than are gathered. */
 static inline void gather_portable(const float *src, int n, const uint32_t masks[MASKS], uint32_t *value) {
     for (int i = 0; i < n; i += 32)
         for (uint32_t mask = masks[i / 32]; mask; mask &= mask - 1)

@@ -6,7 +6,7 @@
  * elements, which are four rows. With k non-zeros in it, its code is, in 32-bit words:
  *
  *      words 0, 1    where each row's non-zeros end among all of them: row 0 in bits 0 to 15 of word 0, row 1 in bits
- *                    16 to 31, rows 2 and 3 in word 1. The last is k, also where the chunk has fewer rows
+ *                    16 to 31, rows 2 and 3 in word 1. Row 3 ends at k, even if the chunk has fewer rows
  *      (k + 3) / 4   columns: one byte for each non-zero, the first in a word's lowest bits, zeros after the last
  *      the rest      values: k words that are the non-zeros; or their codes as dpr packs them (dpr_value.h), 2, 3 or 4
  *                    in a word, the first in its lowest bits, zeros after the last

@@ -75,7 +75,7 @@ template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
 
     /* Mask of the columns `base` to base + 31 that are among columns[from] to columns[to - 1], which ascend. */
     static __device__ __forceinline__ uint32_t mask_of(const uint8_t *columns, int from, int to, int base) {
-        for (int end = to; from < end;) { /* finds the first that is `base` or above */
+        for (int end = to; from < end;) { /* finds the first column that is `base` or above */
             const int middle = (from + end) / 2;
             if (columns[middle] < base)
                 from = middle + 1;

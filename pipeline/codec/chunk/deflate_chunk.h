@@ -2,8 +2,8 @@
 /* One chunk of the deflate codec, and of `mm codecs --study`: a zlib stream (RFC 1950) of its bytes, by Debian's zlib.
  *
  * cDMA (M. Rhu et al., HPCA 2018) uses it as the upper bound of what compression of maps could gain; no GPU computes it
- * at the speed of a link. The paper names zlib and gzip and no level: 6, which both take by default. The window is the
- * chunk, 4 KiB. */
+ * at the speed of a link. The paper names zlib and gzip, but no level; the level here is 6, the default of both. The
+ * window is the chunk, 4 KiB. */
 #ifndef PIPELINE_CODEC_CHUNK_DEFLATE_CHUNK_H
 #define PIPELINE_CODEC_CHUNK_DEFLATE_CHUNK_H
 

@@ -65,7 +65,8 @@ AVX512_INLINE void find(mm_eb_quantiser z, const uint32_t *src, int n, found *f)
 
 AVX512_INLINE mm_eb_prefix choose(const found *f) {
     const unsigned shift = !f->negatives;
-    const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(f->sum); /* below 2^25, since none is too large */
+    /* The sum is below 2^25: there are at most 2^10 numbers, each below 2^15, because none is too large. */
+    const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(f->sum);
     mm_eb_prefix p = {.negatives = f->negatives};
     p.low = mm_eb_low_least(sum >> shift, f->most >> shift, (uint32_t)f->k);
     for (;; p.low++) {
@@ -153,7 +154,7 @@ AVX512_INLINE void put_numbers(mm_eb_bit_writer *out, mm_eb_prefix p, found *f) 
     for (int layer = 1, left = f->k; layer <= p.layers; layer++) {
         const __m512i least = _mm512_set1_epi32(layer << (p.low + shift));
         int next = 0;
-        for (int i = 0; i < left; i += 32) { /* zeros follow the numbers */
+        for (int i = 0; i < left; i += 32) { /* the last load may reach beyond the numbers: zeros follow */
             const __m512i number[2] = {_mm512_loadu_si512(numbers + i), _mm512_loadu_si512(numbers + i + LANES)};
             uint32_t ones = 0;
             for (int j = 0; j < 2; j++) {

@@ -29,7 +29,7 @@
  *                                                    plane 1  0 0 0 1 0      layer 2  0   1   1      (u >= 8)
  *                                                                            layer 3      0   1      (u >= 12)
  *
- * layers is the largest u >> low. low is the smallest number for which that is at most 31, and for which the sum of
+ * layers is the largest u >> low. low is the smallest number for which `layers` is at most 31, and for which the sum of
  * ceil((u >> low) / 2) over all values is at most k: a low higher by one adds k bits of a plane, and saves as many ones
  * as this sum. So no other low makes planes and layers shorter, apart from the zeros that the last layer leaves out.
  *
@@ -53,7 +53,7 @@ typedef struct mm_eb_bit_writer {
     int fill;
 } mm_eb_bit_writer;
 
-/* Appends `count` (at most 32) bits; those of `bits` above them are 0. */
+/* Appends the low `count` (at most 32) bits of `bits`, whose higher bits must be 0. */
 MM_HD void mm_eb_put(mm_eb_bit_writer *out, uint32_t bits, int count) {
     out->waiting |= (uint64_t)bits << out->fill;
     out->fill += count;
@@ -63,7 +63,8 @@ MM_HD void mm_eb_put(mm_eb_bit_writer *out, uint32_t bits, int count) {
     out->fill -= 32;
 }
 
-/* The same without a branch, for counts that are unpredictable. Also writes words that are not full yet. */
+/* The same as mm_eb_put, but without a branch, for counts that are unpredictable. Also writes words that are not full
+ * yet. */
 MM_HD void mm_eb_put_some(mm_eb_bit_writer *out, uint32_t bits, int count) {
     const uint64_t waiting = out->waiting | (uint64_t)bits << out->fill;
     const unsigned fill = (unsigned)(out->fill + count), full = fill / 32;

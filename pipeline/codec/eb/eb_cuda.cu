@@ -3,8 +3,8 @@
  *
  * Encode. The numbers u lie in the last 512 words of the chunk's slot of shared memory, in 16 bits each, from word SLOT
  * - 512 on. The code never reaches them: its masks take at most 11 + 352 + 704 bits, its planes at most 14 bits per
- * value, and its layers at most 3 (their halves, rounded up, are at most 1 per value). After each layer, the numbers
- * with a one in it move to the front.
+ * value, and its layers at most 3 (low is chosen so that ceil((u >> low) / 2) is at most 1 on average). After each
+ * layer, the numbers with a one in it move to the front.
  *
  * Lane i has the mask of block i, and lane t has three t (eb_mask.h).
  *

@@ -81,14 +81,15 @@ MM_HD mm_eb_three mm_eb_three_of(uint32_t a, uint32_t b, uint32_t c) {
     return three;
 }
 
-/* The inverse. which must be 0 where any is, and rest where more is. */
+/* The inverse: computes the changes from the words of a three. `which` must be 0 where `any` is 0, and `rest` must be 0
+ * where `more` is 0. */
 MM_HD void mm_eb_three_changes(const mm_eb_three *t, uint32_t *a, uint32_t *b, uint32_t *c) {
     *a = (t->any & ~(t->which[0] | t->which[1])) | (t->more & (t->rest[0] | ~t->rest[1]));
     *b = (t->which[0] & ~t->which[1]) | (t->more & (~t->rest[0] | t->rest[1]));
     *c = (t->which[1] & ~t->which[0]) | (t->more & (t->rest[0] | t->rest[1]));
 }
 
-/* Number of its bits in the string, without its bit in the first 11. */
+/* Number of bits that the three takes in the string, apart from its bit among the first 11. */
 MM_HD int mm_eb_three_bits(const mm_eb_three *t) {
     return t->any ? 32 + 2 * MM_EB_COUNT(t->any) + 2 * MM_EB_COUNT(t->more) : 0;
 }
@@ -101,7 +102,7 @@ MM_HD uint32_t mm_eb_gather(uint32_t bits, uint32_t mask) {
     return gathered;
 }
 
-/* The inverse. */
+/* The inverse of mm_eb_gather. */
 MM_HD uint32_t mm_eb_scatter(uint32_t bits, uint32_t mask) {
     uint32_t scattered = 0;
     for (; mask; mask &= mask - 1, bits >>= 1)

@@ -18,7 +18,7 @@ static int64_t raw_split(const mm_codec *codec, const mm_shape *shape) {
     return mm_split_rows(shape, (uint64_t)(bytes / shape->dims[0]), 8);
 }
 
-/* Encodes, and decodes. */
+/* Encodes, and also decodes: both copy the elements. */
 static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src, void *dst,
                           void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters) {
     (void)scratch, (void)inputs, (void)counters;
@@ -51,7 +51,7 @@ static bool raw_host_strips(mm_codec_strips *s) {
     return true;
 }
 
-/* Works on any device, because it only copies. */
+/* raw works on any device, because it only copies. */
 #define RAW_ON(device_, strips_)                                                                                       \
     const mm_codec_ops mm_codec_raw_##device_##_ops = {                                                                \
         .name = "raw",                                                                                                 \

@@ -163,7 +163,7 @@ static mm_status mend_host(mm_stream *stream, mm_dtype dtype, const void *mask, 
         .summary = "signs:CODEC, a lossy codec and an exact mask: decoded elements are above zero exactly where the "  \
                    "map's are, and else 0; for maps that are never negative",                                          \
         .device = #device_,                                                                                            \
-        .flags = {.fixed_size = true, .gives_value = true, .exact_signs = true}, /* as of signs:zfp */                 \
+        .flags = {.fixed_size = true, .gives_value = true, .exact_signs = true}, /* the flags of signs:zfp */          \
         .own = &(device_),                                                                                             \
         .create = signs_create,                                                                                        \
         .format = signs_format,                                                                                        \

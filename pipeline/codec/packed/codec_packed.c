@@ -123,7 +123,7 @@ mm_status mm_packed_host_decode(const mm_codec *codec, mm_stream *stream, const 
 static packed_job strips_job(const mm_strips *strips, int64_t first, int64_t n) {
     const mm_codec_strips *s = (const mm_codec_strips *)strips;
     packed_job job = {.src = NULL};
-    /* it did not fail when the strips were made */
+    /* this call did not fail when the strips were made, so it cannot fail now */
     mm_status known_to_do = mm_packed_layout_of(s->codec, &s->shape, &job.layout);
     (void)known_to_do;
     job.layout.elems = mm_strips_elems(strips, first, n);

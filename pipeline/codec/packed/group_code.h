@@ -49,7 +49,8 @@ enum {
     "bits=8 (the default), 4 or 2 for each element, a scale and a minimum for each 256; rounded at random without "    \
     "bias, from seed=N (0); sms=N as for zfp"
 
-/* A float's rank in the order of all floats, from its bits; and its bits from its rank. */
+/* A float's rank in the order of all floats, from its bits. The function is its own inverse: it also gives the bits
+ * from the rank. */
 MM_HD int32_t mm_group_place(uint32_t bits) { return (int32_t)(bits ^ (uint32_t)((int32_t)bits >> 31) >> 1); }
 
 /* Rounds a magnitude up to 65504, given as a float's bits, to binary16, towards zero. *rest_out: it was not exact. */

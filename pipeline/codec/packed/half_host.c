@@ -23,7 +23,7 @@ MM_PACKED_EACH_ISA(DEFINE, )
 typedef uint32_t word __attribute__((may_alias));
 typedef uint16_t half __attribute__((may_alias));
 
-/* Of n (at most 32) elements, which share one word of the mask. */
+/* Mends n (at most 32) elements, which share one word of the mask. */
 #define MEND_WORD(elem, sign, infinity)                                                                                \
     for (int64_t i = 0; i < n; i++) elem[i] = mm_signs_value(elem[i], mask >> i & 1, sign, infinity)
 

@@ -28,13 +28,13 @@ inline cudaError_t packed_grid(int64_t groups, unsigned threads, unsigned values
     return grid_of(request, grid_out);
 }
 
-/* The widest vector (of two or four floats) whose size divides N. */
+/* The widest vector (of two or four floats) whose number of floats divides N. */
 template <int N> struct floats;
 template <> struct floats<2> { using type = float2; };
 template <> struct floats<4> { using type = float4; };
 template <int N> struct together { static constexpr int value = N % 4 == 0 ? 4 : 2; };
 
-/* The same for N elements of 16 bits. */
+/* The widest vector of 16-bit elements (8, 4 or 2) whose number divides N. */
 template <int N> struct halves_together {
     static constexpr int value = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : 2;
     using type = typename std::conditional<value == 8, uint4,

@@ -7,7 +7,7 @@
 
 typedef struct mm_packed_draw {
     uint32_t seed, tensor;
-    const int64_t *iteration; /* on the device, read when the task runs; NULL: 0 */
+    const int64_t *iteration; /* in device memory, read when the task runs; NULL: iteration 0 */
     int64_t first;            /* index in the tensor of the first element, a multiple of a group's elements */
 } mm_packed_draw;
 

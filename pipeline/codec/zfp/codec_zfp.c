@@ -30,7 +30,7 @@ static int64_t elem_bytes(const zfp_part *part) { return mm_elem_bytes(part->lay
 static zfp_part part_of(const zfp_job *job, int64_t from, int64_t to) {
     zfp_part part = {.elem = 0};
     mm_shape shape = job->shape;
-    mm_status known_to_do; /* it did not fail for the whole shape */
+    mm_status known_to_do; /* this call did not fail for the whole shape, so it cannot fail for a part */
     if (from > 0) {
         shape.dims[0] = from;
         known_to_do = mm_zfp_codec_layout(job->codec, &shape, &part.layout);
@@ -94,7 +94,8 @@ static mm_status zfp_decode(const mm_codec *codec, mm_stream *stream, const mm_s
 static mm_zfp_layout strip_layout(const mm_strips *strips, int64_t s) {
     const mm_codec_strips *of = (const mm_codec_strips *)strips;
     mm_zfp_layout layout;
-    mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout); /* as when the strips were made */
+    /* this call did not fail when the strips were made, so it cannot fail now */
+    mm_status known_to_do = mm_zfp_codec_layout(of->codec, &of->shape, &layout);
     (void)known_to_do;
     const int64_t left = layout.rows - s % layout.blocks_y * MM_ZFP_SIDE;
     layout.rows = left < MM_ZFP_SIDE ? left : MM_ZFP_SIDE;

@@ -26,7 +26,7 @@ mm_status mm_zfp_codec_bound(const mm_codec *codec, const mm_shape *shape, int64
     return MM_OK;
 }
 
-/* Only rank 4: a tensor of lower rank is one field, whose blocks span rows. */
+/* Only codes of tensors of rank 4 can be split: a tensor of lower rank is one field, whose blocks span rows. */
 int64_t mm_zfp_codec_split(const mm_codec *codec, const mm_shape *shape) {
     mm_zfp_layout layout;
     if (shape->rank != 4 || mm_zfp_codec_layout(codec, shape, &layout) != MM_OK) return 0;

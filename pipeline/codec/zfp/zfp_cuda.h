@@ -13,8 +13,8 @@
 /* The dimension along which a thread loads and stores four values at once, as a float4. */
 typedef enum mm_zfp_vectors { MM_ZFP_VECTORS_NONE, MM_ZFP_VECTORS_X, MM_ZFP_VECTORS_C } mm_zfp_vectors;
 
-/* An mm_zfp_layout in the integer widths of the kernels: counts along one dimension have 32 bits (4 strides along a
- * dimension of an image fit 31), counts of images, blocks and code have 64. */
+/* An mm_zfp_layout in the integer widths of the kernels: numbers that count along one dimension have 32 bits (in an
+ * image, 4 strides along a dimension fit in 31 bits); numbers that count images, blocks or words of code have 64. */
 typedef struct mm_zfp_work {
     int dims, maxbits;
     mm_dtype type; /* type of the map's elements; kernels get a float pointer */
@@ -32,7 +32,7 @@ typedef struct mm_zfp_work {
     uint32_t step_code, step_bit;       /* distance to a lane's next word of its warp's code: in codes and bits */
     mm_zfp_vectors vectors;
     bool whole; /* no block is partial */
-    bool words; /* a code is 1, 2 or 4 whole words, which its own thread loads and stores */
+    bool words; /* a block's code is 1, 2 or 4 whole words, which the block's own thread loads and stores */
 } mm_zfp_work;
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ typedef struct mm_zfp_kernel {
     /* Sets mm_zfp_words(maxbits) words of each block. Returns the set of blocks that are not finite (bit l is block l);
      * their words are undefined. */
     uint32_t (*encode)(const mm_zfp_group_values *values, int maxbits, mm_zfp_group_code *code_out);
-    /* The inverse. Bits past maxbits must be zero. A block that begins with a zero bit becomes zeros. */
+    /* The inverse of encode. Bits past maxbits must be zero. A block that begins with a zero bit becomes zeros. */
     void (*decode)(const mm_zfp_group_code *code, int maxbits, mm_zfp_group_values *values_out);
 } mm_zfp_kernel;
 

@@ -110,8 +110,8 @@ FN u32v compress(u32v x, u32v out) {
     return x;
 }
 
-/* The inverse. `window` starts with the code; `left` of its bits belong to the block (none if negative), and zeros
- * follow.
+/* The inverse of plane_encode. `window` starts with the code; `left` of its bits belong to the block (none if
+ * negative), and zeros follow.
  *
  * After the n verbatim bits, which bits were inserted? The first, and each bit after a set bit of the plane. It is as a
  * backslash escapes the next character, and is found in the same way, with one subtraction that ripples through runs of

@@ -45,7 +45,7 @@ mm_status mm_zfp_layout_make(const mm_shape *shape, int dims, bool channels_firs
     layout.blocks_x = (layout.columns + 3) / 4;
     layout.blocks_y = dims == 1 ? 1 : (layout.rows + 3) / 4;
     layout.blocks_c = dims == 3 ? (layout.channels + 3) / 4 : layout.channels;
-    /* no more blocks than elements: below 2^60 */
+    /* the product does not overflow: there are no more blocks than elements, so fewer than 2^60 */
     layout.blocks = images * layout.blocks_y * layout.blocks_x * layout.blocks_c;
     int64_t bits;
     if (__builtin_mul_overflow(layout.blocks, (int64_t)maxbits, &bits) || bits > INT64_MAX - 63)
