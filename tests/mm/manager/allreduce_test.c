@@ -193,8 +193,7 @@ TEST_CASE(what_comes_back_is_what_is_updated_with_under_every_policy) {
                              seed / 2 % 2};
             run_trial(&t, graph, seed, expected, order, p == 0);
         }
-        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX,
-                  INT64_MAX); /* this plan is only proved here; tests/comm runs it */
+        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* only proved; tests/comm runs it */
         mm_graph_destroy(graph);
     }
     assert_true(tensors > SEEDS); /* the graphs have enough all-reduced tensors */

@@ -35,8 +35,7 @@ static void record(rig *r, mm_manager *m) {
     expect_ok("recording", mm_record_end(m));
 }
 
-/* Runs one iteration. With REPLAYED: records as soon as the manager allows it, as an executor does, and then replays.
- * */
+/* Runs one iteration. REPLAYED: records as soon as the manager allows it, as an executor does, and then replays. */
 static mm_status iterate(rig *r, mm_manager *m, follow how) {
     if (how == DRAINED) return rig_iteration(r, m, RIG_STREAM);
     if (how == REPLAYED && mm_replay_state(m, r->graph) == MM_REPLAY_MAY) record(r, m);

@@ -168,8 +168,7 @@ TEST_CASE(less_pinned_memory_is_made_do_with) {
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_PINNED, 0);
     expect_told(&f, 1, "of pinned memory asked for");
-    assert_true(f.there_is <=
-                need.pinned_bytes / 2); /* the manager takes at most half of the rest, and leaves half to the system */
+    assert_true(f.there_is <= need.pinned_bytes / 2); /* the manager leaves half to the system */
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of swap-async:when=always");
     iterate(&f);
