@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes one allocation of the process fail. The linker redirects malloc and its kin here (--wrap). */
+/* Makes one allocation of the process fail. The linker redirects malloc and similar functions here (--wrap). */
 #ifndef TESTS_MM_STASH_ALLOC_FAULT_H
 #define TESTS_MM_STASH_ALLOC_FAULT_H
 
