@@ -161,8 +161,7 @@ static void *run_rank(void *arg) {
         return NULL;
     }
     r->rank = comm_rank(m);
-    ended = world.late_ms > 0 ||
-            (world.fails_at > 0 && r->rank == 0); /* as if the parent process had told this rank to end */
+    ended = world.late_ms > 0 || (world.fails_at > 0 && r->rank == 0); /* as if the parent process had told it to end */
     const struct timespec late = {world.late_ms / 1000, world.late_ms % 1000 * 1000000L};
     if (r->rank == 1) nanosleep(&late, NULL);
     r->wrong = comm_sums_try(m, r->seed);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* An executor that is one of several ranks.
  *
- * Memory runs out: if no all-reduce has begun, the iteration runs again under a plan that needs less, with the same bits; else it fails, because other ranks have what it sent.
+ * Memory runs out: if no all-reduce has begun, the iteration runs again under a plan that needs less, with the same
+ * bits; else it fails, because other ranks have what it sent.
  *
  * Gradients are not finite: whichever rank has them, no rank updates anything. */
 #include <math.h>

@@ -22,7 +22,7 @@ def read_calls(lines):
         file = re.sub(r"^.*_emulated_(.*)_cu$", r"\1", member)
         if kind == "U":
             wanted.append((file, symbol))
-        elif kind in "TDBRC":  # not weak symbols: those are functions of C++ headers, defined in each file that calls them
+        elif kind in "TDBRC":  # not weak symbols: functions of C++ headers, which each caller defines
             owner[symbol] = file
     calls = {file: {} for file in owner.values()}
     for caller, symbol in wanted:

@@ -109,7 +109,7 @@ def headers_are_mirrored():
 # ---- torch's allocator
 
 class Cuda:
-    """An allocator in torch.cuda's place, which only counts. A test takes and gives memory by calls; above the cap, take() fails."""
+    """An allocator in torch.cuda's place, which only counts. Tests take and give memory; above the cap take() fails."""
 
     class OutOfMemoryError(RuntimeError):
         pass

@@ -267,8 +267,8 @@ def storages():
 
 
 def checkpoints():
-    """Counts how often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance saves what
-    it would have run again."""
+    """Counts how often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance saves
+    what the checkpoint would have run again."""
     for reentrant in (False, True):
         for inside in (False, True):
             m = mm.budget("8MiB", **CPU)
