@@ -9,7 +9,8 @@
 
 enum { ROUNDS = 3, AT_A_TIME = 7, SIZES = 6, LARGE = (1 << 20) + 4097 };
 
-/* An element of a rank. Floats differ so much in size that sums in another order differ. */
+/* Element i of a rank's data. Floats differ so much in size that a sum in another order than that of ranks has other
+ * bits. */
 static int32_t element(uint64_t seed, int rank, int64_t i, comm_op kind) {
     uint64_t state = seed * 1000003 + (uint64_t)rank * 7919 + (uint64_t)i;
     const int number = random_below(&state, 1 << 20);
@@ -52,7 +53,7 @@ static const char *try_round(comm *m, uint64_t seed, bool large, uint64_t *rando
     int64_t elems[AT_A_TIME];
     comm_op kinds[AT_A_TIME];
     const char *wrong = NULL;
-    uint64_t common = seed; /* for what all ranks must draw alike */
+    uint64_t common = seed; /* the state from which all ranks draw the same numbers */
     for (int k = 0; k < AT_A_TIME; k++) {
         kinds[k] = (comm_op)random_below(&common, COMM_COUNT + 1);
         elems[k] = large && k == 2 ? LARGE : sizes[random_below(&common, SIZES)];

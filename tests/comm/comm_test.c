@@ -14,10 +14,11 @@
 
 enum { RANKS_MOST = 4, POSTS = 8, COMMS = 3 };
 
-/* A transfer that a rank has begun, on one of the communicators: the i-th is at (i - 1) % POSTS. */
+/* A transfer that a rank has begun on one of the communicators. The i-th transfer is in posts[comm][rank][(i - 1) %
+ * POSTS]. */
 typedef struct post {
     const int32_t *data;
-    int64_t number; /* from 1; 0: none */
+    int64_t number; /* counted from 1; 0: there is no transfer */
 } post;
 
 static struct {
@@ -26,7 +27,7 @@ static struct {
     post posts[COMMS][RANKS_MOST][POSTS];
     int taken[COMMS][POSTS]; /* how many ranks have copied the transfer */
     int fails_at;            /* number of rank 1's transfer that fails; 0: none */
-    int late_ms;             /* how much later rank 1 begins; all ranks are being terminated then. 0: neither */
+    int late_ms;             /* 0: nothing; else all ranks are being terminated, and rank 1 begins so much later */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 typedef struct transfer {
@@ -74,7 +75,7 @@ static mm_status begin(comm_link *link, int slot, int comm, const int32_t *data,
     post *p = &world.posts[comm][link->rank][(t->number - 1) % POSTS];
     const bool fails = world.fails_at > 0 && link->rank == 1 && t->number == world.fails_at;
     *p = (post){data, t->number};
-    /* The caller frees the data of a transfer that failed. */
+    /* Forgets this rank's transfers: after a failure the caller frees their data. */
     for (int c = 0; fails && c < COMMS; c++) memset(world.posts[c][link->rank], 0, sizeof world.posts[c][link->rank]);
     pthread_mutex_unlock(&world.lock);
     return fails ? mm_fail(MM_ERR_DEVICE, "rank 1: the fake fails") : MM_OK;
@@ -206,7 +207,7 @@ TEST_CASE(a_rank_whose_backend_fails_says_so_and_the_others_give_up_when_they_ar
     assert_string_equal(other->message, "terminated, and for 3 s nothing came from other ranks");
 }
 
-/* Stands for malloc in comm.c and others (--wrap); fails if no_memory is set. */
+/* The linker puts __wrap_malloc in malloc's place in comm.c and others (--wrap). It fails if no_memory is set. */
 static bool no_memory;
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
@@ -232,7 +233,8 @@ TEST_CASE(behind_a_sum_that_was_lost_no_other_is_taken_for_it) {
     comm_close(m);
 }
 
-/* As when a batch system terminates all ranks at once. */
+/* All ranks are terminated at once, as by a batch system, while one is late: the others wait for it, and all sums are
+ * right. */
 TEST_CASE(terminated_ranks_wait_for_each_other) {
     rank_run runs[RANKS_MOST];
     world.late_ms = 1200;

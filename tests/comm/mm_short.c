@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The command mm, whose device runs out of memory once as many all-reduces have begun as the environment's
- * MM_SHORT_AFTER says. */
+/* The command mm with a device that runs out of memory once MM_SHORT_AFTER (an environment variable) all-reduces have
+ * begun. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

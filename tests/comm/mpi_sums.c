@@ -7,7 +7,8 @@
 
 #include "tests/comm/comm_sums.h"
 
-/* NULL: the error is MPI's. */
+/* Begins sums of different sizes on the ranks. Returns NULL if this fails with an error of MPI, else what went
+ * wrong. */
 static const char *try_apart(comm *m) {
     static float sums[1000];
     comm_allreduce_begin(m, COMM_SUM, sums, comm_rank(m) == comm_size(m) - 1 ? 1000 : 10);

@@ -5,14 +5,14 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-# MPI's plugins leak, and are unloaded before the leak check, so that their leaks cannot be told from ours.
+# No leak check: MPI's plugins leak, and are unloaded before the check, so that their leaks cannot be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
 emulated=$(dirname "$mm")/../tests/cuda_emulation
 [[ ! -e $emulated/libnccl.so.2 ]] || export LD_LIBRARY_PATH=$emulated
 net=(train --net tiny --batch 8 --device cuda --deterministic --quiet --no-measure)
 seconds=${MM_RANKS_SECONDS:-10} # within which all ranks must have ended after a failure
 
-# Not with 'mm device', which would measure the GPUs for seconds.
+# Skips the case unless there are two GPUs. 'mm device' would tell too, but measures the GPUs for seconds.
 needs_two_gpus() {
     "$mm" train --net tiny --batch 4 --device cuda:1 --iterations 1 --quiet --no-measure >told 2>&1 ||
         skip "there are no two GPUs"
@@ -29,7 +29,7 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
         timeout -s KILL 100 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --iterations 3 $options --comm mpi --save state$n \
             --json row$n >out 2>err </dev/null || fail "status $? with $options"
         equal_tensors state1 state$n
-        # Two terms have the same sum in either order.
+        # NCCL may add up in another order, but two terms have the same sum in either order.
         # shellcheck disable=SC2086
         expect 0 "${net[@]}" --iterations 3 $options --ranks 2 --save nccl$n --json row$n.nccl
         equal_tensors state1 nccl$n
@@ -48,8 +48,8 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
     equal_tensors state1 state
 }
 
-# One rank still copies gradients to the host when the other has begun to vote, or waits for sums. No host function on a
-# stream may wait for another one, since CUDA may run them one after the other.
+# One rank still copies gradients to the host when the other has begun to vote, or waits for sums. CUDA may run host
+# functions one after the other, so a host function on one stream must not wait for one on another stream.
 ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {
     command -v mpirun >/dev/null || skip "there is no mpirun"
     needs_two_gpus
@@ -67,7 +67,7 @@ ranks_without_a_gpu_each_are_refused_() {
     needs_two_gpus
     refused 2 "8 ranks, 2 GPUs answer" "${net[@]}" --ranks 8
     refused 2 "2 ranks, and one GPU is named, cuda:1" train --net tiny --batch 8 --device cuda:1 --ranks 2
-    # A library that cannot be opened, in case NCCL is installed.
+    # In case NCCL is installed: a file in its place that cannot be opened as a library.
     mkdir none
     : >none/libnccl.so.2
     LD_LIBRARY_PATH=none refused 1 "the communicator nccl: none/libnccl.so.2" "${net[@]}" --ranks 2

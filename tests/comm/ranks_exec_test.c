@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* An executor that is one of several ranks.
  *
- * Memory runs out: as long as no all-reduce has begun, the iteration runs again under a plan that needs less, with the
- * same bits; afterwards it fails, because other ranks have what it sent.
+ * Memory runs out: if no all-reduce has begun, the iteration runs again under a plan that needs less, with the same
+ * bits; else it fails, because other ranks have what it sent.
  *
  * Gradients are not finite: whichever rank has them, no rank updates anything. */
 #include <math.h>
@@ -129,12 +129,13 @@ TEST_CASE(memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun) {
         mm_stats_get(r.manager, &stats);
         if (status == MM_OK) {
             float *weights = weights_of(&r, &bytes);
-            assert_int_equal(sums, before); /* each has begun once */
+            assert_int_equal(sums, before); /* each all-reduce has begun once */
             assert_memory_equal(weights, expected, bytes);
             free(weights);
         } else {
             assert_int_equal(status, MM_ERR_NOMEM);
-            /* Before the plan, an iteration copies what it may have to restore. A smaller plan does not help there. */
+            /* If memory runs out while the iteration copies what it may have to restore, before its plan runs, it fails
+             * too: a smaller plan does not help there. */
             if (sums == 0 && stats.ladder_steps > 0) fail_msg("call %d: did not run again", nth);
         }
         again += status == MM_OK && stats.ladder_steps > 0;
@@ -147,7 +148,7 @@ TEST_CASE(memory_that_runs_out_is_made_up_for_only_before_a_sum_has_begun) {
     free(expected);
 }
 
-/* Digest of all values and states of parameters. */
+/* Digest of the values and optimizer states of all parameters. */
 static uint64_t digest_of(const run *r) {
     uint64_t digest = 14695981039346656037u;
     for (int p = 0; p < nets_net_params(r->net); p++)
@@ -169,7 +170,7 @@ TEST_CASE(a_rank_that_halts_halts_all) {
     const struct {
         const char *what;
         const nets_optimizer *optimizer;
-        float image; /* element 7 of the second batch's images */
+        float image; /* put into element 7 of the second batch's images */
         int32_t others, mine;
         mm_status status;
         bool halts;

@@ -1,13 +1,13 @@
 #!/bin/bash
-# mm train as several processes: they end with the weights of one process that adds up sub-batches; how they begin, end
-# and fail.
+# mm train as several processes: they end with the same weights as one process that adds up sub-batches; and how they
+# begin, end and fail.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 
 sums=$(realpath "$2") short=$(realpath "$3")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-# MPI's plugins leak, and are unloaded before the leak check, so that their leaks cannot be told from ours.
+# No leak check: MPI's plugins leak, and are unloaded before the check, so that their leaks cannot be told from ours.
 export ASAN_OPTIONS=detect_leaks=0
 any=(train --net 'vgg11@32x32,classes=10,thin=16' --threads 1 --quiet --no-measure)
 net=("${any[@]}" --batch 16 --iterations 6)
@@ -30,7 +30,7 @@ together() {
     ((status == expected)) || fail "$ranks ranks of mm $*: status $status, expected $expected"
 }
 
-# Waits until mpirun's processes have ended: those that run in the case's folder.
+# Waits until no process of mm that runs in this case's folder is left.
 none_left() {
     local process began=$SECONDS
     for process in $(pgrep -x 'mm|mm_short|other'); do
@@ -41,8 +41,8 @@ none_left() {
     done
 }
 
-# apart STATUS TEXT OPTIONS...: rank 0 has the options in `first`, rank 1 has OPTIONS. Both must end in time, with this
-# status and one line of mm, which says TEXT of rank 1.
+# apart STATUS TEXT OPTIONS...: rank 0 has the options in `first`, rank 1 has OPTIONS. Both must end in time, with
+# STATUS, and mm prints one line, which says TEXT of rank 1.
 first=("${net[@]}")
 apart() {
     local status=0 expected=$1 text=$2 began=$SECONDS
@@ -68,7 +68,7 @@ start_together() {
     ((${#ranks[@]} == 2)) || fail "${#ranks[@]} processes"
 }
 
-# Ended, even if its parent has not waited for it.
+# Whether the process has ended, even if its parent has not waited for it.
 is_gone() { # PROCESS
     local key state
     while read -r key state _; do
@@ -178,7 +178,7 @@ what_cannot_be_meant_is_refused_() {
     OMPI_COMM_WORLD_SIZE=2 refused 2 "each would train alone: give --comm mpi" "${net[@]}"
     OMPI_COMM_WORLD_SIZE=2 refused 2 "give --comm mpi" "${net[@]}" --ranks 2
     needs_mpi
-    # Before ranks have met, each reports its own errors.
+    # An error that is found before the ranks have connected is reported by each rank that has it.
     timeout -s KILL 60 mpirun --bind-to none -n 2 "$mm" "${net[@]}" --bogus 1 >out 2>err </dev/null &&
         fail "an unknown option is taken"
     mapfile -t lines < <(grep '^mm' err)
@@ -194,7 +194,7 @@ ranks_that_were_started_otherwise_are_refused_() {
     apart 2 "--seed 2, rank 0 has --seed 1" "${net[@]}" --seed 2
     apart 2 "--net tiny, rank 0 has --net vgg11" train --net tiny --threads 1 --quiet --no-measure --batch 16 --iterations 6
     apart 2 "--batch 32, rank 0 has --batch 16" "${any[@]}" --batch 32 --iterations 6
-    apart 2 "--fuse off, rank 0 has --fuse on" "${net[@]}" --fuse off # they would add up different tensors
+    apart 2 "--fuse off, rank 0 has --fuse on" "${net[@]}" --fuse off # such ranks would add up different tensors
 }
 
 ranks_that_start_from_another_state_are_refused_() {
@@ -263,7 +263,7 @@ a_rank_that_fails_on_the_way_ends_all_() {
     none_left
 }
 
-# By then rank 0 has given its part of the sums, or waits for rank 1's.
+# Memory runs out on rank 1 when rank 0 has already given its part of the sums, or waits for rank 1's.
 a_rank_whose_memory_runs_out_on_the_way_ends_all_() {
     needs_mpi
     local options status began
@@ -299,7 +299,7 @@ a_signal_to_a_rank_ends_all_with_the_same_iteration_() {
     done
 }
 
-# It comes even before mpirun or the ranks are ready for it.
+# Here SIGINT comes before mpirun or the ranks are ready for it.
 sigint_to_the_mm_that_starts_them_ends_all_at_any_time_() {
     needs_mpi
     local later

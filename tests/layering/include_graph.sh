@@ -10,7 +10,7 @@ cd "$1"
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/include_graph.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Files that git ignores are not part of the project.
+# Prints the project's files. Files that git ignores are not among them.
 files() {
     git ls-files --cached --others --exclude-standard 2>/dev/null || find . -name '.?*' -prune -o -type f -printf '%P\n'
 }
@@ -70,7 +70,7 @@ for what in file folder; do
     fi
 done
 
-# A file's name must identify it in messages, searches and stack traces.
+# No two files may have one name: it identifies the file in messages, searches and stack traces.
 twice=$(grep -vE '(^|/)(BUILD|README\.md)$' "$work/files" | sed 's#.*/##' | sort | uniq -d)
 for name in $twice; do
     echo "one name, several files: $(grep -E "(^|/)$name\$" "$work/files" | paste -sd' ')"

@@ -11,18 +11,18 @@ import sys
 
 
 def read_calls(lines):
-    """{caller: {callee: {symbol}}}. A line of nm: ARCHIVE:MEMBER:[ADDRESS] TYPE SYMBOL."""
+    """Returns {caller: {callee: {symbol}}}. A line of nm is ARCHIVE:MEMBER:[ADDRESS] TYPE SYMBOL."""
     owner, wanted = {}, []
     for line in lines:
         found = re.match(r"[^:]*:([^.:]*)[^:]*:\S* +(\w) (\S+)", line)
         if not found:
             continue
         member, kind, symbol = found.groups()
-        # A kernel is compiled from a wrapper, whose name has the library's and the file's: tools/bazel/cuda.bzl.
+        # A .cu file is compiled through a wrapper, named after the library and the file (tools/bazel/cuda.bzl).
         file = re.sub(r"^.*_emulated_(.*)_cu$", r"\1", member)
         if kind == "U":
             wanted.append((file, symbol))
-        elif kind in "TDBRC":  # not weak symbols: functions of C++ headers, which each caller has
+        elif kind in "TDBRC":  # not weak symbols: functions of C++ headers, which each caller defines
             owner[symbol] = file
     calls = {file: {} for file in owner.values()}
     for caller, symbol in wanted:

@@ -41,7 +41,7 @@ else
 fi
 expect files_call_each_other_in_listed_circles_alone "$work/symbols" "$circles"
 
-# iteration.c calls prepare.c already. A kernel has the name of its file.
+# iteration.c calls prepare.c, so a call back makes a circle. Calls by a kernel count for its .cu file.
 { cat "$work/symbols" && echo 'lib.a:prepare.o: U mm_iteration_begin'; } >"$work/planted"
 expect planted_circle_is_found "$work/planted" "$circles" 'a circle of calls: iteration prepare'
 { cat "$work/symbols" && echo 'lib.a:device_cuda_emulated_cuda_sums_cu.o: U cuda_sums_async'; } >"$work/kernel"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens libmm.so at run time and uses it, as a program does that does not link with it. */
+/* Opens libmm.so at run time and uses it, as a program does that is not linked with the library. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static void a_layer_runs_in_a_library_opened_at_run_time(void **state) {
     assert_int_equal(mm.graph_add_step(graph, layer, MM_FORWARD, forward, 1, 0), MM_OK);
     assert_int_equal(mm.graph_add_step(graph, layer, MM_BACKWARD, backward, 2, 0), MM_OK);
     assert_int_equal(mm.graph_freeze(graph), MM_OK);
-    /* Naive buffers and workspaces, so that the library's jemalloc runs too. */
+    /* Naive buffers and workspaces are allocated at run time, so the library's jemalloc runs too. */
     mm_options options = {.device_bytes = 1 << 20,
                           .policy = "freelunch:codec=raw,buffers=naive,workspace=naive,when=always"};
     if (mm.manager_create_sized(&options, sizeof options, &m) != MM_OK) fail_msg("%s", mm.last_error());

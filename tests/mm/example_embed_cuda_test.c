@@ -43,7 +43,7 @@ static void every_lossless_policy_trains_to_the_same_loss_mostly_replayed(void *
         assert_string_equal(o.first, expected.first);
         assert_string_equal(o.last, expected.last);
         assert_true(o.peak <= o.budget);
-        assert_int_equal(o.replayed, o.iterations - 2); /* each of two policies runs its first step by step */
+        assert_int_equal(o.replayed, o.iterations - 2); /* all but the first iteration of each of two policies */
     }
 }
 

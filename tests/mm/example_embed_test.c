@@ -9,7 +9,7 @@
 #include "tests/core/test_case.h"
 #include "tests/core/trace_check.h"
 
-/* output: what it prints, errors included. Returns its exit status. */
+/* Runs the example. output: what it prints, errors included. Returns its exit status. */
 static int run(const char *arguments, char *output, size_t capacity) {
     char command[256];
     snprintf(command, sizeof command, "tools/example_embed %s 2>&1", arguments);
@@ -59,7 +59,7 @@ TEST_CASE(a_trace_has_all_iterations_and_changes_nothing) {
     const outcome traced = train(arguments), plain = train("liveness 400000 2");
     assert_string_equal(traced.last, plain.last);
     assert_true(trace_check(path, NULL, &c));
-    assert_int_equal(c.process[0].iterations, 120); /* 60, of two sub-batches each */
+    assert_int_equal(c.process[0].iterations, 120); /* 60 batches, of two sub-batches each */
     assert_int_equal(c.dropped, 0);
     assert_int_equal(unlink(path), 0);
     char output[1024];
@@ -67,7 +67,7 @@ TEST_CASE(a_trace_has_all_iterations_and_changes_nothing) {
     assert_non_null(strstr(output, "MM_ERR_IO: /nowhere/trace: cannot be written"));
 }
 
-/* Gradients are added up in the same order, so not even rounding differs. */
+/* Sub-batches' gradients are added up in the order of the whole batch, so not even rounding differs. */
 TEST_CASE(sub_batches_train_to_the_same_loss_in_less) {
     const outcome whole = train("liveness"), halves = train("liveness 400000 2");
     const char *const arguments[] = {"naive 400000 2", "liveness 400000 4",

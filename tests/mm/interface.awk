@@ -10,7 +10,7 @@ BEGIN {
     print "const interface_entry interface_entries[] = {"
 }
 
-# Types alone: "const mm_use *uses, size_t n" becomes "const mm_use *, size_t".
+# Removes parameters' names: "const mm_use *uses, size_t n" becomes "const mm_use *, size_t".
 function types(parameters, n, part, i, out) {
     n = split(parameters, part, ",")
     for (i = 1; i <= n; i++) {
@@ -60,7 +60,7 @@ function of_struct(text, type) {
     print_struct(text, type)
 }
 
-# type: the struct's name, or a deprecated one.
+# Prints a struct and its members. type: the struct's name, or a deprecated name of it.
 function print_struct(text, type, n, part, i, m, names, j) {
     printf "{\"struct\", \"%s\", NULL, 0, sizeof(%s)},\n", type, type
     sub(/\}[^}]*$/, "", text)
@@ -80,7 +80,7 @@ function print_struct(text, type, n, part, i, m, names, j) {
     }
 }
 
-# Collects declarations, without comments and line breaks.
+# Collects each declaration, without comments and line breaks, and prints it once it is complete.
 FNR == 1 { text = "" }
 /^ *#/ { next }
 {

@@ -153,7 +153,7 @@ static const line *version_find(const version *v, const char *kind, const char *
     return NULL;
 }
 
-/* Callers pass the size of these structs, so they may grow. */
+/* True for the structs that may get new members, because callers pass their size. */
 static bool may_grow(const char *name) {
     static const char *const structs[] = {"mm_options", "mm_stats", "mm_stash_options", "mm_stash_stats"};
     for (size_t i = 0; i < sizeof structs / sizeof *structs; i++)
@@ -221,9 +221,9 @@ static void each_breach_is_told(void **state) {
         "struct mm_log 24 bytes\nmember mm_log.ctx 8 bytes at 8\n"
         "struct mm_options 16 bytes\nmember mm_options.policy 8 bytes at 8\n";
     static const struct {
-        const char *version; /* of the second interface */
+        const char *version; /* version of the second interface */
         const char *soname;
-        const char *from, *to; /* where `first` has `from`, the second has `to` */
+        const char *from, *to; /* where `first` has the text `from`, the second interface has `to` */
         const char *tells;     /* the message; NULL: the change is allowed */
     } cases[] = {
         {"1.2.3", "libmm.so.1", "", "", NULL},
@@ -263,7 +263,7 @@ static void each_breach_is_told(void **state) {
     }
 }
 
-/* Removes each line of the real interface in turn. */
+/* Removes each line of the real interface in turn: compare() must report each. */
 static void each_line_of_the_interface_is_compared(void **state) {
     (void)state;
     char *now = interface_text(), *without = malloc(strlen(now) + 1);

@@ -19,7 +19,7 @@ MIB = 1 << 20
 # ---- the public headers
 
 def header():
-    """The headers' text, without comments, line breaks and macros of declarations."""
+    """Returns the headers' text, without comments, line breaks and macros of declarations."""
     text = ""
     for name in ("mm_base.h", "mm_trace.h", "mm_stash.h", "mm.h"):
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm", name)
@@ -109,7 +109,7 @@ def headers_are_mirrored():
 # ---- torch's allocator
 
 class Cuda:
-    """An allocator in torch.cuda's place. The program's memory is taken and given by calls; above the cap it fails."""
+    """An allocator in torch.cuda's place, which only counts. Tests take and give memory; above the cap take() fails."""
 
     class OutOfMemoryError(RuntimeError):
         pass
@@ -160,7 +160,7 @@ def chain(m, cuda, working, steps=1, weight=None):
             h = leaf
             for _ in range(6):
                 h = h.sigmoid()
-            taken = working + m.stats.kept_bytes  # what the program keeps lies in torch's memory
+            taken = working + m.stats.kept_bytes  # entries that the program keeps lie in torch's memory
             cuda.take(taken)
             h.sum().backward()
             cuda.give(taken)
@@ -189,7 +189,7 @@ def budgets_are_shared():
     found += chain(m, cuda, 10 * MIB, 4)
     expect("gradients are plain torch's", all(torch.equal(g, plain.grad) for g in found))
     stats = m.stats
-    needs = 13 * MIB  # weights, state, what a step works with
+    needs = 13 * MIB  # the weights, the optimizer's state, and what a step works with
     expect("torch has what it needs, and some slack", needs <= m._core.share.needs <= needs + needs // 8, m._core.share.needs)
     expect("the rest is the stash's", stats.arena_bytes + stats.predicted_kept_bytes <= 24 * MIB - needs, stats)
     expect("iterations are planned", stats.planned >= 2 and stats.off_plan == 0, stats)
@@ -204,7 +204,7 @@ def budgets_are_shared():
     before = m._core.share.needs
     chain(m, cuda, 11 * MIB, 3)
     expect("torch has more", m._core.share.needs > before, (before, m._core.share.needs))
-    # It runs out again, where the optimizer has its peak, and nothing is kept.
+    # Torch runs out of memory again; here the optimizer's step has the peak, and nothing is kept.
     before = m._core.share.needs
     for failed in (True, False, False):
         try:
@@ -226,7 +226,7 @@ def budgets_are_shared():
 
 
 def stash_is_made_anew():
-    """Memory for the stash runs out once: the step fails, and the next one works."""
+    """There is once no memory to make the stash: that step fails, and the next one works."""
     cuda = Cuda(1 << 40)
     m = mm.budget(24 * MIB, "swap-async", device="cpu", _cuda=cuda)
     chain(m, cuda, 4 * MIB)

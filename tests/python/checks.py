@@ -7,7 +7,7 @@ _failed = 0
 
 
 def expect(what, condition, found=""):
-    """Prints a check that failed, and goes on."""
+    """Checks the condition. Prints and counts a check that failed, and goes on."""
     global _failed
     if not condition:
         _failed += 1

@@ -56,7 +56,7 @@ class Loop:
         return nn.functional.cross_entropy(self.net(x, **how), y)
 
     def settle(self):
-        """Waits for plans, so that results do not depend on the machine's speed."""
+        """Waits until planning has ended, so that results do not depend on the machine's speed."""
         if self.m:
             self.m.settle()
 
@@ -109,7 +109,7 @@ def retained(a):
             loss = a.loss()
             loss.backward(retain_graph=True)
             loss.backward(retain_graph=True)
-        a.update()  # the graph lives until the next loss
+        a.update()  # torch's graph lives until the next loss replaces it
     del loss
     a.settle()
     a.step()
@@ -129,7 +129,7 @@ def double_backward(a):
 
 
 def looked_at(a):
-    """Programs may read what a grad_fn has saved, outside of any backward pass."""
+    """Reads what a grad_fn has saved outside of any backward pass, as programs may."""
     for _ in range(4):
         with a:
             x, y = a.batch()
@@ -214,10 +214,11 @@ def left_before_backward(a):
     a.step()
 
 
-# Each case; how many of its iterations run as planned, at least (a step of several parts does not wait for each plan);
-# and how many leave a plan: an iteration follows the plan of the one before as long as it does the same. An iteration
-# that leaves entries (of a graph that is retained until the next one) is not learned. Policies cannot move all of a
-# double backward: with too little budget it runs unplanned.
+# For each case: how many of its iterations at least run as planned (not all do: a step of several parts does not wait
+# for each plan); how many leave a plan, which happens when an iteration begins like the one before and then differs;
+# and the budget, if it is not BUDGET. An iteration that leaves entries (of a graph that is retained until the next
+# iteration) is not learned. Policies cannot move all that a double backward saves: with too little budget it runs
+# unplanned.
 CASES = ((epochs, 6, 0), (dropped_block, 2, 4), (two_forwards, 1, 3), (one_weights_gradient, 6, 0), (retained, 1, 0),
          (double_backward, 0, 0), (double_backward, 2, 1, 700_000), (looked_at, 3, 0), (checkpoint_inside, 2, 0),
          (checkpoint_outside, 2, 1), (abandoned, 6, 0), (evaluation, 2, 0), (exception, 2, 2), (left_before_backward, 3, 0))
@@ -231,7 +232,8 @@ def faults(case, planned, off_plan, budget=BUDGET):
     case(run)
     if len(run.found) != len(plain.found) or not all(torch.equal(p, q) for p, q in zip(run.found, plain.found)):
         yield "its results are not plain torch's"
-    # Inside a checkpoint, a budget saves what the checkpoint would have run again, and batch norms count that run.
+    # A budget inside a checkpoint saves what the checkpoint would have run again. In plain torch batch norms count that
+    # second run, so here their buffers differ and are not compared.
     state = dict(run.net.named_parameters() if case is checkpoint_outside else run.net.state_dict())
     if not all(torch.equal(value, state[key]) for key, value in plain.net.state_dict().items() if key in state):
         yield "its weights or buffers are not plain torch's"

@@ -24,7 +24,7 @@ CPU = {"device": "cpu", "log": lambda text: None}
 
 
 def refused(what, kind, *words):
-    """A function that must raise this kind of error, with all these words."""
+    """Returns a checker: it calls a function, which must raise this kind of error, with all these words."""
     def run(function):
         try:
             function()
@@ -39,7 +39,7 @@ def refused(what, kind, *words):
 
 
 def step(m):
-    """A step whose gradient must be plain torch's."""
+    """Runs a step, whose gradient must be plain torch's."""
     gradients = []
     for session_ in (None, m):
         torch.manual_seed(1)
@@ -89,7 +89,7 @@ def too_small():
     step(m)
     m = mm.budget(65536, "liveness", **CPU)
     gradient(lambda a: a.exp().exp().exp().exp().exp(), m)
-    refused("an order before", mm.Infeasible, "81920")(m.settle)  # with another minimum
+    refused("an order before", mm.Infeasible, "81920")(m.settle)  # this order has another minimum than those below
     for what, function, at, minimum, producer in (
             ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), 0, 81920, "ExpBackward0"),
             ("a second one", lambda a: a.exp().repeat(5, 1).exp(), 1, 81920, "ExpBackward0"),
@@ -134,7 +134,7 @@ def refused_once():
 
 
 def garbage():
-    """A budget and its entries that are garbage together go in any order."""
+    """A budget and its entries that become garbage together may be freed in any order."""
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", """
 import gc, torch, mm_torch as mm
 for i in range(20):
@@ -162,7 +162,7 @@ def interrupted():
     for where, place, change in (("a put", lambda m: (m._core, "lib_put"), late), ("a get", lambda m: (m._core, "lib_get"), late),
                                  ("a capsule", lambda m: (layouts, "_new_capsule"), lambda function: early),
                                  ("a tensor", lambda m: (layouts, "_from_dlpack"), late)):
-        m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves and holds at a time
+        m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves and needs at a time
         for planned in (False, True):
             owner, name = place(m)
             function = getattr(owner, name)
@@ -198,7 +198,7 @@ def in_place():
             except RuntimeError as error:
                 raise own(f"batch 7: {error}") if own else error
 
-    for n in (2000, 3):  # a large tensor that is moved; a small one, left alone
+    for n in (2000, 3):  # a large tensor, which is moved, and a small one, which is left alone
         words = "modified by an inplace operation: [torch.FloatTensor", "is at version 1; expected version 0", "ExpBackward0"
         refused("a saved tensor modified in place", RuntimeError, *words)(lambda n=n: overwritten(n))
         for own in (Own, RuntimeError):
@@ -207,7 +207,7 @@ def in_place():
 
 
 def gradient(function, m=None):
-    """The gradient of one weight, by function(weight)."""
+    """Returns the gradient of a weight under function(weight)."""
     weight = torch.linspace(-2, 2, 4096).reshape(64, 64).requires_grad_()
     with m or contextlib.nullcontext():
         function(weight).sum().backward()
@@ -252,7 +252,7 @@ def storages():
     m = mm.budget("1MiB", **CPU)
     for function in (chunks, grown):
         expected = gradient(function)
-        for i in range(3):  # moved, and kept
+        for i in range(3):  # in some steps the tensors are moved, in others kept
             expect(f"{function.__name__}, step {i}", torch.equal(gradient(function, m), expected))
             m.settle()
     refused("a storage that was emptied", RuntimeError, "was resized from 16384 to 0 bytes")(lambda: gradient(emptied, m))
@@ -267,8 +267,8 @@ def storages():
 
 
 def checkpoints():
-    """How often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance takes over what
-    it would have run again."""
+    """Counts how often a batch norm inside a checkpoint runs. A budget inside a checkpoint without reentrance saves
+    what the checkpoint would have run again."""
     for reentrant in (False, True):
         for inside in (False, True):
             m = mm.budget("8MiB", **CPU)
@@ -378,8 +378,8 @@ def left_alone():
                 if name not in ("put_bytes", "held_bytes") and getattr(after, name) != getattr(before, name)}
 
     batch = torch.randn(64, 64)
-    # A temporary that Python holds until the operation returns looks like a tensor of the program: it is left alone,
-    # and counted.
+    # A temporary to which Python refers until the operation returns looks like a tensor of the program: it is left
+    # alone, and counted as held.
     before = m.stats
     found = counts(lambda: (weight.exp() * (buffer > 0.5).float()).masked_fill(buffer > 0.5, 0.0))
     expect("temporary masks", found == {"saved": 3, "puts": 1, "held": 2}, found)
@@ -420,7 +420,7 @@ def told():
     for word in ("saved tensors", "minimum budget", "fits the budget        yes"):
         expect(f"plan says {word!r}", word in out.getvalue(), out.getvalue())
     expect("plan has figures", 0 < figures["needed_bytes"] <= figures["saved_bytes"], figures)
-    for few in (60000, 600000):  # too little for one tensor; too little for the order
+    for few in (60000, 600000):  # too little for one tensor, and too little for all
         figures = mm.plan(net, models.loss, x, y, few, "liveness", "cpu", out)
         expect(f"plan says that {few} bytes are too few", not figures["fits"] and few < figures["needed_bytes"], figures)
     expect("plan leaves weights and buffers", all(torch.equal(before[k], v) for k, v in net.state_dict().items()))

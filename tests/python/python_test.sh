@@ -7,7 +7,7 @@
 here=$PWD/tests/python
 export MM_LIBRARY=$mm
 
-# with_torch ARGUMENT...: what it prints goes to the file out.
+# with_torch ARGUMENT...: runs the script with_torch; what it prints goes to the file out.
 with_torch() {
     local status=0
     "$here/with_torch" "$@" >out 2>&1 </dev/null || status=$?

@@ -15,13 +15,13 @@ import torch.utils.checkpoint
 
 import mm_torch as mm
 
-ROWS, COLUMNS = 24, 48  # 4.5 KiB: a little more than what is left alone
+ROWS, COLUMNS = 24, 48  # 4.5 KiB: a little more than the largest tensors that a budget leaves alone
 BUDGETS = 80000, 120000, 250000, 1 << 20
 POLICIES = ("liveness", "swap-async", "swap-async:when=always", "freelunch:codec=zvc,eligible=all,when=always")
 
 
 def build(r, seed):
-    """Runs a random graph: everything is drawn from r, which begins anew for each run. Returns gradients."""
+    """Runs a random graph and returns its gradients. All is drawn from r, so an equal r gives the same graph."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
@@ -59,11 +59,11 @@ def build(r, seed):
     def recurrent(layer, a, b):
         return layer(torch.stack([same(a).float(), same(b).float()]))[0][-1]
 
-    def chunks(a):  # parts with version counters of their own
+    def chunks(a):  # the chunks have version counters of their own
         c, d = a.unsafe_chunk(2, 1)
         return torch.cat([c.sigmoid_() * d.tanh_(), d], 1)
 
-    def grown(a):  # its storage gets other memory between the forward and the backward pass
+    def grown(a):  # the storage gets other memory between the forward and the backward pass
         b = a.sin() + a.tanh()
         a.detach().resize_(4 * ROWS, 2 * COLUMNS)
         return b
@@ -99,7 +99,7 @@ def build(r, seed):
 
 
 def outcome(seed, m=None):
-    """What a graph gives: its results, or the words that it was refused with."""
+    """Returns what the seed's graph gives: its results, or the words of the error that refused it."""
     try:
         if m is None:
             return build(random.Random(seed), seed)
@@ -108,7 +108,8 @@ def outcome(seed, m=None):
     except mm.Infeasible:
         raise
     except RuntimeError as error:
-        # Torch names what overwrote the tensor, mm what had made it; and bf16 has a name of its own here.
+        # Removed: the operation, since torch names what overwrote the tensor, mm what had made it; and two names for
+        # bf16.
         return re.sub(r", which is output .*?(?=,)|CPUBFloat16Type|torch.BFloat16Tensor", "", str(error))
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Networks of the papers' size on a simulated GPU, whose times follow from a few rates. More budget never makes a step
- * slower; no time is below the bound; plans stay within their budget; and the published order of policies holds. */
+/* Networks as large as those in the papers, on a simulated GPU, whose times follow from a few rates. More budget never
+ * makes a step slower; no time is below the bound; plans stay within their budget; and policies have the order in speed
+ * that papers published. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #include "tests/core/expect.h"
 #include "tests/core/test_case.h"
 
-/* For sanitizers few budgets are enough: they check how plans are made. */
+/* How many budgets a case tries at most. Few are enough under sanitizers, which check how plans are made. */
 static int most_budgets(void) {
 #ifdef __SANITIZE_ADDRESS__
     return 3;
@@ -45,8 +46,8 @@ static void subject_fini(subject *s) {
     nets_net_destroy(s->net);
 }
 
-/* About a Titan X with zfp: 6 TFLOP/s, memory of 250 GB/s, a link of 12, codecs of 25. Convolutions are bound by
- * arithmetic, so they take longer per byte. */
+/* Sets times like those of a Titan X with zfp: 6 TFLOP/s, memory of 250 GB/s, a link of 12 GB/s, codecs of 25 GB/s.
+ * Convolutions are bound by arithmetic, so they take longer per byte. */
 static void time_steps(const mm_graph *graph, mm_facts *facts) {
     for (int i = 0; i < mm_graph_steps(graph); i++) {
         const mm_step_info *step = mm_graph_step(graph, i);
@@ -71,7 +72,8 @@ typedef struct outcome {
     int operations;
 } outcome;
 
-/* Compares the plan's time with the bound for the memory that the plan takes. */
+/* Checks that the plan's time is at least the bound on any plan in the memory that this one takes, and at most twenty
+ * times it. */
 static void check_bound(const mm_planned *planned, int64_t ns) {
     const mm_plan *plan = planned->plan;
     const mm_limits limits = {
@@ -109,7 +111,8 @@ static outcome plan_within(const subject *s, const char *spec, int64_t budget) {
     return plan_within_both(s, spec, budget, INT64_MAX);
 }
 
-/* At `budgets` budgets, but at most most_budgets(), from the policy's least to what liveness takes. */
+/* Checks the plans of a policy at `budgets` budgets (at most most_budgets()), from the policy's least to what liveness
+ * takes: more budget never takes more time. */
 static void check_curve(const subject *s, const char *spec, int budgets) {
     outcome liveness = plan_within(s, "liveness", 0), last = {.ns = INT64_MAX};
     char always[160];
@@ -161,7 +164,8 @@ TEST_CASE(what_is_run_is_never_slower_with_more_by_nominal_times) {
     check_curves("googlenet", 16, true, 3);
 }
 
-/* At each budget auto is at most half a percent slower than another policy that fits, or than auto with less memory. */
+/* Checks that at each budget auto is at most half a percent slower than each other policy that fits, and than auto with
+ * less memory. */
 static void check_auto(const char *name, int64_t batch, const char *spec, const char *const *others) {
     enum { BUDGETS = 3, SLACK = 200 };
     subject s;
@@ -201,7 +205,8 @@ TEST_CASE(auto_is_never_slower_than_others_nor_with_more) {
     check_auto("tiny", 16, "auto:codecs=zfp:rate=4", lossy);
 }
 
-/* Sessions plan once to learn how much pinned memory to take, and again within that. */
+/* A session plans once to learn how much pinned memory to take, and again within that much: both plans must be the
+ * same. */
 TEST_CASE(auto_plans_the_same_in_the_pinned_memory_that_it_takes) {
     const int budgets = most_budgets() - 1;
     subject s;
@@ -218,8 +223,9 @@ TEST_CASE(auto_plans_the_same_in_the_pinned_memory_that_it_takes) {
     subject_fini(&s);
 }
 
-/* The order of FreeLunch's Tables I and III, and of SuperNeurons: for the published policies, and for what each does
- * within the same budget. There a fortieth is allowed, because most of the copying is hidden anyway. */
+/* Checks that policies have the order in speed of FreeLunch's Tables I and III, and of SuperNeurons: as published
+ * (when=always), and all within the same budgets. Within budgets a policy may be faster than the one before it by a
+ * fortieth, because most of the copying is hidden anyway. */
 static void check_orders(const char *name, int64_t batch) {
     static const char *const published[] = {"freelunch:when=always", "hybrid:when=always", "swap-async:when=always",
                                             "vdnn-all:when=always", "swap:when=always"};
@@ -259,7 +265,7 @@ TEST_CASE(published_orders_hold_for_resnets) {
 
 TEST_CASE(published_orders_hold_for_vgg) { check_orders("vgg16", 16); }
 
-/* Chen et al.: about the root of the depth is stashed, instead of all. */
+/* Chen et al.: of the maps, about the square root of their number is stashed, instead of all. */
 TEST_CASE(segments_of_a_deep_resnet_take_a_fraction) {
     subject s;
     subject_init(&s, "resnet152", 16);

@@ -21,7 +21,7 @@ static struct {
     int n;
 } places = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static atomic_bool is_paused, heaps_fail;
-static atomic_llong given[2]; /* by mm_memory_kind */
+static atomic_llong given[2]; /* the limits of device_fault_give, by mm_memory_kind */
 
 void device_fault_set(device_fault fault, int nth) {
     atomic_store(&by_place, nth == DEVICE_FAULT_NEW_PLACE);
@@ -43,7 +43,7 @@ void device_fault_pause(bool paused) { atomic_store(&is_paused, paused); }
 
 void device_fault_heaps(bool fail) { atomic_store(&heaps_fail, fail); }
 
-/* Takes the fault if this place has not had one. */
+/* Returns true, and uses up the fault, if no call from this place has failed yet. */
 static bool is_new_place(const char *caller) {
     pthread_mutex_lock(&places.lock);
     int i = 0;
@@ -95,12 +95,12 @@ static mm_status before_reserve(mm_memory_kind kind, int64_t bytes, const char *
 
 static mm_status before_heap(void) { return atomic_load(&heaps_fail) ? run_out(NULL) : MM_OK; }
 
-/* Enqueues fn; calls it at once if the device's work does not run on the CPU. */
+/* Enqueues fn on the stream. On a device whose work does not run on the CPU, calls fn at once instead. */
 static mm_status enqueue(mm_stream *stream, mm_status (*fn)(void *arg)) {
     return stream->device->ops->cpu_reaches_memory ? __real_mm_host_launch(stream, fn, NULL, 0) : fn(NULL);
 }
 
-/* Before a call that enqueues work. */
+/* What runs before a call that enqueues work: the fault, if this call has it. */
 static mm_status before_work(mm_stream *stream, const char *caller) {
     MM_TRY(before_call(caller));
     if (is_due(DEVICE_FAULT_TASK, caller)) return enqueue(stream, fail);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The device fails while codes are copied in pieces, at each call of an iteration in turn: the call fails, its task
- * fails, or the task takes long. The iteration reports it, nothing is lost, and the next iterations are right. */
+ * fails, or the task takes long. The iteration reports the failure, nothing is lost, and later iterations are right. */
 #include <string.h>
 
 #include "tests/core/test_case.h"
@@ -16,7 +16,7 @@ static void check_iterations(rig *r, uint64_t seed) {
     assert_true(rig_digest(r) == rig_expected(r, seed, 2));
 }
 
-/* Returns how many calls have failed. */
+/* Gives the fault to each call of an iteration in turn. Returns the number of calls. */
 static int check_faults(uint64_t seed, device_fault fault, mm_issue issue, bool on_stream) {
     rig r;
     rig_options options = {.seed = seed,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The device's Nth call fails, for N from the manager's creation to the end of its iterations. The status is clear,
- * nothing is left behind, and the manager goes on. BUILD names the device: host or cuda. */
+/* The device's Nth call fails, for N from the manager's creation to the end of its iterations. The status says what
+ * failed, nothing is left behind, and the manager can be used further. BUILD names the device: host or cuda. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 enum { ITERATIONS = 2, BATCH = 2 };
 
-/* Every n-th call fails. Policies and faults begin at different calls, so together they cover all. Sanitizers take
- * three to five times as long, and need fewer: like calls free the same memory and order the same accesses. */
+/* Returns n: every n-th call is made to fail. Policies and faults begin at different calls, so together they cover all.
+ * Under sanitizers n is larger: they take three to five times as long, and find the same in calls of the same kind. */
 static int sparse(void) {
 #ifdef __SANITIZE_THREAD__
     return 8;
@@ -35,7 +35,7 @@ typedef struct fault_case {
     size_t n;
     device_fault fault;
     int nth;
-    int64_t *ladder_steps; /* sum over all cases */
+    int64_t *ladder_steps; /* the policy's ladder steps, added up over all cases */
 } fault_case;
 
 static void fail_case(const fault_case *c, const char *what) {
@@ -43,7 +43,7 @@ static void fail_case(const fault_case *c, const char *what) {
              c->options.issue == MM_ISSUE_THREAD ? "thread" : "inline", (int)c->fault, c->nth, what);
 }
 
-/* Reading the weights must not fail. */
+/* Returns the weights; calls that read them are not made to fail. */
 static float *weights_of(const suite_run *r, size_t *n_out) {
     device_fault_pause(true);
     float *weights = suite_weights(r, n_out);
@@ -66,8 +66,8 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* A failed iteration leaves weights, momenta and running statistics as before, or as after a good iteration. Gradients
- * may differ: some steps have run. */
+/* Checks that a failed iteration leaves weights, momenta and running statistics as before, or as after a good
+ * iteration. Gradients may differ: some steps have run. */
 static void expect_whole(const fault_case *c, const suite_run *r, const float *before, const float *after) {
     size_t n;
     float *now = weights_of(r, &n);
@@ -76,7 +76,7 @@ static void expect_whole(const fault_case *c, const suite_run *r, const float *b
     free(now);
 }
 
-/* The manager may make do with less memory; what is learned must not change by that. */
+/* Checks what was learned: the manager may have gone on with less memory, but that must not change it. */
 static void expect_learned(const fault_case *c, const suite_run *r, const float *wanted) {
     size_t n;
     float *now = weights_of(r, &n);
@@ -84,7 +84,7 @@ static void expect_learned(const fault_case *c, const suite_run *r, const float 
     free(now);
 }
 
-/* Trains again from the initial values, as if nothing had failed. */
+/* Checks that training from the initial values works as if nothing had failed. */
 static void expect_usable(const fault_case *c, suite_run *r) {
     size_t n;
     if (nets_exec_init(r->exec, SUITE_SEED) != MM_OK) fail_case(c, mm_last_error());
@@ -124,7 +124,7 @@ static mm_status create_exec(const fault_case *c, suite_run *r) {
     return nets_exec_create_on(c->net->net, c->net->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, &r->exec);
 }
 
-/* Returns whether the fault has happened: then the next one is worth a try. */
+/* Returns whether the fault has happened; if it has not, there was no such call, and later calls need not be tried. */
 static bool run_case(const fault_case *c) {
     suite_run r = {.s = c->net, .backend = suite_backend(c->net)};
     device_fault_set(c->fault, c->nth);
@@ -138,7 +138,7 @@ static bool run_case(const fault_case *c) {
     status = create_exec(c, &r);
     if (status == MM_ERR_INFEASIBLE && is_of_memory(c) && device_fault_happened() &&
         mm_manager_device_bytes(r.manager) < c->options.device_bytes) {
-        /* The device gave less than any plan takes, which is easily so where oneDNN wants much workspace. */
+        /* The device gave less than any plan takes. This is likely where oneDNN wants much workspace. */
         device_fault_set(DEVICE_FAULT_NONE, 0);
         suite_run_fini(&r);
         return true;
@@ -156,8 +156,8 @@ static bool run_case(const fault_case *c) {
     return happened;
 }
 
-/* On the host each call fails, in strides if there are many. Elsewhere a case takes a tenth of a second, so one call
- * from each place in the library fails. */
+/* On the host each call fails in turn, or one in several if there are many. On other devices a case takes a tenth of a
+ * second, so only one call from each place in the library fails. */
 static void first_fault(fault_case *c, int nth) {
     device_fault_forget_places();
     c->nth = strcmp(c->net->device, "host") == 0 ? 1 + nth % sparse() : DEVICE_FAULT_NEW_PLACE;
@@ -213,7 +213,8 @@ static void run_policy(const suite_net *net, size_t p, mm_issue issue, device_fa
     for (int i = 0; i < ITERATIONS; i++) free(c.after[i]);
 }
 
-/* Where cases are fast, a policy is issued in both ways; else in one, which depends on the policy and the fault. */
+/* Whether to run this policy and fault with this `issue`. Where cases are fast, and for delays, both ways to issue are
+ * run; else only one, which depends on the policy and the fault. */
 static bool is_issued_so(const char *device, size_t p, mm_issue issue, device_fault fault) {
     const bool fast = sparse() == 1 && strcmp(device, "host") == 0;
     return fast || fault == DEVICE_FAULT_DELAY || (p + (size_t)fault) % 2 == (size_t)(issue == MM_ISSUE_THREAD);
@@ -231,7 +232,7 @@ static void run_policies(const char *device, mm_issue issue, device_fault fault,
     suite_net_fini(&net);
 }
 
-/* Lossless policies: their substitutes end with the same bits. */
+/* Memory runs out under lossless policies. The policies that stand in end with the same bits. */
 static void run_out(const char *device, mm_issue issue, device_fault fault, bool self_check) {
     suite_net net;
     int64_t ladder_steps = 0;
@@ -333,7 +334,7 @@ static void nth_call_fails_when_the_budget_changes(void **state) {
     run_change(*state, "vdnn-all:when=always", set_budget);
 }
 
-/* Adds persistent tensors, so that every plan moves up. */
+/* Adds a net, whose persistent tensors take room below all plans. */
 static mm_status add_net(suite_run *r, const suite_net *other, nets_exec **made_out) {
     return nets_exec_create_on(other->net, other->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD, made_out);
 }
@@ -348,7 +349,7 @@ static void nth_call_fails_when_a_graph_is_added(void **state) {
     run_change(*state, "swap-async:when=always", add_net);
 }
 
-/* The second net's running statistics lie beside its weights, after what both nets have, so the undo copy has several
+/* Here the persistent tensors to restore after a failure are not one range, so the copy made of them has several
  * pieces. */
 static void nth_call_fails_in_an_iteration_of_a_net_added_to_another(void **state) {
     suite_net first, second;

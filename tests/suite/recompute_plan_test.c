@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of mm_program_prove for recomputation, one by one, on a plan made by hand. */
+/* Each rule of mm_program_prove about recomputation, shown on a plan made by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ typedef struct fixture {
     mm_tensor images, weight, stats, loss, d_weight, map, out, saved, d_out, d_map;
     mm_facts *facts;
     mm_plan *plan;
-    int nodes[STEPS], again; /* nodes; again: NORM_F's second run */
+    int nodes[STEPS], again; /* the step's nodes; again: the node of NORM_F's second run */
     int64_t used;            /* bytes used, of the device and of pinned memory */
     int64_t pinned;
     int seg_map, seg_out, seg_saved, seg_again; /* segments; seg_again: `out` from the second run */
@@ -116,7 +116,7 @@ static int teardown(void **state) {
 
 /* ---------------------------------------------------------------- a plan */
 
-/* A new segment that shares no bytes. */
+/* Adds a segment that shares no bytes with others. */
 static int segment(fixture *f, mm_content content, mm_tensor of, int codec, bool pinned) {
     int64_t bytes = content == MM_CONTENT_CODED ? CODE_BYTES : MAP_BYTES;
     int s = mm_plan_segment(f->plan, content, MM_CAT_FEATURE_MAP, of, bytes);
@@ -131,7 +131,7 @@ static int segment(fixture *f, mm_content content, mm_tensor of, int codec, bool
 
 static int raw(fixture *f, mm_tensor of) { return segment(f, MM_CONTENT_RAW, of, -1, false); }
 
-/* Binds use number `use` of a node to a segment. */
+/* Binds use number `use` of a node to the segment `to`. */
 static void bind(fixture *f, int node, int use, int to) {
     f->plan->bindings[f->plan->nodes[node].first_binding + use] = to;
 }
@@ -151,7 +151,7 @@ static void run_forward(fixture *f) {
     if (mm_graph_step(f->graph, LOSS_F)->n_uses == 3) bind(f, f->nodes[LOSS_F], 2, f->seg_out);
 }
 
-/* Runs NORM_F again; it reads `map` from that segment. */
+/* Adds a second run of NORM_F, which reads `map` from the given segment. */
 static void norm_again(fixture *f, int map) {
     f->seg_again = raw(f, f->out);
     f->again = mm_plan_recompute(f->plan, NORM_F);
@@ -159,7 +159,7 @@ static void norm_again(fixture *f, int map) {
     bind(f, f->again, 1, f->seg_again);
 }
 
-/* Adds the backward steps, which read `out` and `map` from those segments. */
+/* Adds the backward steps, which read `out` and `map` from the given segments. */
 static void run_backward(fixture *f, int out, int map) {
     int d_out = raw(f, f->d_out), d_map = raw(f, f->d_map);
     for (int s = HEAD_B; s < STEPS; s++) f->nodes[s] = mm_plan_step(f->plan, s);
@@ -173,7 +173,7 @@ static void run_backward(fixture *f, int out, int map) {
     bind(f, f->nodes[CONV_B], 1, d_map);
 }
 
-/* Proves a finished plan: this status, and a message with all the words ("a|b|c"). */
+/* Proves a finished plan: the proof must return `status`, and a message with all the words ("a|b|c"). */
 static void expect_finished(fixture *f, mm_status status, const char *words) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = BASE};
     char copy[200];
@@ -266,7 +266,7 @@ static void step_that_modifies_a_map_is_not_recomputed(void **state) {
     expect(f, MM_ERR_PLAN, "loss forward|cannot be recomputed");
 }
 
-/* ---------------------------------------------------------------- what it finds */
+/* ---------------------------------------------------------------- what a step that runs again reads */
 
 static void weight_that_was_updated_since_is_not_the_same_input(void **state) {
     fixture *f = *state;
@@ -296,9 +296,10 @@ static void result_made_before_a_change_does_not_serve_a_reader_after_it(void **
     expect(f, MM_ERR_PLAN, "head backward|tensor out|another value");
 }
 
-/* ---------------------------------------------------------------- what it is given */
+/* ---------------------------------------------------------------- results of the first run that the second run is
+ * given */
 
-/* Runs HEAD_F again. It writes nothing: it is given `saved` in segment `to`. */
+/* Adds a second run of HEAD_F, which writes nothing: it is given `saved` in segment `to`. */
 static void head_again(fixture *f, int to, uint64_t given) {
     int head = mm_plan_recompute(f->plan, HEAD_F);
     bind(f, head, 0, f->seg_out);
@@ -354,7 +355,7 @@ static void bindings_of_what_is_given_lie_within_the_plans(void **state) {
     }
 }
 
-/* ---------------------------------------------------------------- what it makes, and when */
+/* ---------------------------------------------------------------- what a step that runs again makes, and when */
 
 static void result_that_nobody_reads_is_refused(void **state) {
     fixture *f = *state;
@@ -373,7 +374,7 @@ static void input_must_have_been_written(void **state) {
     expect(f, MM_ERR_PLAN, "norm forward|tensor map|before anything was written");
 }
 
-/* Offloads `map` after the forward pass, and prefetches it. Returns the prefetch. */
+/* Adds an offload of `map` after the forward pass, and its prefetch. Returns the prefetch's node. */
 static int fetch_map(fixture *f, int *back_out) {
     int away = segment(f, MM_CONTENT_RAW, f->map, -1, true);
     *back_out = raw(f, f->map);
@@ -410,9 +411,9 @@ static void result_is_not_written_over_what_another_stream_still_reads(void **st
     expect(f, MM_ERR_PLAN, "norm forward|tensor out|is put over|norm backward may still use");
 }
 
-/* ---------------------------------------------------------------- how exact it is */
+/* ---------------------------------------------------------------- how exact the result of a second run is */
 
-/* Runs NORM_F again from a decoded code of `map`. */
+/* Adds all steps, with a second run of NORM_F that reads a decoded code of `map`. */
 static void norm_again_from_code(fixture *f, int codec) {
     run_forward(f);
     int code = segment(f, MM_CONTENT_CODED, f->map, codec, false), back = raw(f, f->map);
@@ -429,7 +430,7 @@ static void signs_are_not_read_from_a_map_made_again_from_a_lossy_copy(void **st
     fixture *f = *state;
     norm_again_from_code(f, LOSSY);
     expect(f, MM_ERR_PLAN, "norm backward|tensor out|lossy");
-    bind(f, f->nodes[NORM_B], 0, f->seg_out); /* elements may be lossy; signs come from the first `out` */
+    bind(f, f->nodes[NORM_B], 0, f->seg_out); /* now NORM_B reads signs from the first run's `out` */
     expect(f, MM_OK, "");
 }
 

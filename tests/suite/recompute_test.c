@@ -139,7 +139,7 @@ static mm_status iterate(suite_run *r) {
     return nets_exec_iteration(r->exec, r->s->images, r->s->labels, r->s->batch, SUITE_RATE, &result);
 }
 
-/* After a refusal the run goes on under another policy, with the same results as without it. */
+/* Checks that after a refusal the run goes on under another policy, with the same results as without the refusal. */
 static void expect_usable(suite_run *r) {
     size_t n, found;
     if (mm_policy_set(r->manager, "liveness") != MM_OK) fail_msg("%s", mm_last_error());

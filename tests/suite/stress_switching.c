@@ -44,7 +44,7 @@ static const char *const LOSSLESS[] = {
 };
 enum { LOSSLESS_COUNT = sizeof LOSSLESS / sizeof *LOSSLESS };
 
-/* The most that any of them needs. */
+/* Sets the budgets to the most that any lossless policy needs. */
 static void needs_of_all(const suite_net *net, mm_options *options) {
     for (int p = 0; p < LOSSLESS_COUNT; p++) {
         suite_need need = suite_needs(net, LOSSLESS[p], INT64_MAX);
@@ -67,13 +67,13 @@ static void resize_at_random(mm_manager *m, int64_t least, int64_t reserved, uin
     if (mm_budget_set(m, bytes) != MM_OK) fail_msg("%lld bytes: %s", (long long)bytes, mm_last_error());
 }
 
-/* A refused switch changes nothing. */
+/* Sometimes tries to switch to a wrong policy, which must be refused and change nothing. */
 static void switch_in_vain(mm_manager *m, uint64_t *random) {
     static const char *const wrong[] = {"no-such-policy", "swap:depth=0", "rules:conv=compress(none)"};
     if (random_below(random, 8) == 0) assert_int_not_equal(mm_policy_set(m, wrong[random_below(random, 3)]), MM_OK);
 }
 
-/* Runs an iteration in which memory may run out; repeats it if the executor has not. */
+/* Runs an iteration in which memory may run out, and runs it again until its update has been made. */
 static void iterate_short_of_memory(suite_run *r, uint64_t *random, int64_t done) {
     int64_t updates = done;
     while (updates == done) {
@@ -99,7 +99,7 @@ static void check_memory(suite_run *r, int64_t reserved) {
     assert_true(stats.ladder_steps > 0);
 }
 
-/* iterations: on the host. A GPU, which may be emulated, runs a quarter of large numbers. */
+/* iterations: how many run on the host. On a GPU, which may be emulated, a quarter of them run if they are over 100. */
 static void run(const char *device, const char *name, mm_issue issue, uint64_t seed, int iterations, bool runs_out) {
     if (strcmp(device, "host") != 0 && iterations > 100) iterations /= 4;
     suite_net net;

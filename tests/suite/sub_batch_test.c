@@ -36,7 +36,7 @@ static float *train(const suite_net *s, const char *policy, int64_t bytes, float
     return weights;
 }
 
-/* |a - b| / |b - initial|, over weights, gradients and momenta. */
+/* |a - b| / |b|, over all n elements. */
 static double distance(const float *a, const float *b, size_t n) {
     double apart = 0, size = 0;
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +46,7 @@ static double distance(const float *a, const float *b, size_t n) {
     return sqrt(apart / size);
 }
 
-/* Sub-batches of 2 + 2 + 1, of 3 + 2, and of one image. */
+/* Compares whole batches of 5 with sub-batches of 2 + 2 + 1, of 3 + 2, and of one image. */
 static void without_batch_norm_only_rounding_differs(void **state) {
     suite_net s;
     float whole_loss, loss;
@@ -94,7 +94,7 @@ static void policies_and_budgets_give_the_same_bits(void **state) {
     suite_net_fini(&s);
 }
 
-/* Batch norms normalise each sub-batch by itself, and update their running statistics. */
+/* With batch norms, which normalise each sub-batch by itself, policies and budgets still give the same bits. */
 static void with_batch_norm_too(void **state) {
     suite_net s;
     suite_net_init_dropped(&s, *state, BATCH);
@@ -112,7 +112,7 @@ static void maps_of_a_sub_batch_are_all_that_is_in_memory(void **state) {
     s.batch = 8, s.sub_batch = 0;
     const int64_t small = suite_needs(&s, "liveness", 0).device_bytes;
     assert_true(eighth < whole);
-    /* Beyond a batch of that size, memory is needed only for the gradients' sums. */
+    /* More than a whole batch of 8 images, sub-batches of 8 need only the memory of the gradients' sums. */
     if (eighth > small + (int64_t)(5 << 20))
         fail_msg("an eighth of a batch takes %lld bytes, a small batch %lld", (long long)eighth, (long long)small);
     s.batch = 64;
@@ -133,7 +133,7 @@ static void a_label_that_is_no_class_is_told_by_its_place_in_the_batch(void **st
     assert_int_equal(nets_exec_iteration(r.exec, s.images, s.labels, BATCH, SUITE_RATE, &result), MM_ERR_INVALID);
     if (!strstr(mm_last_error(), "image 4 ")) fail_msg("%s", mm_last_error());
     s.labels[4] = right;
-    /* Other devices report it only in NETS_CORRECT, after an update with the other labels. */
+    /* Other devices report the label only in NETS_CORRECT, after an update with the other labels. */
     if (strcmp(s.device, "host") == 0) {
         float loss = 0, expected = 0;
         size_t n;

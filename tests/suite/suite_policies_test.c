@@ -19,7 +19,8 @@
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
-/* Sanitizers need few budgets: they look for races and memory errors, not for wrong weights. */
+/* How many budgets a policy is run at. Few are enough under sanitizers, which look for races and memory errors, not for
+ * wrong weights. */
 static int budgets_of(bool large) {
 #ifdef __SANITIZE_THREAD__
     return 2;
@@ -30,14 +31,14 @@ static int budgets_of(bool large) {
 #endif
 }
 
-/* Budgets from the policy's minimum to what liveness needs, `span` more. If there are two, the second is half way, or
- * all the way in the deep tier. */
+/* Budget `number` of `budgets`, from the policy's minimum to what liveness needs, which is `span` more. If there are
+ * two, the second is half way, or all the way in the deep tier. */
 static int64_t budget_between(int64_t least, int64_t span, int number, int budgets) {
     const int parts = budgets <= 2 ? test_depth(2, 1) : budgets - 1;
     return least + span * number / parts;
 }
 
-/* MM_SUITE_POLICIES: words. Only policies whose spec contains one of them run. */
+/* If the environment's MM_SUITE_POLICIES is set, it has words: only policies whose spec contains one of them run. */
 static bool is_wanted(const char *spec) {
     const char *word = getenv("MM_SUITE_POLICIES");
     if (!word) return true;
@@ -55,7 +56,7 @@ typedef struct suite_policy {
     bool when; /* it takes the option when=always */
     bool lossy;
     bool bodies; /* its codes vary in size, and may be spilled at any budget */
-    bool large;  /* it runs on large networks too: one of the policies that treat a map alike */
+    bool large;  /* it runs on large networks too; of policies that treat maps alike, one does */
 } suite_policy;
 
 static const suite_policy POLICIES[] = {
@@ -87,7 +88,7 @@ static const suite_policy POLICIES[] = {
     {"auto:codecs=zfp:rate=8", false, true, false, false},
 #endif
     {"rules:bn=recompute;relu=recompute;*=lean-swap", true, false, false, true},
-    {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and the pools' index maps leave too */
+    {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and the pools' index maps are moved out too */
     {"freelunch:codec=raw,eligible=all", true, false, false, true},
     {"freelunch:rate=8", true, true, false, false},
     {"freelunch:codec=raw,eligible=all,codes=auto", true, false, false, false}, /* steps code by themselves */
@@ -106,7 +107,7 @@ enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
  * gives gradients that are off by at least four times as much. */
 static const double GRADIENT_ERROR = 0.02, WEIGHT_ERROR = 0.2;
 
-/* The run under liveness with which policies are compared. */
+/* The run under liveness with which runs under other policies are compared. */
 typedef struct reference {
     suite_net net;
     int64_t liveness_bytes;
@@ -136,7 +137,7 @@ static void check_memory(mm_manager *m, const char *what, int64_t budget) {
                  (long long)touched.stray_bytes, (long long)stats.predicted_peak_bytes, (long long)budget);
 }
 
-/* Compares the copied bytes with the plan's, apart from spills. */
+/* Checks that the bytes copied are those of the plan; bytes of spilled codes are not counted. */
 static void check_moved(mm_manager *m, const char *what, const suite_need *need) {
     mm_stats stats;
     mm_stats_get(m, &stats);
@@ -177,7 +178,8 @@ static void expect_gradients(const reference *ref, const suite_run *r, const cha
     if (!(error <= GRADIENT_ERROR)) fail_msg("%s: gradients off by %g, bound %g", what, error, GRADIENT_ERROR);
 }
 
-/* lossy: the weights must differ if codes were made, or the network would test nothing. */
+/* Compares the weights at the end with liveness's. lossy: if codes were made, the weights must differ, or the network
+ * would test nothing. */
 static void expect_weights(const reference *ref, const suite_run *r, const char *what, bool lossy) {
     size_t n;
     float *weights = suite_weights(r, &n);
@@ -209,7 +211,7 @@ static void run_at(const reference *ref, const suite_policy *policy, const char 
     suite_run_fini(&r);
 }
 
-/* The message must say how much is needed. */
+/* Checks that the executor is refused in this memory, with a message that says how much is needed. */
 static void expect_refused(const reference *ref, const char *spec, int64_t bytes, int64_t pinned) {
     mm_manager *manager;
     nets_exec *exec;
@@ -225,13 +227,14 @@ static void expect_refused(const reference *ref, const char *spec, int64_t bytes
     nets_backend_close(backend);
 }
 
-/* With when=needed, a larger budget may need more pinned memory, so the need is found for each budget. */
+/* Runs the policy at `budgets` budgets. With when=needed, the plan for a larger budget may take more pinned memory, so
+ * its need is found for each budget. */
 static void run_budgets(const reference *ref, const suite_policy *policy, const char *spec, int budgets) {
     suite_need least = suite_needs(&ref->net, spec, 0);
     bool always = strstr(spec, "when=always");
     const bool for_images = strncmp(spec, "comet", 5) == 0 || strncmp(spec, "gist", 4) == 0;
     if (policy->when && always && least.operations + least.recomputed == 0 &&
-        !(for_images && nets_net_tokens(ref->net.net))) /* these act on convolutions and ReLUs */
+        !(for_images && nets_net_tokens(ref->net.net))) /* comet and gist act on convolutions and ReLUs */
         fail_msg("%s, %s: does nothing", nets_net_name(ref->net.net), spec);
     int64_t span = ref->liveness_bytes > least.device_bytes ? ref->liveness_bytes - least.device_bytes : 0;
     for (int b = 0; b < budgets; b++) {
@@ -245,7 +248,7 @@ static void run_budgets(const reference *ref, const suite_policy *policy, const 
     }
     expect_refused(ref, spec, least.device_bytes - 1, INT32_MAX);
     if (!always || least.pinned_bytes == 0) return;
-    /* What pinned memory cannot hold may by chance fit on the device. */
+    /* With less pinned memory, codes that do not fit there may by chance fit on the device. */
     const int64_t less = least.pinned_bytes - 1;
     if (policy->bodies && suite_needs_within(&ref->net, spec, least.device_bytes, less).pinned_bytes <= less) return;
     expect_refused(ref, spec, least.device_bytes, less);
@@ -271,7 +274,7 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
         run_budgets(&ref, policy, always, policy->bodies ? budgets : 2);
         int64_t least = suite_needs(&ref.net, policy->spec, 0).device_bytes,
                 all = suite_needs(&ref.net, always, 0).device_bytes;
-        /* The search stops at one unit of alignment. */
+        /* The search for the least budget is exact to one unit of alignment. */
         if (least >= all + MM_ALIGN)
             fail_msg("%s needs at least %lld bytes, but %s %lld", policy->spec, (long long)least, always,
                      (long long)all);
@@ -282,11 +285,11 @@ static void run_net(const char *device, const char *name, int64_t batch, bool la
     suite_net_fini(&ref.net);
 }
 
-/* Wrong maps exceed the bound. */
+/* Checks that the gradients' error exceeds its bound if decoded maps are wrong. */
 static void run_wrong_map(const char *device, const char *name, int64_t batch) {
     reference ref;
     suite_net_init(&ref.net, device, name, batch);
-    if (strcmp(device, "host") != 0) skip(); /* where wrong maps are made */
+    if (strcmp(device, "host") != 0) skip(); /* only the host's codecs can make wrong maps */
     ref.first = suite_expected(&ref.net, "liveness", 1, &ref.n);
     for (codec_fault fault = FAULT_NONE; fault <= FAULT_MAP_SHIFTED; fault++) {
         if (fault != FAULT_NONE && fault < FAULT_MAP_TRANSPOSED) continue;
@@ -304,7 +307,7 @@ static void run_wrong_map(const char *device, const char *name, int64_t batch) {
     suite_net_fini(&ref.net);
 }
 
-/* Codes that steps read and write themselves give the same weights as codecs beside them, bit for bit. */
+/* Steps that read and write codes themselves give the same weights, bit for bit, as codecs that run beside them. */
 static void in_step_gives_the_bits_of_beside(void **state) {
     static const char *const codecs[] = {"zfp:rate=4", "zfp:rate=8", "dpr:fp16", "mx"}; /* the last: host only */
     const size_t n_codecs = sizeof codecs / sizeof *codecs - (strcmp(*state, "host") != 0);
@@ -334,13 +337,13 @@ static void wrong_map_misses_the_bound(void **state) {
     run_wrong_map(*state, "googlenet@64,classes=5,thin=16", 2);
 }
 
-/* Here the embedding and the last product share weights, and attention and the loss save little for backward. */
+/* In this net the embedding and the last product share weights, and attention and the loss save little for backward. */
 static void net_of_tokens_under_every_kind_of_policy(void **state) {
     static const char net[] = "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1";
     run_net(*state, net, 3, true, NETS_FP32);
 }
 
-/* Under sanitizers, tests/nets and tests/codec run the operations and codecs of 16 bits. */
+/* Not under sanitizers: there tests/nets and tests/codec run the operations and codecs of 16 bits. */
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 static void bf16_maps_under_every_kind_of_policy(void **state) {
     run_net(*state, "cifar-resnet8,thin=4", 2, true, NETS_BF16);

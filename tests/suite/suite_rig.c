@@ -33,7 +33,7 @@ static void need_device(const char *name) {
     mm_device_destroy(device);
 }
 
-/* Takes over the net. */
+/* Sets up s, which then owns the net, with random images and labels. */
 static void take_net(suite_net *s, const char *device, nets_net *net, int64_t batch) {
     const uint32_t key[2] = {4, 99};
     uint32_t words[4];
@@ -112,7 +112,7 @@ static mm_status tell_rates(mm_planned *planned, const char *name) {
     return MM_OK;
 }
 
-/* base: the largest base of the graphs so far. */
+/* Plans one graph. base: the largest base of the graphs planned so far, which this call may enlarge. */
 static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const char *spec, int64_t budget,
                       int64_t pinned, int64_t *base, nets_lowered **lowered, mm_planned *planned,
                       nets_backend *backend) {
@@ -134,8 +134,8 @@ suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget) {
     return suite_needs_within(s, policy, budget, INT64_MAX);
 }
 
-/* Finds out whether codes vary in size, and whether some must spill: a code of zvc takes at least one of an element's
- * elem_bits. */
+/* Finds out whether codes vary in size, and whether some must spill: zvc's code of an element takes at least 1 of its
+ * elem_bits bits. */
 static void look_at_pools(const mm_plan *plan, int elem_bits, suite_need *need) {
     for (int i = 0; i < plan->n_segments; i++) {
         const int32_t pool = plan->segments[i].pool;
@@ -224,7 +224,7 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     const nets_net *net = r->s->net;
     size_t n = 0, at = 0;
     for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
-    float *weights = calloc(NETS_PARTS * n, sizeof *weights); /* zero where there is no gradient */
+    float *weights = calloc(NETS_PARTS * n, sizeof *weights); /* zero for a parameter without a gradient */
     assert_non_null(weights);
     for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(net); p++) {

@@ -6,7 +6,7 @@
 
 #include "nets/exec/exec.h"
 
-enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* threads: the host device's, on every machine */
+enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* SUITE_THREADS: of the host device, the same on every machine */
 static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
 static const float SUITE_RATE = 0.02f;
 
@@ -34,22 +34,23 @@ void suite_net_init(suite_net *s, const char *device, const char *name, int64_t 
 void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch);
 void suite_net_fini(suite_net *s);
 
-/* What the policy's plan needs, alone in an arena with `budget` bytes (0: its minimum). The plan is proved. With
- * sub-batches: the most that one of their plans needs, and the sums of what they do. */
+/* What the policy's plan needs if it is alone in an arena with `budget` bytes (0: the policy's minimum). The plan is
+ * proved. With sub-batches there are several plans: the memory is the most that one of them needs; the other numbers
+ * are sums over them. */
 typedef struct suite_need {
     int64_t device_bytes, pinned_bytes;
     int64_t out_bytes, in_bytes;         /* copied in an iteration, without codes of variable size */
     bool bodies;                         /* codes vary in size */
-    bool spills;                         /* some of them lie in pinned memory, however small they are */
+    bool spills;                         /* some codes lie in pinned memory, however small they are */
     int operations;                      /* on side streams */
     int recomputed;                      /* steps that are run again */
-    int recomputed_kind[MM_LAYER_KINDS]; /* the same, by the layer's kind */
+    int recomputed_kind[MM_LAYER_KINDS]; /* steps that are run again, by their layer's kind */
 } suite_need;
 suite_need suite_needs(const suite_net *s, const char *policy, int64_t budget);
 suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t budget, int64_t pinned);
 
-/* A backend of the net's device, or of another one. All backends of a device give the same bits and need the same
- * workspaces. */
+/* Opens a backend of the net's device, or of the named one. All backends of a device give the same bits and need the
+ * same workspaces. */
 nets_backend *suite_backend(const suite_net *s);
 nets_backend *suite_backend_on(const suite_net *s, const char *device);
 

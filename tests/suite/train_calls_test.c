@@ -38,7 +38,7 @@ static void finish(loop *l) {
     suite_net_fini(&l->s);
 }
 
-/* As a training loop does: one iteration runs while the next is enqueued. */
+/* Runs n iterations as a training loop does: one runs while the next is enqueued. */
 static void iterate(loop *l, int n) {
     nets_result result;
     for (int i = 0; i < n; i++) {
@@ -102,7 +102,7 @@ TEST_CASE(a_recorded_iteration_takes_seventeen_calls_however_many_layers) {
 
 enum { TRAINED = 4 };
 
-/* TRAINED iterations from initial values, submitted ahead. After a failure the others are collected. */
+/* Submits TRAINED iterations ahead and collects their losses. After a failure, collects those that still run. */
 static mm_status train(loop *l, float losses[TRAINED]) {
     nets_result result;
     int collected = 0;
@@ -115,7 +115,7 @@ static mm_status train(loop *l, float losses[TRAINED]) {
     }
     while (status != MM_OK && nets_exec_outstanding(l->exec) > 0) {
         mm_status ended = nets_exec_collect(l->exec, &result);
-        (void)ended; /* those before the failed one have succeeded */
+        (void)ended; /* the failure was reported; what these iterations return does not count */
     }
     return status;
 }
@@ -127,7 +127,8 @@ static void expect_training(loop *l, const float expected[TRAINED], const char *
     if (memcmp(losses, expected, sizeof losses) != 0) fail_msg("other losses after %s has failed", after);
 }
 
-/* If recording fails, the loop runs without; any other failure is reported, and the executor then trains as ever. */
+/* If recording fails, the loop runs without a recording; any other failure is reported once. Afterwards the executor
+ * trains as before. */
 TEST_CASE(a_call_that_fails_is_told_once_and_training_goes_on) {
     static const char *const names[] = {"cudaMemcpyAsync",      "cudaEventRecord",      "cudaStreamWaitEvent",
                                         "kernel_launch",        "cudaGraphLaunch",      "cudaStreamBeginCapture",
@@ -155,7 +156,7 @@ TEST_CASE(a_call_that_fails_is_told_once_and_training_goes_on) {
             expect_training(&l, expected, names[i]);
         }
     assert_true(told > 6);
-    assert_true(passed >= 3); /* those of recording */
+    assert_true(passed >= 3); /* failures of recording */
     finish(&l);
 }
 
@@ -179,7 +180,7 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
     int64_t updates;
     expect_ok(nets_exec_updates(l.exec, &updates));
     if (!fail) expect_ok(status);
-    if (updates == 1) /* no smaller plan stood in, so the caller runs it again */
+    if (updates == 1) /* no smaller plan stood in, so the caller runs the iteration again */
         expect_ok(nets_exec_iteration(l.exec, l.s.images, l.s.labels, BATCH, SUITE_RATE, &result));
     float *weights = NULL;
     size_t n = 0;
@@ -198,7 +199,8 @@ static float *weights_after(const char *fail, long nth, int64_t *steps_out, size
     return weights;
 }
 
-/* Running statistics are restored too, though the forward pass had changed them. */
+/* Memory runs out at each call in turn: weights and statistics end as in a run without a failure. The running
+ * statistics are restored too, though the forward pass had changed them. */
 TEST_CASE(memory_that_runs_out_at_any_call_leaves_what_an_undisturbed_iteration_does) {
     static const char *const names[] = {"kernel_launch", "cudaMemcpyAsync", "cudaEventRecord"};
     int64_t steps = 0;

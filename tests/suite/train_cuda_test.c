@@ -19,7 +19,7 @@ typedef enum way {
     BLOCKING, /* nets_exec_iteration, issued by threads: step by step */
     AHEAD,    /* submitted, issued by threads */
     RECORDED, /* submitted, issued inline: recorded and replayed if possible */
-    STAGED,   /* as RECORDED, and batches are copied in beside the computation */
+    STAGED,   /* as RECORDED, with staging: the next batch is copied while the device computes */
     WAYS
 } way;
 
@@ -180,7 +180,7 @@ TEST_CASE(lossless_policies_give_liveness_bits_in_every_way) {
     suite_net_fini(&s);
 }
 
-/* In residual blocks gradients are summed, and maps are read twice. */
+/* The same for residual blocks, where gradients are summed, and maps are read twice. */
 TEST_CASE(residual_networks_do_too) {
     static const char *const policies[] = {"recompute:when=always", "swap-async:when=always",
                                            "rules:*=compress(zvc:reserve=20),when=always"};
@@ -190,7 +190,8 @@ TEST_CASE(residual_networks_do_too) {
     suite_net_fini(&s);
 }
 
-/* From auto's least budget to what liveness needs. The ways take turns, except STAGED, whose plans have less room. */
+/* Runs auto at five budgets, from its least to what liveness needs. Each budget runs in another way; none is STAGED,
+ * whose plans have less room. */
 static void auto_at_five_budgets(const char *device) {
     enum { BUDGETS = 5 };
     suite_net s;
@@ -217,7 +218,7 @@ static void auto_at_five_budgets(const char *device) {
 }
 
 TEST_CASE(auto_gives_liveness_bits_at_five_budgets) {
-    /* Under a sanitizer auto's search takes long; suite_policies_test has it on the host. */
+    /* Not under a sanitizer, where auto's search takes long; suite_policies_test runs auto on the host. */
     if (!test_is_sanitized()) auto_at_five_budgets("host");
     auto_at_five_budgets("cuda");
 }
@@ -244,7 +245,8 @@ TEST_CASE(lossy_policies_give_the_same_bits_recorded_and_not) {
     suite_net_fini(&s);
 }
 
-/* Compares losses and parameters: steps that read and write codes themselves, with codecs beside them. */
+/* Checks that steps that read and write codes themselves give the losses and parameters of codecs that run beside the
+ * steps. */
 static void in_step_on(const char *name, const char *codec, way first) {
     char spec[128];
     suite_net s;
@@ -272,11 +274,11 @@ TEST_CASE(codes_in_steps_give_the_bits_of_codes_beside) {
     in_step_on("cifar-resnet8,thin=4", "zfp:rate=4", BLOCKING);
     in_step_on("cifar-resnet8,thin=4", "dpr:fp8", STAGED);
     in_step_on("resnet18@32,classes=5,thin=16", "zfp:rate=8", STAGED);
-    in_step_on("resnet18@32,classes=5,thin=8", "zfp:rate=6.4", STAGED); /* of 32 and 64 channels */
+    in_step_on("resnet18@32,classes=5,thin=8", "zfp:rate=6.4", STAGED); /* its maps have 32 and 64 channels */
 }
 
 static void expect_near(const outcome *a, const outcome *b, int iterations, const char *what) {
-    static const double tolerance = 2e-3; /* of float32 sums in another order, after ten updates */
+    static const double tolerance = 2e-3; /* allows for float32 sums in another order, after ten updates */
     for (int i = 0; i < iterations; i++)
         if (!(fabs((double)a->losses[i] - (double)b->losses[i]) <= tolerance * fabs((double)b->losses[i])))
             fail_msg("%s: loss %.7g in step %d, not %.7g", what, (double)a->losses[i], i, (double)b->losses[i]);
@@ -354,7 +356,7 @@ TEST_CASE(policies_change_between_replays) {
     suite_net_fini(&s);
 }
 
-/* Skipped on one GPU. Both GPUs train at the same time, under a lossy policy, which uses many kinds of kernels. */
+/* Both GPUs train at the same time, under a lossy policy, which uses many kinds of kernels. Skipped on one GPU. */
 TEST_CASE(a_second_gpu_gives_the_first_ones_bits) {
     static const char *const devices[] = {"cuda:0", "cuda:1"}, policy[] = "hybrid:rate=8,when=always";
     suite_net s;
@@ -389,7 +391,8 @@ TEST_CASE(operations_of_another_gpu_than_the_managers_are_refused) {
     suite_net_fini(&s);
 }
 
-/* Blocking iterations and submitted ones take turns, and each begins from initial values. */
+/* Submitted and blocking iterations take turns in one executor. Each turn begins from initial values, and must give the
+ * same losses. */
 TEST_CASE(staged_batches_come_in_whatever_runs_them) {
     suite_net s;
     training t;
@@ -482,7 +485,8 @@ static void check_fourth_channel(const training *t) {
     free(values);
 }
 
-/* Copies in odd pieces, which end within rows, give the same as one copy; in memory elements lie as nets_order says. */
+/* Parameters copied in pieces of odd sizes, which end within rows, are the same as in one copy; in memory their
+ * elements lie as nets_order says. */
 TEST_CASE(parameters_are_copied_in_torchvisions_order_from_any_place) {
     suite_net s;
     training t;

@@ -15,7 +15,7 @@ simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
 measure=("${measure_any[@]}" --batch 8)
 
-# Counts rows whose key has this value.
+# Prints the number of rows whose KEY has this VALUE.
 rows_with() { # FILE KEY VALUE
     local each n=0
     for each in $(values "$1" "$2"); do [[ $each != "$3" ]] || n=$((n + 1)); done
@@ -82,7 +82,7 @@ a_machine_measures_the_same_tables_() {
     says chart.svg "tiny, batch 8: images/s over the budget"
 }
 
-# 32 = 6 * 5 + 2. Rows say what mm plan says for the same options.
+# A batch of 32 in sub-batches of 5: the last one has 2. Rows say what mm plan says for the same options.
 rows_in_sub_batches_are_of_whole_updates_() {
     local net=(--net tiny --batch 32 --sub-batch 5) key
     expect 0 bench --simulate "$machine" "${net[@]}" --quiet --policies liveness,vdnn-all --budgets 500KiB,3MiB --json rows
@@ -102,7 +102,7 @@ rows_in_sub_batches_are_of_whole_updates_() {
     [[ $(values rows stash_bytes | head -1) == "$(values plan stash_bytes | head -1)" ]] || fail "the last pass's stash"
 }
 
-# --sub-batch is for policies without their own option; auto chooses for each budget.
+# --sub-batch sets the sub-batch of policies without the option subbatch; auto chooses one for each budget.
 each_policy_has_a_sub_batch_of_its_own_() {
     local -a n
     expect 0 "${simulate[@]}" --budgets 1MiB,2MiB --json rows --policies liveness,vdnn-all:subbatch=9,vdnn-conv:subbatch=auto
@@ -151,7 +151,7 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
 }
 
-# auto's choice is as fast as any size that fits.
+# The size that --sub-batch auto chooses is as fast as any size that fits.
 a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
     local plan=(plan --net resnet20 --batch 256 --policy modnn --facts "$(dirname "$machine")/k40.json" --json rows)
     local budget n chosen
@@ -207,7 +207,7 @@ curves_are_drawn_() {
     equal c.svg d.svg
 }
 
-# rules:*=keep has liveness's times; swap has them where both fit.
+# rules:*=keep has the same times as liveness everywhere, and swap where liveness fits too.
 coinciding_curves_are_told_apart_() {
     expect 0 "${simulate_any[@]}" --batch 8,32,48 --policies 'liveness,rules:*=keep,swap' --budgets 4MiB --svg c.svg
     says c.svg "liveness, rules:*=keep (up to batch 32) (one line: they coincide)"
@@ -255,7 +255,7 @@ a_policy_that_does_not_fit_is_a_row_that_says_why_() {
     says out "infeasible: with 1024 bytes (1KiB) of"
 }
 
-# moDNN's Figure 17, VGG-16: four GPUs against one that keeps everything.
+# moDNN's Figure 17, VGG-16: four GPUs with 12 GiB each are three times as fast as one that can keep everything.
 four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
     local k40 speeds
     k40=$(dirname "$machine")/k40.json
@@ -265,7 +265,7 @@ four_gpus_are_three_times_as_fast_as_the_ideal_of_one_() {
     awk "BEGIN { exit !(${speeds[2]} * $(value ideal iteration_seconds_predicted) / 256 >= 3.1) }" || fail "${speeds[*]}"
 }
 
-# The k40's convolutions need workspaces, which count in every need and budget.
+# The workspaces that convolutions need on the k40 count in each row's minimum and in budgets derived from needs.
 needs_are_those_with_the_workspaces_of_the_machine_() {
     local any=(bench --simulate "$(dirname "$machine")/k40.json" --net tiny --batch 32 --quiet --json rows) least
     expect 0 "${any[@]}" --budgets own --policies liveness
@@ -340,7 +340,8 @@ facts_say_what_the_link_does_both_ways_() {
         --quiet
     [[ $(grep -c '"[a-z]*_both_bytes_per_s": [1-9]' facts) == 2 ]] || fail "not measured: $(grep both facts)"
     expect 0 bench --simulate facts --policies liveness,swap:when=always --quiet
-    # As if nothing was copied in one direction alone. On a busy machine the other rates may contradict nominal ones.
+    # Facts of a run in which nothing was copied in one direction alone. The rates of both directions are set too: those
+    # that a busy machine measures may contradict the nominal ones.
     sed -i -E 's/"(out|in)_bytes_per_s": [0-9]+/"\1_bytes_per_s": 0/
         s/"(out|in)_both_bytes_per_s": [0-9]+/"\1_both_bytes_per_s": 1/' facts
     expect 0 plan --net tiny --batch 8 --policy swap:when=always --facts facts
@@ -453,7 +454,7 @@ codes_of_variable_size_take_what_a_study_says_() {
     local engine=(bench --simulate "$(dirname "$machine")/titanx-cdma.json" --net nin --batch 8 --fuse off --budgets own
         --policies "vdnn-all:when=always,cdma:codec=zvc,signs=whole,when=always" --quiet --json rows)
     local zeros speeds=()
-    for zeros in 0.1 0.8; do # only the bytes that cross the link differ
+    for zeros in 0.1 0.8; do # the two studies differ only in the bytes that cross the link
         expect 0 codecs --study --net nin --batch 1 --draw $zeros --windows 20 --quiet --json study
         expect 0 "${engine[@]}" --study study,nchw
         mapfile -t found < <(values rows images_per_second)
@@ -461,7 +462,7 @@ codes_of_variable_size_take_what_a_study_says_() {
         speeds+=("${found[1]}")
     done
     is_less "${speeds[0]}" "${speeds[1]}" || fail "${speeds[*]}"
-    expect 0 "${engine[@]}" # nominal codes: a share of 0.615 zeros
+    expect 0 "${engine[@]}" # without a study, codes have the nominal share of zeros, 0.615
     is_less "$(values rows images_per_second | tail -1)" "${speeds[1]}" || fail "nominal codes take less than others"
     expect 0 plan --net nin --batch 8 --fuse off --policy cdma:codec=zvc,signs=whole,when=always --json plan \
         --facts "$(dirname "$machine")/titanx-cdma.json" --study study,nchw
@@ -584,7 +585,7 @@ cdmas_figures_come_in_the_published_order_() {
     says out "alexnet-2012                0.5"
     says out "Figure 13, Pascal Titan Xp"
     [[ $(tail -1 out) == "in order: zvc ahead of rle in every layout"* ]] || fail "$(tail -1 out)"
-    # A stand-in that swaps zvc's and rle's figures.
+    # `swapped` runs mm, and exchanges zvc's and rle's figures in what it writes.
     printf '%s\n' "#!/bin/bash" "\"$mm\" \"\$@\" || exit" "[[ \$1 != codecs ]] ||" \
         "sed -i 's/\"zvc\"/\"z\"/; s/\"rle\"/\"zvc\"/; s/\"z\"/\"rle\"/' \"\${@: -1}\"" >swapped
     chmod +x swapped
@@ -624,7 +625,8 @@ figures_without_a_program_or_a_machine_end_in_one_line_() {
     done
 }
 
-# trained SEED LIVENESS COMET RATIO: writes rows with these accuracies, and the codecs' log.
+# trained SEED LIVENESS COMET RATIO: writes rows of two training runs with the accuracies LIVENESS and COMET, and the
+# codecs' log of the second.
 trained() {
     printf '[{"status": "ok", "test_accuracy": %s}]\n' "$2" >"rows/tiny-liveness-$1.json"
     printf '[{"status": "ok", "test_accuracy": %s}]\n' "$3" >"rows/tiny-comet_every=2-$1.json"
@@ -659,7 +661,8 @@ gists_figures_come_out_as_published_() {
     "$published" gist --fast "$mm" "$machine" >out 2>err || fail "not as published: $(<out) $(<err)"
     says out "Figure 14: SSDC's ratio by layer"
     [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
-    # Stand-in: sparse codes as large as maps. Encoding both kinds of maps then needs more than Binarize alone.
+    # `dense` runs mm with sparse codes as large as maps. Encoding both kinds of maps then needs more than Binarize
+    # alone.
     # shellcheck disable=SC2016 # expands in the stand-in
     printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
     chmod +x dense

@@ -8,7 +8,7 @@ import subprocess
 
 
 def find():
-    """The path of a Chromium or Chrome; None: there is none."""
+    """Returns the path of a Chromium or Chrome; None if there is none."""
     for name in ("chromium", "chromium-browser", "google-chrome", "chrome"):
         path = shutil.which(name)
         if path:
@@ -21,17 +21,18 @@ class Failed(Exception):
 
 
 class Page:
-    """One tab. `complaints` has what its console said: errors, warnings, exceptions; `requests` what it asked for."""
+    """One tab. `complaints`: errors, warnings, exceptions on its console; `requests`: addresses it asked for."""
 
     def __init__(self, chromium, folder, seconds=120):
-        """folder: of the browser's own, made and removed; after so many seconds it is ended."""
+        """folder: made for the browser, and removed by close(). seconds: after so many the browser is ended."""
         self.folder = folder
         os.mkdir(folder)
         from_us, self.out = os.pipe()
         self.into, to_us = os.pipe()
         self.complaints, self.requests, self.buffer, self.number, self.session = [], [], b"", 0, None
 
-        # The browser reads from 3 and writes to 4. Ours are above: a pipe's ends are its process's lowest free ones.
+        # The browser reads from descriptor 3 and writes to 4. Descriptor 3 can be replaced first: to_us, made last, is
+        # greater.
         become = 'exec "$@" 3<&%d 4>&%d' % (from_us, to_us)
         self.process = subprocess.Popen(
             ["bash", "-c", become, "bash", "timeout", "-k", "5", str(seconds), chromium, "--headless", "--no-sandbox",
@@ -91,7 +92,7 @@ class Page:
                 return answer["result"]
 
     def run(self, script):
-        """The value of an expression on the page; a promise is waited for."""
+        """Returns the value of an expression on the page. If it is a promise, waits for it."""
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in result:
             raise Failed(script + ": " + json.dumps(result["exceptionDetails"])[:1000])
@@ -122,7 +123,7 @@ class Page:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def screenshot(self, clip=None):
-        """The PNG of what is seen, or of a part of it: x, y, width, height, scale."""
+        """Returns a PNG of what is seen, or of the part `clip` of it: x, y, width, height, scale."""
         shot = {"format": "png"}
         if clip:
             at = self.run("[scrollX, scrollY]")

@@ -9,7 +9,7 @@ mm=$(realpath "$1")
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/cli.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Ends the case.
+# Prints the message and what mm printed, and ends the case as failed.
 fail() {
     echo "  $*"
     for file in out err; do [[ ! -s $file ]] || sed "s/^/  $file| /" "$file"; done
@@ -21,7 +21,7 @@ skip() {
     exit 77
 }
 
-# Helpers start no process but mm: there are hundreds of runs, and a fork can cost more than a run.
+# The helpers below start hardly any process but mm: there are hundreds of runs, and a fork can take longer than a run.
 
 # expect STATUS ARGUMENT...: runs mm; its output goes to the files out and err.
 expect() {
@@ -70,7 +70,7 @@ is_less() { # A B: numbers
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
 }
 
-# The values of a key in a JSON file, one a line.
+# Prints the values of a key in a JSON file, one a line.
 values() { # FILE KEY
     local line lines
     mapfile -t lines <"$1"
@@ -81,7 +81,7 @@ values() { # FILE KEY
     done
 }
 
-# The only value of a key.
+# Prints the value of a key that the file has once.
 value() { # FILE KEY
     local all
     mapfile -t all < <(values "$1" "$2")
@@ -89,7 +89,7 @@ value() { # FILE KEY
     echo "${all[0]}"
 }
 
-# Every tag is closed in order, and nothing follows the first element.
+# Checks that in an XML file every tag is closed, in order.
 balanced() { # FILE
     local text tag open=()
     IFS= read -rd '' text <"$1"
@@ -113,11 +113,11 @@ balanced() { # FILE
 count() { # FILE TEXT
     local text without
     IFS= read -rd '' text <"$1"
-    without=${text//"$2"/} # one pass; cutting off one at a time would be quadratic
+    without=${text//"$2"/} # one pass; cutting off one occurrence at a time would take quadratic time
     echo $(((${#text} - ${#without}) / ${#2}))
 }
 
-# The least bytes that a plan needs.
+# Prints the least bytes in which the policy has a plan.
 minimum() { # NET BATCH POLICY ARGUMENT...
     "$mm" plan --net "$1" --batch "$2" --policy "$3" "${@:4}" --json minimum.json >/dev/null ||
         fail "mm plan of $* failed"

@@ -51,14 +51,14 @@ cuda_is_a_gpu_or_a_line_that_says_what_to_do_() {
     ((${#lines[@]} == 1)) || fail "${#lines[@]} lines"
 }
 
-# Returns 0 if a GPU (or the emulation) answers. If the build is for one and none does, the case counts as skipped.
+# Returns 0 if a GPU (or the emulation) answers. If the build has CUDA and none answers, skips the case.
 on_a_gpu() {
     if [[ $(values "$seen" usable) == *true*true* ]]; then return; fi
     if [[ $(values "$seen" device) == *cuda* ]]; then skip "no GPU answers"; fi
     return 1
 }
 
-# On device cuda if it answers.
+# Runs on device cuda if a GPU answers, else on the host.
 facts_of_a_network_serve_a_plan_() {
     local device=host
     if [[ $(values "$seen" usable) == *true*true* ]]; then device=cuda; fi
@@ -76,7 +76,7 @@ facts_of_a_network_serve_a_plan_() {
 
 table_of() { sed -n '/^ "contention": {/,/^ }/p' "$1"; }
 
-# Facts say how much any two kinds of work slow each other, and plans are timed by that.
+# Facts say how much any two kinds of work slow each other, and plans' times take account of it.
 facts_of_cuda_have_contention_of_each_pair_() {
     on_a_gpu || return 0
     local options=(--net tiny --batch 4 --policy freelunch:when=always)
@@ -134,7 +134,8 @@ a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {
     says err "--precision fp32: kept was trained with bf16"
 }
 
-# Batches staged beside the computation count in the budget, if it has room for them.
+# With staging, the next batch is copied while the device computes. The budget contains that batch's memory if it has
+# room for it.
 plans_for_cuda_are_those_that_run_there_() {
     on_a_gpu || return 0
     local options=(--device cuda --net tiny --batch 8) budget least staged key rooms
@@ -152,7 +153,7 @@ plans_for_cuda_are_those_that_run_there_() {
     done
     expect 0 bench --device cuda --net tiny --batch 64 --policies swap-async,liveness --budgets plans --iterations 1 \
         --quiet --json rows
-    mapfile -t rooms < <(values rows staged_bytes) # liveness has none in swap-async's budget
+    mapfile -t rooms < <(values rows staged_bytes) # in swap-async's budget liveness has no room for staging
     ((rooms[0] > 0 && rooms[1] == rooms[0] && rooms[2] == rooms[0] && rooms[3] == 0)) ||
         fail "no room for batches in what the plans need: ${rooms[*]}"
     refused 2 "--link: only device host has a link whose speed can be set, not cuda" plan "${options[@]}" --link 1GB
@@ -175,7 +176,7 @@ a_workspace_limit_is_what_convolutions_are_timed_under_() {
     [[ $(value rows workspace_limit_bytes) == 0 ]] || fail "a limit that was not given"
 }
 
-# Facts have every workspace with which a step can run, with its time. Policies that choose among them can use these
+# Facts have a step's time with each workspace it can run with. Policies that choose among workspaces can use such
 # facts.
 every_algorithm_of_a_step_is_timed_() {
     on_a_gpu || return 0
@@ -229,7 +230,7 @@ algorithms_are_kept_in_a_file_of_their_own_() {
     done
 }
 
-# Only the first two batches that do not fit are timed.
+# Of the batches that do not fit, only the two smallest are timed.
 the_largest_batch_is_found_with_few_batches_timed_() {
     on_a_gpu || return 0
     local plan=(plan --device cuda --net tiny --algorithms algorithms --budget 3MiB) policy largest line words

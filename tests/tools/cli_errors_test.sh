@@ -1,5 +1,5 @@
 #!/bin/bash
-# How the command answers bad input: one or two lines that say what is wrong where, and a status other than 0.
+# How the command answers bad input: with one or two lines that say what is wrong and where, and a status other than 0.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -360,7 +360,7 @@ a_refused_run_leaves_old_files_alone_() {
     for file in state log rows; do [[ $(<$file) == "old $file" ]] || fail "$file was changed"; done
 }
 
-# ulimit -f limits the size of files. SIGXFSZ is ignored, so that writing fails as on a full disk.
+# ulimit -f limits the size of files. SIGXFSZ is ignored, so a write beyond the limit fails as on a full disk.
 a_disk_that_is_full_leaves_the_old_state_() {
     expect 0 "${train[@]}" --save state
     cp state old
@@ -384,7 +384,7 @@ what_does_not_reach_stdout_is_a_failure_() {
 a_limit_of_addresses_is_an_error_and_no_crash_() {
     (ulimit -v 4000000 && exec "$mm" nets) >out 2>err || skip "this build needs more addresses than any limit leaves"
     local base=40000 limit status told=0
-    # What the libraries of this build need by themselves.
+    # Finds in `base` the address space that this build's libraries need by themselves.
     until (ulimit -v $base && exec "$mm" nets >/dev/null 2>&1); do base=$((base + 4000)); done
     for ((limit = base; limit < base + 40000; limit += 4000)); do
         status=0

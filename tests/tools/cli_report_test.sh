@@ -101,7 +101,7 @@ every_policy_and_codec_listed_can_be_used_() {
     done
 }
 
-# ratio LAYER CODEC LAYOUT: from the first sampled iteration; LAYER null: over all layers.
+# ratio LAYER CODEC LAYOUT: prints the codec's ratio in the first sampled iteration; LAYER null: over all layers.
 ratio() {
     awk -v layer="\"layer\": $1," -v codec="\"$2\": {" -v layout="\"$3\": " '
         index($0, layer) { found = 1 } found && index($0, codec) { inside = 1 }
@@ -120,7 +120,7 @@ a_study_measures_the_maps_of_a_network_in_training_() {
     awk -v d="$density" -v r="$zvc" 'BEGIN { e = r * (d + 1 / 32); exit !(e > 0.999 && e < 1.001) }' ||
         fail "zvc makes $zvc of $density"
     [[ $(ratio '"relu1"' zvc chwn) == "$zvc" ]] || fail "zvc depends on the layout"
-    dense=$(ratio '"conv2"' zvc nchw) # the next batch norm's input: the published 33/32, not stored raw
+    dense=$(ratio '"conv2"' zvc nchw) # input of the next batch norm: 33/32 as published, not stored raw
     [[ $dense == 0.9696969* ]] || fail "a dense map: $dense"
     expect 0 codecs --study --net tiny --batch 8 --iterations 1,3 --quiet --json again # the same on every run
     equal again study
@@ -138,7 +138,7 @@ a_study_draws_maps_with_a_share_of_zeros_() {
 
 what_a_study_cannot_do_is_one_line_() {
     refused 2 "--iterations 3,2: must be rising whole numbers, from 1 to 1e9" codecs --study --iterations 3,2
-    # Before it trains.
+    # The error comes before training begins.
     refused 1 "/nowhere/x: cannot be written" codecs --study --net tiny --iterations 1 --json /nowhere/x
     refused 2 "no net nope" codecs --study --net nope
     refused 2 "--draw 2: must be" codecs --study --draw 2

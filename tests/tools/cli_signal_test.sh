@@ -1,6 +1,6 @@
 #!/bin/bash
-# Signals, and what the command does while its threads work. Only this one of the command's tests runs under the thread
-# sanitizer: the suites run the library's threads there.
+# Signals, and what the command does while its threads work. Of the command's tests only this one runs under the thread
+# sanitizer, where the suites test the library's threads.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -83,8 +83,8 @@ send_and_wait() {
     done
 }
 
-# timeout sends a signal to the process and to its group: they count as one. If a busy machine lets the process take
-# them a tenth of a second apart, they are two, and the try shows nothing.
+# timeout sends a signal both to the process and to its group, and the two must count as one. If the process of a busy
+# machine takes them more than a tenth of a second apart, they count as two, and the try shows nothing.
 a_sigint_that_comes_twice_is_one_() {
     local shown=0 tries=0 began took status
     while ((shown < 6)); do
@@ -133,7 +133,7 @@ a_search_that_is_interrupted_ends_with_the_best_plan_() {
     says out "fits the budget        yes"
 }
 
-# After an interrupt, advice, which plans too, is left out.
+# After an interrupt, mm does not look for a policy that would fit: that would take more planning.
 a_plan_that_is_interrupted_and_does_not_fit_is_not_told_to_have_failed_() {
     start plan --net resnet1202 --batch 64 --policy auto --budget 1MiB --json row
     wait_for_handler

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm train: budgets kept to the byte, weights equal to the bit, states from which runs go on.
+# mm train: it keeps to budgets to the byte, weights are equal to the bit, and runs go on from saved states.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -17,7 +17,7 @@ trained() {
     [[ $(values "$file.json" status) == ok ]] || fail "$file.json: not ok"
 }
 
-# In the row: measured <= predicted <= budget, and measured is within 1 % of predicted.
+# Checks in the row that measured <= predicted <= budget, and that measured is within 1 % of predicted.
 kept_its_budget() { # ROW
     local measured predicted budget
     measured=$(values "$1" peak_bytes) predicted=$(values "$1" predicted_peak_bytes) budget=$(values "$1" budget_bytes)
@@ -57,7 +57,7 @@ evaluation_and_smaller_batches_stay_within_the_budget_() {
     [[ $(values row test_accuracy) =~ ^[01]\.[0-9]+$ ]] || fail "no accuracy in the row"
 }
 
-# 8 = 3 + 3 + 2: the last pass is smaller.
+# A batch of 8 in sub-batches of 3: the last pass has 2 images.
 sub_batches_train_in_less_with_equal_bits_under_every_policy_() {
     local least whole policy vgg=vgg11@32x32,classes=10,thin=16
     local net=(train --net "$vgg" --batch 8 --quiet) sub=(--sub-batch 3)
@@ -94,7 +94,7 @@ an_evaluation_is_in_sub_batches_too_() {
     [[ $(values parts.json test_accuracy) == "$(values whole.json test_accuracy)" ]] || fail "another accuracy"
 }
 
-# The state has the chosen sub-batch, and runs that load it keep to it in any budget.
+# The saved state has the chosen sub-batch. Runs that load the state use the same sub-batch in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n
     local net=(train --net "$vgg" --batch 40 --quiet --policy liveness)
@@ -121,7 +121,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
     says err "; policy auto would fit"
 }
 
-# Nothing is said twice, nor a number that --sub-batch would change.
+# A refusal says nothing twice, and no number that another --sub-batch would change.
 a_refusal_in_sub_batches_says_nothing_twice_() {
     local net=(--net resnet20 --batch 32 --policy modnn:subbatch=4 --budget 4MiB)
     local told="no policy would fit: none needs less; with --sub-batch auto policy modnn would fit"
@@ -131,7 +131,7 @@ a_refusal_in_sub_batches_says_nothing_twice_() {
     says err "$told"
 }
 
-# --sub-batch overrides the policy's option; switching to a policy with another sub-batch changes nothing.
+# --sub-batch overrides the policy's option subbatch. The option of a policy that is switched to has no effect.
 a_policy_can_say_the_sub_batch_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole
     local net=(train --net "$vgg" --batch 8 --quiet)
@@ -210,8 +210,8 @@ layers_that_are_fused_give_the_weights_of_those_that_are_not_() {
     done
 }
 
-# A small dense block. A batch norm's input has other readers there, so its gradient needs bytes of its own; a single
-# ReLU's does not.
+# Writes a net of a small dense block. A batch norm's input has other readers there, so its gradient needs bytes of its
+# own. The gradient of an unfused ReLU's input does not.
 dense_net() { # FILE
     local i at=conv0 layers='{"name": "conv0", "op": "conv", "inputs": ["data"], "out_channels": 16, "kernel": 3, "pad": 1}'
     for i in 1 2 end; do
@@ -229,7 +229,8 @@ dense_net() { # FILE
         {"height": 16, "width": 16, "channels": 3, "classes": 4}, "layers": ['"$layers]}" >"$1"
 }
 
-# Sets auto's least budgets for dense_net, fused and apart. roomy: fused plans fit well, so others are not compared.
+# Sets auto's least budgets for dense_net: with layers fused, and apart. roomy: a budget in which fused plans fit well,
+# so unfused ones are not compared with them.
 dense_minima() {
     dense_net dense.json
     dense=(--net file:dense.json --batch 8)
@@ -240,7 +241,7 @@ dense_minima() {
     ((apart < between && between < fused)) || fail "fused $fused, apart $apart"
 }
 
-# ran FILE on|off: whether layers were fused, by the row in FILE.
+# ran FILE on|off: checks by the row in FILE whether layers were fused.
 ran() {
     [[ $(values "$1" fuse) == "$2" ]] || fail "$1: layers fused: $(values "$1" fuse)"
 }
@@ -276,7 +277,8 @@ auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
     refused 1 "infeasible" "${run[@]}" --budget "$between" --policy liveness
 }
 
-# The measured runs made no masks, so the facts have no times for them. The smallest plans need masks.
+# The facts have no times of masks, because the measured runs made none. The smallest plans need masks, and make them
+# nevertheless.
 auto_makes_masks_that_facts_lack_where_nothing_else_fits_() {
     local dense fused apart between roomy
     dense_minima
@@ -297,7 +299,7 @@ bench_leaves_layers_apart_cell_by_cell_() {
     [[ $(values rows.json minimum_bytes) == *$'\n'"$apart" ]] || fail "$(values rows.json minimum_bytes), apart $apart"
 }
 
-# Measured facts are for one graph, fused or not, so that graph is trained.
+# Measured facts are for the fused or for the unfused graph: a run with facts trains that graph.
 layers_are_fused_as_they_were_measured_() {
     local dense fused apart between roomy
     dense_minima
@@ -348,7 +350,7 @@ pinned_memory_is_a_budget_too_() {
     [[ $(values none.json pinned_bytes) == 0 ]] || fail "pinned memory though there is to be none"
     expect 0 bench --net tiny --batch 8 --iterations 1 --policies swap:when=always --pinned 0 --quiet
     says out "0 bytes are given"
-    # With less pinned memory less is moved out, and more is needed on the device.
+    # With less pinned memory, fewer bytes are moved out, and more memory is needed on the device.
     trained less --policy swap --pinned $((pinned / 2))
     equal liveness less
     (($(values less.json budget_bytes) > budget)) || fail "with half the pinned memory it needs as little on the device"
@@ -401,7 +403,7 @@ a_switch_that_does_not_fit_is_refused_before_training_() {
     refused 1 ", what freelunch:rate=4 takes; --budget sets it" \
         "${net[@]}" --policy freelunch:rate=4 --switch 2:liveness --save refused
     [[ ! -e refused ]] || fail "the refused run wrote something"
-    # A switch that never comes does not count.
+    # A switch after the last iteration does not count in the budget.
     trained state --policy freelunch:rate=4 --switch 4:liveness
     [[ $(values state.json budget_bytes) == "$least_freelunch" ]] || fail "the budget is another one"
 }
@@ -426,7 +428,7 @@ less_memory_than_asked_for_is_made_do_with_() {
     local run=(train --net resnet20 --batch 128 --iterations 2 --no-measure --quiet --policy liveness) limit status base=50000
     export OMP_NUM_THREADS=1
     expect 0 "${run[@]}" --save wanted
-    # What the libraries of this build need by themselves.
+    # Finds in `base` the address space that this build's libraries need by themselves.
     until (ulimit -s 256 && ulimit -v $base && exec "$mm" nets >/dev/null 2>&1); do base=$((base + 50000)); done
     for ((limit = base + 600000; limit > base; limit -= 30000)); do
         status=0
@@ -440,7 +442,7 @@ less_memory_than_asked_for_is_made_do_with_() {
 
 # ---------------------------------------------------------------- a loss that is not finite
 
-# The saved state is that before the iteration.
+# The saved state is the one before the iteration whose loss is not finite.
 a_diverged_training_ends_with_what_was_before_() {
     local lines trained
     expect 1 "${net[@]}" --iterations 40 --lr 900 --eval --save state --json row --log log
@@ -454,7 +456,7 @@ a_diverged_training_ends_with_what_was_before_() {
     says err "diverged: the loss of iteration $((trained + 1)) is "
     expect 0 "${net[@]}" --iterations $trained --lr 900 --save before
     equal before state
-    # Its weights give a finite loss.
+    # The saved weights give a finite loss.
     expect 0 "${net[@]}" --iterations $((trained + 1)) --lr 1e-9 --keep-going --load state --json row
     [[ $(value row loss_first) == [0-9]* ]] || fail "its loss is not finite"
 }
@@ -489,7 +491,7 @@ a_loaded_state_goes_on_bit_for_bit_() {
     done
 }
 
-wide_net() { # CHANNELS: a parameter of so many rows of 12 KiB
+wide_net() { # CHANNELS: the network's large parameter has CHANNELS rows of 12 KiB
     cat >wide.json <<END
 {"format": "mm net", "version": 1, "name": "wide", "input": {"height": 32, "width": 32, "channels": 3, "classes": 10},
 "layers": [{"name": "fc1", "op": "linear", "inputs": ["data"], "out_channels": $1},
@@ -498,7 +500,7 @@ wide_net() { # CHANNELS: a parameter of so many rows of 12 KiB
 END
 }
 
-# The parameter is written in several pieces.
+# A large parameter is written and read in several pieces.
 large_parameters_are_saved_and_loaded_whole_() {
     wide_net 800
     local wide=(train --net file:wide.json --batch 4 --quiet)
@@ -508,7 +510,8 @@ large_parameters_are_saved_and_loaded_whole_() {
     equal at_once in_two
 }
 
-# The row is made after the first save. A copy of the parameter would take 48 MiB; all else takes about 20.
+# The row is made after the first save, so it counts the memory of saving. A copy of the parameter would take 48 MiB;
+# all else takes about 20.
 no_copy_of_a_large_parameter_is_in_memory_() {
     (ulimit -v 4000000 && exec "$mm" nets) >out 2>err || skip "a sanitizer's own memory is more than that"
     wide_net 4096
@@ -529,8 +532,8 @@ a_loaded_state_goes_on_in_the_middle_of_epochs_() {
     done
 }
 
-# goes_on_alone ITERATIONS ARGUMENT...: a run of twice as many equals one in two halves, the second given only the
-# state.
+# goes_on_alone ITERATIONS ARGUMENT...: checks that a run of 2 * ITERATIONS gives the same state as one in two halves,
+# of which the second is given only the first one's state.
 goes_on_alone() {
     local half=$1
     shift
@@ -549,7 +552,8 @@ a_state_says_how_its_run_goes_on_() {
     [[ $(<in_two) == *'"epoch":"3"'*'"iteration":"14"'*'"position":"8"'*'"version":"1"'* ]] || fail "the state does not say where its run goes on"
 }
 
-# Cropped and flipped images (copies of one, so that other crops show); lossy policies are switched.
+# Images are cropped and flipped at random, and lossy policies are switched. All images are copies of one, so that other
+# crops show.
 a_state_says_how_augmented_data_and_lossy_policies_go_on_() {
     mkdir data
     { printf '\3' && head -c 3072 /dev/urandom; } >record
@@ -567,7 +571,7 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
     ((${#lines[@]} == 3)) || fail "${#lines[@]} lines in the log, not those of iterations 1, 4 and 7"
     [[ ${lines[0]} == '{"iteration":1,'*'"measured_sigma":null,"guard":"off"'* ]] || fail "first line: ${lines[0]}"
     [[ ${lines[1]} == '{"iteration":4,'*'"guard":"kept"'* ]] || fail "second line: ${lines[1]}"
-    for at in 4 5; do # right after an iteration that sampled, and later
+    for at in 4 5; do # 4: right after an iteration that sampled; 5: later
         expect 0 "${comet[@]}" --iterations $at --save part
         expect 0 "${net[@]}" --load part --iterations 8 --save resumed --codec-log resumed.log
         equal_tensors whole resumed
@@ -579,7 +583,8 @@ comet_goes_on_bit_for_bit_and_logs_what_it_measures_() {
     ((${#lines[@]} == 6)) || fail "${#lines[@]} lines in the log, not those of two iterations of three passes"
 }
 
-# Each pass has its own bounds: 6 = 2 + 2 + 2, and 3 = 2 + 1 at an epoch's end.
+# Each pass of a batch has its own error bounds. A batch of 6 has passes of 2 + 2 + 2 images, the 3 images at an epoch's
+# end passes of 2 + 1.
 bounds_of_sub_batches_go_on_bit_for_bit_() {
     local comet=(train --net resnet8@8x8 --batch 6 --sub-batch 2 --data synthetic:samples=15 --quiet
         --policy "comet:every=3,when=always")
@@ -606,7 +611,7 @@ bounds_that_cannot_be_are_refused_() {
     [[ ! -e log ]] || fail "a refused run wrote its log"
 }
 
-# Maps take half the bytes. States are fp32 and load into either precision.
+# Maps in bf16 take half the bytes. States are fp32, and runs of either precision load them.
 bf16_has_equal_bits_under_lossless_policies_() {
     local policy state n=0 data=$PWD/text
     local tokens=gpt,layers=2,width=16,heads=2,context=16,vocabulary=256
@@ -710,13 +715,13 @@ what_is_said_and_differs_is_told_() {
     says err "mm train: --batch 6: state was trained with 4"
     says err "mm train: --seed 2: state was trained with 1"
     says err "mm train: --lr-step 3: state was trained without"
-    # The eight images seen so far are one batch of six, and a part of the second.
+    # The eight images that were seen before the state was saved are a batch of six, and a part of the next.
     [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
     expect 0 train --quiet --epochs 1 --load state
     says err "mm train: --epochs 1: trains on an epoch's last, smaller batch too, which state left out"
 }
 
-# States of older versions say nothing about the run: defaults hold.
+# States of older versions say nothing about the run that saved them, so the options' defaults hold.
 a_state_without_a_version_says_only_how_far_it_is_() {
     expect 0 "${tiny[@]}" --iterations 2 --seed 5 --lr 0.03 --save state
     sed 's/"version":"1"/"versiom":"1"/' state >old
@@ -766,7 +771,7 @@ states_are_saved_on_the_way_() {
     ((done_by >= 6 && done_by % 3 == 0)) || fail "saved at $done_by"
     expect 0 "${tiny[@]}" --iterations "$done_by" --save at_once
     equal at_once state
-    # By epochs. Saving on the way changes nothing.
+    # Saves after each epoch: this does not change the result.
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --eval --save state --save-every 1epoch
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --save at_once
     equal at_once state
@@ -896,7 +901,7 @@ data_of_ones_own_that_does_not_go_with_the_network_is_refused_() {
     refused 2 "--save and --data name the same file, y.npy" "${own[@]}" --data files:x.npy,y.npy --save y.npy
 }
 
-# The text's last tenth is for evaluation. Every lossless policy gives the same bits; each moves bytes or runs steps
+# Evaluation uses the text's last tenth. Every lossless policy gives the same bits, and each moves bytes or runs steps
 # again.
 a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     local i need precision policy
@@ -933,8 +938,8 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     equal_tensors reference file
 }
 
-# A file like GPT-2's: parameters, and causal masks, which are none, with another program's metadata. The smallest
-# possible update leaves the loaded weights as they are.
+# Loads a file like GPT-2's, which has parameters, causal masks (which are not parameters) and another program's
+# metadata. The update after loading is so small that the weights stay as they were loaded.
 a_published_gpt_is_loaded_() {
     local run=(train --net "gpt,layers=2,width=16,heads=2,context=16,vocabulary=256" --data text:text --batch 4 --quiet)
     printf '%s ' {1..2000} >text
@@ -979,7 +984,8 @@ sys.exit(len(names) != 28 or any(published[name] != loaded[name] for name in nam
 END
 }
 
-# one_line TEXT ARGUMENT...: "${run[@]}" is refused in one line with TEXT; nothing starts, and no file is written.
+# one_line TEXT ARGUMENT...: checks that "${run[@]}" ARGUMENT... is refused in one line with TEXT, and no file is
+# written.
 one_line() {
     refused 2 "$1" "${run[@]}" "${@:2}"
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
@@ -1016,7 +1022,7 @@ what_cannot_be_learned_of_a_text_is_one_line_() {
     one_line "net resnet20: ',vocabulary=9' after its name; expected @HEIGHTxWIDTH" --net resnet20,vocabulary=9
     one_line "bytes: has tokens, each with a label; the network takes 32x32x3" --net resnet20 --data text:bytes
     one_line "clip-norm" --net gpt --clip-norm -1
-    # In f32, batch norms decode codes by themselves.
+    # Batch norms can decode codes by themselves in f32, but not in bf16.
     local -a steps=(--net tiny --batch 4 --policy "freelunch:codec=dpr:fp8,codes=in-step,when=always")
     run=(train --iterations 2 --quiet --save state --json row.json --trace trace.json)
     one_line "batch norms of f32 maps can" "${steps[@]}" --precision bf16

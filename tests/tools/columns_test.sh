@@ -1,6 +1,6 @@
 #!/bin/bash
-# columns_test.sh COLUMNS: which lines tools/columns.awk, which tools/lint runs, takes for comments and prose. Each case
-# is a file with one line that is too long; the script must report those whose names begin with x, and no others.
+# columns_test.sh COLUMNS: which lines tools/columns.awk takes for comments and prose (tools/lint runs it). Each case is
+# a file with one line that is too long; the script must report those whose names begin with x, and no others.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 columns=$(realpath "$1")

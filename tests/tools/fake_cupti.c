@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Stands in for CUPTI. Reports two kernels for each step that is pushed, the second on another stream. If none was
- * pushed, as in a replayed graph, it reports three. Records have the layout of cupti_activity.h. */
+/* Stands in for CUPTI. Reports two kernels for each step that is pushed, the second on another stream. If no step was
+ * pushed, as in a replayed graph, it reports three kernels. Records have the layout of cupti_activity.h. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void put_kernel(uint8_t *record, uint32_t correlation, uint32_t stream, u
     put(record, 104, &name, sizeof name);
 }
 
-/* Iterates over records, BYTES apart. */
+/* Iterates over the records of a buffer, which lie BYTES apart. */
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, void **record) {
     uint8_t *next = *record ? (uint8_t *)*record + BYTES : buffer;
     if (next >= buffer + valid_bytes) return 12;

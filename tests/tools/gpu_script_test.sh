@@ -20,7 +20,7 @@ script() {
     ((status == expected)) || fail "gpu $*: status $status, expected $expected"
 }
 
-# refused_script TEXT ARGUMENT...: it is refused in one line that contains TEXT.
+# refused_script TEXT ARGUMENT...: checks that the script refuses the arguments in one line that contains TEXT.
 refused_script() {
     local text=$1 lines
     shift
@@ -39,7 +39,7 @@ program() {
     chmod +x "$path"
 }
 
-# Measured once: emulated, that takes seconds.
+# The device is measured only once, since that takes seconds when emulated.
 mkdir "$work/seen" && (cd "$work/seen" && expect 0 device --device cuda --json seen) || exit 1
 
 # seen PATH MM: writes a script that runs MM, but answers `device` with what was measured.
@@ -48,7 +48,7 @@ seen() {
         "exec $2 \"\$@\""
 }
 
-# prebuilt TEST...: what --pack makes, from the programs of this build; TEST: tests that need CUDA.
+# prebuilt TEST...: makes the folder `pre` as --pack would, from the programs of this build. TEST: tests that need CUDA.
 prebuilt() {
     mkdir -p pre/tools/bench pre/lib pre/mm
     ln -sf "$root/mm/libmm.so" pre/mm/
@@ -108,14 +108,14 @@ a_library_that_is_missing_is_named_() {
     says err "libnowhere.so.4"
 }
 
-# packed first|second ARGUMENT...: runs this call in the folder gpu, with only the commands in bin; output in out and
-# err.
+# packed first|second ARGUMENT...: runs the pack's first or second call (gpu/run) with only the commands in bin; its
+# output goes to out and err.
 packed() {
     env -i PATH="$PWD/bin" gpu/run "$@" >out 2>err </dev/null || fail "run $*: status $?"
     [[ $(tail -1 out) == "nothing failed" ]] || fail "$(tail -1 out)"
 }
 
-# call_fits first|second SECONDS: the call's parts take nearly all of its seconds.
+# call_fits first|second SECONDS: checks that the parts of the call may take nearly SECONDS together, and no more.
 call_fits() {
     local line seconds=0 word
     line=$(head -1 out)
@@ -124,7 +124,7 @@ call_fits() {
     ((seconds == BASH_REMATCH[2] && seconds > $2 - 20 && seconds <= $2)) || fail "$seconds s: $line"
 }
 
-# ok_steps STEP...: each ran, and went well.
+# ok_steps STEP...: checks that each step ran and ended well.
 ok_steps() {
     local step
     for step in "$@"; do
@@ -137,7 +137,7 @@ thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always
 thin_second=(--policies gpt2-half=auto --policies resnet152-20GB=recompute:mode=sqrt --policies resnet50-swap=swap-async
     --policies "resnet152-12GiB=freelunch:rate=4,eligible=all" --policies resnet152-44=liveness)
 
-# rounds_without_torch LABEL...: our rows are ok; PyTorch's say "no torch".
+# rounds_without_torch LABEL...: checks that mm's rows are ok, and that PyTorch's say "no torch".
 rounds_without_torch() {
     local label
     for label in "$@"; do
@@ -153,11 +153,11 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     XZ_OPT=-0 script 0 --pack gpu.tar.xz --prebuilt pre
     says out "python3 -m tarfile -e gpu.tar.xz gpu && gpu/run first && gpu/run second"
     (($(stat -c %s gpu.tar.xz) < 48 << 20)) || fail "too large"
-    # What every machine is expected to have.
+    # The commands that every machine is expected to have.
     mkdir bin
     for name in basename bash cat chmod cp cut date dirname env grep head ls mkdir mktemp mv realpath rm sed sleep sort tail \
         timeout tr; do ln -s "$(type -P $name)" bin/; done
-    # Python without torch; what ldd warns of is no error.
+    # A Python without torch, and an ldd that prints a warning, which must not count as an error.
     program bin/python3 "exec $(python3 -c 'import sys; print(sys.executable)') -S \"\$@\""
     program bin/ldd 'echo "$1: /lib/libtinfo.so.6: no version information available (required by $1)"' "exec $(type -P ldd) \"\$@\""
     PATH=$PWD/bin python3 -m tarfile -e gpu.tar.xz gpu
@@ -239,7 +239,7 @@ torch_inside_budgets_is_tried_without_a_gpu_() {
     local python=python3
     ! /usr/bin/python3 -c 'import torch' 2>/dev/null || python=/usr/bin/python3
     prebuilt
-    # libmm.so with the emulation has more thread-local data than is reserved for libraries that are loaded later.
+    # libmm.so with the emulation has more thread-local data than glibc sets aside for libraries that are loaded later.
     GLIBC_TUNABLES=glibc.rtld.optional_static_tls=16384 PYTHON=$python script 0 --quick --tiny --only torch --prebuilt "$PWD/pre" "$PWD/results"
     if grep -q "^torch.*skipped: no torch" results/steps.txt; then skip "no torch"; fi
     ok_steps torch
@@ -336,7 +336,7 @@ goals_stand_beside_what_was_reached_() {
     echo "[$(row resnet50 128 liveness 3688.65 11e9),$(row resnet50 128 freelunch:rate=4 9999 1)]" >results/mm-resnet50.json
     echo "[$(row resnet50 128 "pytorch compile:1.0" 3000 17e9)]" >results/pytorch-resnet50.json
     echo "[$(row resnet152 384 swap-async 500 1),$(row resnet152 384 hybrid 736 12e9)]" >results/mm-resnet152-12GiB.json
-    echo '[{"net": ' >results/mm-resnet152-20GB.json # cut while it was written
+    echo '[{"net": ' >results/mm-resnet152-20GB.json # a file whose writing was cut short
     local figures='"gb_per_s_median": 1760.0, "share_of_copy": 0.86'
     printf '[{"codec": "zfp:rate=4", "direction": "encode", %s}, {"codec": "zvc", "direction": "encode", %s, %s}, %s, %s}]' \
         "$figures" "$figures" '"share_of_bytes": 0.71' '{"codec": "zvc", "direction": "decode", "share_of_bytes": 0.52' \

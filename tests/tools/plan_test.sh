@@ -11,7 +11,7 @@ stash=$(realpath "$5")
 h100=$(realpath "$6")
 policies=naive,liveness,freelunch:eligible=all
 
-# explained NET BATCH POLICY: plans with --explain; the row goes to row.json.
+# explained NET BATCH POLICY: runs mm plan with --explain; the row goes to row.json.
 explained() { expect 0 plan --net "$1" --batch "$2" --policy "$3" --explain --json row.json; }
 
 # ---------------------------------------------------------------- accounts
@@ -31,7 +31,7 @@ explain_tells_what_holds_the_memory_() {
     [[ $(<out) != *declared* && $(<out) != *"than naive"* ]] || fail "explains without being asked"
 }
 
-# at_most A B WHAT: A is at most B, but for rounding.
+# at_most A B WHAT: checks that A is at most B, but for rounding.
 at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b * 1.000001 + 1e-12) }' || fail "$3: $1 > $2"; }
 
 what_was_decided_is_read_off_the_plan_() {
@@ -92,7 +92,7 @@ more_memory_and_what_is_needed_at_the_peak_are_told_() {
     says out "swapping cannot help: the peak is at"
 }
 
-# speed TYPE CODEC: GB/s of its encoding, as printed.
+# speed TYPE CODEC: prints the GB/s that `out` says of the codec's encoding of TYPE.
 speed() { sed -n "s|^ *$1 .*encode *\([0-9.]*\) GB/s.*  $2 (lossy)\$|\1|p" out; }
 
 codecs_are_told_by_the_type_of_elements_() {
@@ -214,7 +214,8 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
-# The best skyline placement is 15 % above the live bytes. The exact search is above them only by alignment.
+# Here the best placement by skyline is 15 % above the live bytes, while the exact search exceeds them only by
+# alignment.
 the_exact_search_of_places_reaches_the_live_bytes_() {
     expect 0 plan --net resnet110 --batch 4 --policy swap --json row.json
     (($(value row.json minimum_bytes) * 1000 <= $(value row.json live_peak_bytes) * 1001)) || fail "$(<row.json)"
@@ -269,11 +270,12 @@ pinned_memory_can_be_limited_() {
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
     (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
         fail "$(<less.json)"
-    # The plan with the lowest peak would need 184 MiB of pinned memory, the one for the budget needs 8.
+    # The plan with the lowest peak would need 184 MiB of pinned memory. The plan for this budget needs 8 MiB.
     expect 0 plan --net resnet20 --batch 128 --policy modnn:subbatch=off --budget 200MB --pinned 50MB --json row.json
     (($(value row.json minimum_bytes) <= 200000000 && $(value row.json pinned_bytes) <= 50000000)) ||
         fail "$(<row.json)"
-    # Weights are most of what it needs. Sub-batches, each with a sum of gradients, would need more.
+    # Weights take most of this net's memory. Sub-batches need a sum of gradients, so they would need more memory than
+    # the whole batch.
     expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --json row.json
     least=$(value row.json minimum_bytes)
     expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget "$least"
@@ -292,7 +294,7 @@ a_policy_of_any_length_is_planned_and_named_in_full_() {
     [[ $(values rows policy | tail -1) == "$rules,when=always" && $(values rows status | tail -1) == ok ]] || fail "$(<rows)"
 }
 
-# A search with more actions may end in a slower plan; for this network it once did.
+# With codecs named, auto searches more plans, and must not end in a slower one. For this network it once did.
 naming_codecs_makes_no_plan_slower_() {
     local -a plan=(plan --net resnet32 --batch 128 --threads 2 --budget 63MiB --facts "$h200" --json)
     expect 0 "${plan[@]}" lossless.json --policy auto
@@ -312,7 +314,7 @@ twenty_codecs_are_planned_with_() {
     sed 's/"codecs": {/"codecs": {'"$(for i in {1..40}; do printf '"c%d": {"encode_bytes_per_s": 1e9, "decode_bytes_per_s": 1e9}, ' "$i"; done)/" \
         "$machine" >many
     expect 0 plan --net tiny --batch 8 --policy swap --facts many
-    # Messages shorten texts of ten thousand characters.
+    # Texts of ten thousand characters are shortened in messages.
     long=$(printf '%010000d' 0)
     refused 2 "zfp:rate=000" plan --net tiny --policy "auto:codecs=zfp:rate=$long"
     refused 2 "name is longer than 63 characters" plan --net tiny --policy "rules:*=compress(zfp:rate=$long)"
@@ -321,7 +323,7 @@ twenty_codecs_are_planned_with_() {
     refused 2 "has no such layer" plan --net tiny --policy "rules:conv$long=swap"
 }
 
-# These bounds are from when auto was written, for batch 64; auto needs at most 1.15 times as much.
+# Bounds on the memory at batch 64, from when auto was written. auto needs at most 1.15 times as much.
 autos_least_budget_is_near_the_full_batch_bound_() {
     local net bound
     while read -r net bound; do
@@ -362,7 +364,7 @@ auto_fuses_layers_where_that_is_faster_() {
     expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto --simulate "$machine" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
-    expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # by nominal times
+    expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # training without facts plans by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
     # In a larger budget fused and single layers are not compared.
@@ -370,7 +372,8 @@ auto_fuses_layers_where_that_is_faster_() {
     [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
 }
 
-# Training pins only what its plan needs, so the search may go another way.
+# In training, auto's search has only the pinned memory that the first plan needs, so it may go another way. It must
+# still fit the budget.
 auto_runs_in_the_budgets_that_its_plans_fit_() {
     local least percent
     local -a run=(--net resnet8 --batch 64 --policy auto --threads 1 --json row.json)
@@ -389,7 +392,7 @@ one_line() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# Without copies, without a codec, or of another batch: auto cannot compare plans.
+# Facts without times of copies or of a codec, or of another batch, are refused: auto cannot compare plans by them.
 auto_names_what_its_facts_lack_() {
     local lacks="which this policy needs: 'mm bench --facts' with this policy measures it"
     local batch=4
@@ -406,7 +409,8 @@ auto_names_what_its_facts_lack_() {
     one_line "--facts swapped: was measured with batch 4, but this is batch 8; give facts measured with that" swapped auto
 }
 
-# Maps in bf16. auto needs at most half of what liveness does. The gap to the bound on any plan's time is printed.
+# With maps in bf16 liveness needs at most 8 GB, and auto at most half of that need. The gap to the bound on any plan's
+# time is printed.
 gpt2_in_bf16_needs_at_most_8_gb_() {
     expect 0 plan --net gpt2 --batch 16 --precision bf16 --policy liveness,auto --explain --json rows \
         --facts "${h200%/*}/h200-bf16-estimated.json"
@@ -429,7 +433,7 @@ where_nothing_fits_a_policy_that_would_is_named_() {
     [[ ! -s err ]] || fail "one fits"
 }
 
-# The named policy is the fastest lossless one, by the same facts as the plans.
+# The policy that the message names is the fastest lossless one by the facts that plans are made with.
 the_policy_that_is_named_is_the_fastest_by_the_facts_given_() {
     local named policy budget ns
     local -a plan=(plan --net resnet8 --batch 32)
@@ -549,7 +553,7 @@ chart_is_ascii_unless_the_locale_is_utf8_() {
     says out "▲ peak 3.24MiB: avgpool forward"
 }
 
-# ResNet-152 at batch 384 in 12 GiB without loss, and at batch 256 in 20 GB.
+# ResNet-152 fits 12 GiB at batch 384, also without loss, and 20 GB at batch 256.
 a_large_net_fits_a_small_budget_by_the_estimated_rates_of_an_h200_() {
     expect 0 plan --net resnet152 --batch 384 --budget 12GiB --facts "$h200" \
         --policy recompute-swap,recompute:mode=sqrt,freelunch:rate=4,eligible=all
@@ -586,7 +590,7 @@ with_algorithms() {
         s/"codecs": {/"half_rate_elems": 8192, "algorithms": {'"${2//$'\n'/}"'}, &/' "$machine" >"$1"
 }
 
-# variants FILE LAYER PHASE: workspace and ns of each variant of the step, one a line.
+# variants FILE LAYER PHASE: prints workspace and ns of each variant of the step, one variant a line.
 variants() {
     awk -F '[:,]' -v layer="\"$2\"" -v phase="\"$3\"" '
         /"layer"/ { here = index($2, layer) }
@@ -607,30 +611,30 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     expect 0 bench --simulate fast --net tiny --batch 8 --fuse off --policies liveness --facts facts --quiet
     expected="794624 1512369 460800 2304000 147456 2949120 0 5898240"
     [[ $(variants facts conv2 forward | xargs) == "$expected" ]] || fail "forward: $(variants facts conv2 forward)"
-    expected="794624 3024738 460800 4608000 147456 5898240 0 11796480" # twice the time, for two gradients
+    expected="794624 3024738 460800 4608000 147456 5898240 0 11796480" # twice the forward time, for two gradients
     [[ $(variants facts conv2 backward | xargs) == "$expected" ]] || fail "backward: $(variants facts conv2 backward)"
-    # Tiles are written and read, so they do not pay where memory is slow.
+    # An algorithm with tiles writes and reads them, so it is not faster where memory is slow.
     sed 's/"memory_bytes_per_s": 1e18/"memory_bytes_per_s": 2e8/' fast >slow
     expect 0 bench --simulate slow --net tiny --batch 8 --fuse off --policies liveness --facts of_slow --quiet
     expected="147456 2949120 0 5898240"
     [[ $(variants of_slow conv2 forward | xargs) == "$expected" ]] || fail "slow: $(variants of_slow conv2 forward)"
     [[ $(variants facts conv1 forward) == "0 1382400" ]] || fail "other kernel: $(variants facts conv1 forward)"
-    # Facts written out give the same plans, and the bound counts the least workspaces.
+    # Facts that --facts wrote give the same plans as the machine's rates, and the bound counts the least workspaces.
     for facts in fast facts; do
         expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
-        # They have no rates of codecs that did not run.
+        # The written facts have no rates of codecs that did not run, so those are not compared.
         grep -Ev '"(seconds|encode_bytes_per_s|decode_bytes_per_s)"' $facts.rows >$facts.known
     done
     equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts least --json least.rows
     [[ $(values least.rows minimum_bytes) != "$(values fast.rows minimum_bytes)" ]] || fail "workspaces change no minimum"
-    # The bound for one image counts its workspaces, too: here convolutions can do without any.
+    # The bound for one image counts its workspaces too; here it has none, since convolutions can do without.
     for batch in 8 1; do
         expect 0 plan --net tiny --batch $batch --fuse off --policy naive --facts least --explain --json of_$batch
     done
     [[ $(value of_8 lower_bound_bytes) == "$(value of_1 batch_lower_bound_bytes)" ]] || fail "the bound of one image differs"
-    # With a machine without algorithms, steps take the workspaces that the graph declares.
+    # If the machine's file has no algorithms, steps take the workspaces that the graph declares.
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --facts "$machine" --json plain
     expect 0 plan --net tiny --batch 8 --fuse off --policy naive --json declared
     [[ $(value plain minimum_bytes) == "$(value declared minimum_bytes)" ]] || fail "other workspaces"
@@ -749,7 +753,8 @@ orders_of_a_stash_are_timed_or_refused_in_one_line_() {
     (($(wc -l <err) == 1)) || fail "$(wc -l <err) lines"
 }
 
-# The command catches signals, then opens the facts (a pipe), then plans.
+# The command catches signals before it opens the facts, here a pipe, and plans after that. So a signal that is sent
+# once the pipe is open interrupts the planning.
 an_interrupted_search_is_told_in_its_row_() {
     mkfifo facts
     start plan --net resnet20 --batch 16 --policy auto,swap --plan-effort 1000000 --budget 8MiB --facts facts --json rows

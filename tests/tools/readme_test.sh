@@ -1,7 +1,7 @@
 #!/bin/bash
-# readme_test.sh MM README...: quick commands shown in READMEs run as printed. If the next block shows the output of the
-# last of them, the output has the same lines. Numbers are not compared, nor what lies in memory at the peak, since
-# workspaces depend on the machine.
+# readme_test.sh MM README...: the quick commands that READMEs show run as printed. If the next block shows the output
+# of the last of them, the output has the same lines. Numbers, and the lines of what lies in memory at the peak, are not
+# compared, since workspaces depend on the machine.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -26,7 +26,7 @@ commands() {
          { near-- }' "$1"
 }
 
-# Labels of the lines of a plan, but not those of the kinds of memory.
+# Prints the labels of a plan's lines, except those of the kinds of memory.
 labels() { sed -nE '/^    /d; s/([^ ])  .*/\1/; p' "$1"; }
 
 run() { # README

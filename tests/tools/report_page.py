@@ -14,7 +14,7 @@ POLICIES = 3
 
 
 def colours(png):
-    """The set of colours of a PNG of 8 bits a channel, not interlaced."""
+    """Returns the set of colours of a PNG that has 8 bits a channel and is not interlaced."""
     at, data, header = 8, b"", None
     while at < len(png):
         length, kind = int.from_bytes(png[at:at + 4], "big"), png[at + 4:at + 8]
@@ -80,7 +80,7 @@ def check_counts(page):
            ["throughput", "runs", "plans", "memory", "timeline", "maps"], "sections")
     # Two networks (one under another name), each with charts over the budget for two batches, and over the batch.
     expect(number(page, ".chart svg"), 2 * 3, "charts")
-    # Each row has a mark in its chart over the budget and in that over the batch.
+    # Each row has a mark in two charts: over the budget, and over the batch.
     expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
     expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")
     expect(number(page, "#plans tbody tr"), POLICIES, "rows of plans")
@@ -165,7 +165,7 @@ def check_tables(page):
 
 
 def look(page):
-    """The colours of what is seen, made small, since they are decoded in Python."""
+    """Returns the colours of what is seen. The picture is made small, since it is decoded in Python."""
     clip = {"x": 0, "y": 0, "width": 1200, "height": 900, "scale": 0.4}
     return colours(page.screenshot(clip=clip))
 
@@ -190,7 +190,7 @@ def check_looks(page):
 
 
 def check_damaged(page):
-    """It comes to its end, and its pictures answer."""
+    """Checks that the script of a page of damaged files comes to its end, and that the page's pictures answer."""
     expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
     holds(number(page, ".view") > 0, "there are no pictures")
     for i in range(number(page, ".view")):

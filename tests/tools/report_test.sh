@@ -7,7 +7,7 @@
 rows() { expect 0 bench --net tiny --batch 4 --policies liveness,swap-async --iterations 2 --quiet --json "$1"; }
 plans() { expect 0 plan --net tiny --batch 4 --policy liveness,swap-async:when=always --explain --json "$1"; }
 
-# The data of a page, as JSON.
+# Prints the data of a page, as JSON.
 data_of() { # PAGE
     sed -n '/<script type="application\/json" id="data">/,/<\/script>/p' "$1" | sed '1d;$d'
 }
@@ -27,7 +27,7 @@ assert [file["kind"] for file in data["files"]] == ["rows", "plans", "trace", "t
 for file in data["files"]:
     assert file["data"] == json.load(open(file["name"])), file["name"]
 END
-    # A page of its own: it names no other file and no address.
+    # The page needs nothing else: it names no other file and no address.
     [[ $(<page.html) == '<!doctype html>'*'</html>' ]] || fail "not a whole page"
     for text in http:// https:// "src=" "@import" "url("; do
         (($(sed 's/http:\/\/www.w3.org\/2000\/svg//' page.html | grep -cF -- "$text") == 0)) || fail "it has $text"

@@ -7,7 +7,8 @@
 header=$(realpath "$1")
 root=$PWD
 
-# ask SCRIPT ARGUMENT: its output goes to out. Any command that it runs would fail.
+# ask SCRIPT ARGUMENT: runs the script; its output goes to out. The case fails if the script calls bazel, mm or another
+# command of `stand_ins`.
 ask() {
     local script=$1 status=0
     shift
@@ -37,7 +38,7 @@ every_script_has_help_and_a_version_() {
     done
 }
 
-# tree SCRIPT...: makes a tree with only these scripts.
+# tree SCRIPT...: makes a source tree, here, with only these scripts.
 tree() {
     mkdir -p .ci tools
     local script

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions on the emulated CUDA device: their managers plan what was planned for them, with what staging (the next
- * batch is copied while the device computes) takes of the budget and of free memory. */
+/* Sessions on the emulated CUDA device: their managers run the plans that were made before. Staging (the next batch is
+ * copied while the device computes) takes a part of the budget and of free memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +64,8 @@ static need need_of(const subject *u, const char *policy) {
     return n;
 }
 
-/* Whether the budget has room for the next batch beside the least that each policy needs. Then plans leave that
- * room. */
+/* Whether the budget has room for the next batch beside the least that each policy needs. If it has, plans leave that
+ * room free. */
 static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     const char *policies[] = {policy, other};
     int64_t least = 0;
@@ -77,7 +77,7 @@ static bool is_room(const subject *u, int64_t budget_bytes, const char *policy, 
     return budget_bytes == 0 || least + target_staged_bytes(&u->target, u->net, BATCH) <= budget_bytes;
 }
 
-/* Returns whether batches are staged. */
+/* Switches from one policy to the other and back, twice; each must fit. Returns whether batches are staged. */
 static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char *policy, const char *other) {
     session_config config = config_of(u, budget_bytes, policy, other);
     session s;
@@ -93,7 +93,8 @@ static bool switch_to_and_fro(const subject *u, int64_t budget_bytes, const char
     return room;
 }
 
-/* In a smaller budget a plan may need more pinned memory, and the manager has no more than it got at first. */
+/* A switch to a policy fits in each budget: in a smaller budget a plan may need more pinned memory, and the manager
+ * must have reserved that at first. */
 TEST_CASE(policies_that_will_be_switched_to_fit_whatever_the_budget) {
     enum { LEAST = 9620000, STRIDE = 220000, BUDGETS = 6 };
     subject u;
@@ -148,7 +149,7 @@ TEST_CASE(without_a_budget_batches_come_in_beside_the_computation_where_much_is_
     subject_fini(&u);
 }
 
-/* CUDA calls per iteration, after the calls that are made only once. */
+/* Returns the CUDA calls per iteration, counted after the calls that are made only once. */
 static long train(const subject *u, mm_issue issue, row *found) {
     enum { WARM_UP = 2, COUNTED = 2 };
     session s;

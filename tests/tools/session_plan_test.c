@@ -35,7 +35,7 @@ static session_config config_of(const nets_net *net, int64_t batch, const target
     return config;
 }
 
-/* threads: 0: all cores. */
+/* threads 0: all cores. */
 static target host_of(int64_t threads) {
     target t = TARGET_DEFAULTS;
     t.threads = threads;
@@ -65,7 +65,8 @@ static need need_of(const nets_net *net, int64_t batch, const target *target, co
     return n;
 }
 
-/* Compares the plan without a budget with the plan in just its bytes and, if `runs`, with a run there. */
+/* Compares the plan made without a budget with the plan made in the bytes that it needs and, if `runs`, with a run in
+ * that budget. */
 static void compare(const nets_net *net, int64_t batch, const target *target, const char *policy, bool runs) {
     need own = need_of(net, batch, target, policy);
     const mm_plan told = *need_most(&own)->planned.plan; /* only its figures are used later */
@@ -87,7 +88,7 @@ static void compare(const nets_net *net, int64_t batch, const target *target, co
     need_fini(&own);
 }
 
-/* Once, the announced plan was one that no budget runs. */
+/* The plan that is announced is the one that runs. (Once it was a plan that ran in no budget.) */
 TEST_CASE(what_is_told_of_a_policy_is_what_runs) {
     static const struct {
         const char *net;
@@ -112,12 +113,13 @@ TEST_CASE(what_is_told_of_a_policy_is_what_runs) {
     target_fini(&t);
 }
 
-/* The plan with the lowest peak moves all maps that can leave; the fastest plan in that budget need not. */
+/* In the least budget auto pins memory for the fastest plan. The plan with the lowest peak moves all maps that can be
+ * moved out; the fastest plan in the same budget need not. */
 TEST_CASE(in_its_minimum_a_policy_pins_what_the_fastest_plan_takes) {
     enum { BATCH = 4 };
     static const char policy[] = "auto";
     target t = TARGET_DEFAULTS;
-    t.fuse = "on"; /* else plans of the fused and the unfused graph are compared */
+    t.fuse = "on"; /* not auto, with which plans of the fused and the unfused graph would be compared */
     expect_ok(target_init(&t));
     nets_net *net;
     expect_ok(nets_zoo_build("nin-cifar", &net));
@@ -172,8 +174,8 @@ TEST_CASE(the_hosts_memory_is_counted_by_session) {
     target_fini(&t);
 }
 
-/* Only what the plan uses of the budget is in memory. One thread: with several, the scratch memory that oneDNN touches
- * differs from run to run. */
+/* Of a large budget only what the plan uses is in memory. One thread: with several, the scratch memory that oneDNN
+ * touches differs from run to run. */
 TEST_CASE(a_large_budget_takes_no_memory) {
     enum { BUDGET = 1 << 30, COST = 64 << 20 };
     target t = host_of(1);

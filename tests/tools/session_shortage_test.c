@@ -43,7 +43,7 @@ static mm_status train(session *s, row *r) {
     return session_train(s, &run, r);
 }
 
-/* Trains, and memory runs out at the nth task. Returns whether there was such a task. */
+/* Trains while memory runs out at the nth task. Returns whether there was an nth task. */
 static bool run_short(const nets_net *net, const target *target, int nth, const float *expected, size_t n,
                       int64_t *steps) {
     session_config config = config_of(net, target);
@@ -95,7 +95,7 @@ TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) {
     nets_net_destroy(net);
 }
 
-/* Training fails, and keeps the iterations before. */
+/* Without a ladder, training fails where memory runs out, and keeps the results of the iterations before. */
 TEST_CASE(memory_that_runs_out_without_a_ladder_ends_the_training) {
     nets_net *net;
     session s;

@@ -19,7 +19,7 @@ static FILE *begin(void) {
     return file;
 }
 
-/* Every line fits the width, and none ends in a space. */
+/* Ends printing; checks that every line fits the width, and that none ends in a space. */
 static void end(FILE *file) {
     fclose(file);
     for (const char *line = printed; *line; line += strcspn(line, "\n"), line += *line == '\n') {

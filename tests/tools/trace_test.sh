@@ -38,7 +38,7 @@ a_trace_of_runs_has_each_iteration_with_the_bytes_of_its_plan_() {
     says told dropped=0
     expect 0 train "${what[@]}" --sub-batch 4 --iterations 3 --quiet --trace trace
     "$trace_told" trace >told 2>err || fail "not valid"
-    says told "iterations=6 " # two passes each
+    says told "iterations=6 " # three iterations of two passes each
 }
 
 a_trace_that_cannot_be_made_leaves_nothing_() {
@@ -72,7 +72,7 @@ a_trace_goes_where_a_link_leads_() {
     [[ -L link ]] || fail "the link was replaced"
     says there/trace traceEvents
     [[ $(echo there/*) == there/trace ]] || fail "something was left behind"
-    rm there/trace # the link dangles
+    rm there/trace # now the link leads to no file
     ln -s "$PWD/link" second
     expect 0 plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace second
     [[ -L link && -L second ]] || fail "a dangling link was replaced"
@@ -81,7 +81,7 @@ a_trace_goes_where_a_link_leads_() {
     refused 1 "circle" plan --net tiny --batch 4 --policy liveness --facts "$machine" --trace circle
 }
 
-# Facts say that the link is fast, the run has a slow one: it is planned again, and the weights stay the same.
+# By the facts the link is fast, but the run has a slow one: the run is planned again, and the weights stay the same.
 a_run_plans_again_where_the_link_is_slower_than_planned_() {
     local what=(--net resnet8 --batch 8 --iterations 14 --quiet --link 8MiB --facts facts) least pinned
     expect 0 plan --net resnet8 --batch 8 --policy liveness,swap:when=always --json rows

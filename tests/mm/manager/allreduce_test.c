@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* All-reduced tensors (mm_graph_allreduce): random graphs x policies x ways to run them. Under every policy, updates
- * see what the caller made of each tensor; the order of tensors is the graph's; a failure fails its iteration alone. */
+/* All-reduced tensors (mm_graph_allreduce): random graphs x policies x ways to run them. Under every policy, update
+ * steps see what the caller made of each tensor; every policy sends a graph's tensors in the same order; a failure
+ * fails its own iteration only. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum { SEEDS = 12, ITERATIONS = 3, MOST = 256, DELAY_NS = 50000 };
 
-/* Instead of adding up, this caller halves each tensor. */
+/* The caller that gets the tensors. It halves each one, where a real caller would add up the ranks' tensors. */
 typedef struct caller {
     pthread_mutex_t lock;
     mm_tensor sent[MOST], awaited[MOST];
@@ -25,7 +26,7 @@ typedef struct caller {
     struct halving *halvings;
 } caller;
 
-/* Finite values stay finite, and different values different. */
+/* Halving keeps finite values finite, and different values different. */
 static void halve(void *data, int64_t bytes) {
     float *elems = data;
     for (int64_t i = 0; i < bytes / 4; i++) elems[i] *= 0.5f;
@@ -192,13 +193,13 @@ TEST_CASE(what_comes_back_is_what_is_updated_with_under_every_policy) {
                              seed / 2 % 2};
             run_trial(&t, graph, seed, expected, order, p == 0);
         }
-        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* proved here; runs in tests/comm */
+        rig_needs(graph, "recompute:mode=sqrt,when=always", INT64_MAX, INT64_MAX); /* only proved; tests/comm runs it */
         mm_graph_destroy(graph);
     }
-    assert_true(tensors > SEEDS); /* the graphs have enough of them */
+    assert_true(tensors > SEEDS); /* the graphs have enough all-reduced tensors */
 }
 
-/* Other ranks would add up what a rehearsal sends, or wait for ever. */
+/* A rehearsal calls none of the caller's functions: if it sent, other ranks would add that up, or wait for ever. */
 TEST_CASE(nothing_is_sent_in_a_rehearsal) {
     for (int how = MM_ALLREDUCE_AT_ONCE; how <= MM_ALLREDUCE_IN_PLACE_AT_END; how++)
         for (int issue = 0; issue < 2; issue++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The least budget works, and one byte less is refused before anything runs; what is touched was predicted; statistics;
- * options with which no manager is created. */
+/* The least budget works, and one byte less is refused before anything runs; no byte is touched that was not predicted;
+ * statistics are right; some options are refused by mm_manager_create. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,7 +106,7 @@ TEST_CASE(one_byte_of_pinned_memory_too_few_is_refused_naming_it) {
     mm_graph_destroy(graph);
 }
 
-/* external tensor "x" -> persistent "sum", nothing else */
+/* A graph of one step, which reads the external tensor "x" and modifies the persistent tensor "sum". */
 static mm_graph *external_graph(int64_t elems) {
     mm_graph *graph;
     mm_tensor x, sum;
@@ -223,8 +223,8 @@ static int64_t resident_bytes(void) {
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Plans reach further and further; then the budget is made smaller, and whole again. Bytes that no plan takes are never
- * touched, and a write there is found. */
+/* Three plans, each of which takes more memory than the last; then the budget is made smaller, and as large as before.
+ * Bytes of the budget that no plan takes are never touched, and a write to them is counted as stray. */
 TEST_CASE(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched) {
     enum { BUDGET = 96 << 20, FAR = 90 << 20, COST = 48 << 20 };
     static const char *const growing[] = {"freelunch:rate=8,eligible=all,when=always", "liveness", "naive"};
@@ -262,7 +262,7 @@ TEST_CASE(what_plans_do_not_take_of_a_budget_costs_nothing_and_is_watched) {
     mm_graph_destroy(graph);
 }
 
-/* ---------------------------------------------------------------- what a manager is not made with */
+/* ---------------------------------------------------------------- options with which no manager is made */
 
 static mm_status create(const mm_options *options) {
     mm_manager *m = NULL;
@@ -441,7 +441,7 @@ TEST_CASE(what_no_graph_declares_can_be_given_back) {
     mm_stats_get(m, &stats);
     assert_int_equal(stats.persistent_bytes, before);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
-    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK); /* where a plan has written meanwhile */
+    assert_int_equal(mm_persistent_add(m, "first", BYTES), MM_OK); /* at bytes that a plan has written to since */
     assert_int_equal(mm_persistent_get(m, "first", 0, bytes, BYTES), MM_OK);
     assert_memory_equal(bytes, zeros, BYTES);
     assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Managers on an emulated CUDA device that other programs use too. A budget above its free memory is refused with both
- * numbers. If the device gives less than it says it has, the manager makes do with that. */
+ * numbers. If the device gives less than it says it has, the manager works with what it gave. */
 #include <string.h>
 
 #include "mm/mm.h"

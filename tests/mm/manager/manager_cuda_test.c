@@ -35,7 +35,7 @@ static void record(rig *r, mm_manager *m) {
     expect_ok("recording", mm_record_end(m));
 }
 
-/* Records as soon as it may, as an executor does. */
+/* Runs one iteration. REPLAYED: records as soon as the manager allows it, as an executor does, and then replays. */
 static mm_status iterate(rig *r, mm_manager *m, follow how) {
     if (how == DRAINED) return rig_iteration(r, m, RIG_STREAM);
     if (how == REPLAYED && mm_replay_state(m, r->graph) == MM_REPLAY_MAY) record(r, m);
@@ -49,7 +49,7 @@ typedef struct fixture {
     mm_manager *m;
 } fixture;
 
-/* Starts a manager beside others: the emulation is not reset. */
+/* Starts a manager without resetting the emulation, so that earlier managers stay valid. */
 static void start_beside(fixture *f, const char *policy, mm_issue issue, mm_options options) {
     f->graph = rig_random_graph(SEED, LAYERS, 6);
     rig_need need = rig_needs(f->graph, policy, 0, INT64_MAX);
@@ -185,7 +185,7 @@ static long forbidden_calls(void) { return cuda_emulation_dear_calls() + cuda_em
 
 TEST_CASE(no_call_of_the_loop_synchronises_or_allocates) {
     enum { WARM_UP = 2 };
-    for (int p = 1; p < POLICIES_N; p++) /* the naive forms allocate: that is what they are */
+    for (int p = 1; p < POLICIES_N; p++) /* not POLICIES[0]: naive buffers and workspaces are allocated at run time */
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
             for (follow how = AHEAD; how < FOLLOWS; how++) {
                 fixture f;
@@ -319,7 +319,7 @@ static mm_status recompute_nothing(void *ctx, mm_manager *m, mm_layer layer, mm_
     return MM_OK;
 }
 
-/* A recording holds the recompute callback and the addresses of the user's tensors. */
+/* A recording contains the recompute callback and the addresses of external tensors: setting either drops it. */
 TEST_CASE(a_recording_goes_with_what_it_was_made_of) {
     fixture f;
     mm_tensor labels;

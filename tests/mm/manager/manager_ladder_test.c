@@ -42,7 +42,7 @@ static void take_event(void *ctx, const mm_event_info *event) {
     snprintf(f->stands_in, sizeof f->stands_in, "%s", event->name);
 }
 
-/* The first random graph of which swapping saves a fifth. */
+/* Takes the first random graph with which swapping saves at least a fifth of the memory. */
 static void begin(fixture *f) {
     *f = (fixture){0};
     uint64_t seed = 1;
@@ -168,7 +168,7 @@ TEST_CASE(less_pinned_memory_is_made_do_with) {
     f.m = rig_manager(&f.options);
     device_fault_give(MM_MEMORY_PINNED, 0);
     expect_told(&f, 1, "of pinned memory asked for");
-    assert_true(f.there_is <= need.pinned_bytes / 2); /* at most half is taken; the system keeps the rest */
+    assert_true(f.there_is <= need.pinned_bytes / 2); /* the manager leaves half to the system */
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     expect_told(&f, 2, "instead of swap-async:when=always");
     iterate(&f);
@@ -298,7 +298,7 @@ TEST_CASE(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next
     assert_non_null(strstr(mm_last_error(), device_fault_message));
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_told(&f, 1, device_fault_message);
-    assert_true(f.there_is < f.most - f.most / 32); /* so much less that it helps */
+    assert_true(f.there_is < f.most - f.most / 32); /* the next plan is clearly smaller */
     assert_true(rig_digest(&f.r, f.m) == before);
     assert_string_not_equal(mm_policy_now(f.m), "liveness");
     iterate(&f);
@@ -311,7 +311,8 @@ TEST_CASE(memory_that_runs_out_in_an_iteration_makes_a_smaller_plan_for_the_next
     end(&f);
 }
 
-/* A refused budget does not make the device able to give what it could not. */
+/* After memory ran out and a budget was refused, the manager still assumes that the device cannot give what it could
+ * not. */
 TEST_CASE(after_a_refused_budget_memory_that_ran_out_is_still_short) {
     fixture f;
     begin_with_manager(&f);
@@ -364,7 +365,7 @@ TEST_CASE(memory_that_runs_out_while_a_step_begins_is_found_at_the_abort) {
     device_fault_set(DEVICE_FAULT_NONE, 0);
     expect_told(&f, 1, device_fault_message);
     assert_int_equal(mm_iteration_begin(f.m, f.graph), MM_OK);
-    mm_iteration_abort(f.m); /* for another reason */
+    mm_iteration_abort(f.m); /* the caller gives up for a reason of its own */
     assert_int_equal(f.warnings + f.errors, 1);
     end(&f);
 }
@@ -386,15 +387,15 @@ TEST_CASE(why_memory_ran_out_is_kept_until_the_abort) {
     end(&f);
 }
 
-/* It is not known which of several iterations ran out, so the largest one's plan becomes smaller, but no smaller than
- * it must. */
+/* Several iterations run, and it is not known which ran out of memory: the plan of the largest one becomes smaller, but
+ * no smaller than necessary. */
 TEST_CASE(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest_ones) {
     fixture f;
     rig other;
     begin(&f);
     mm_graph *small = rig_random_graph(1000, 4, 2);
     rig_init(&other, small, 3);
-    f.options.self_check = false; /* it would drain */
+    f.options.self_check = false; /* the self-check would wait for each iteration */
     f.options.device_bytes = f.most + rig_minimum(small, "liveness");
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
@@ -418,7 +419,7 @@ TEST_CASE(memory_that_runs_out_in_one_of_several_iterations_ahead_is_the_largest
 TEST_CASE(memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down) {
     fixture f;
     begin(&f);
-    f.options.self_check = false; /* it would drain */
+    f.options.self_check = false; /* the self-check would wait for each iteration */
     f.options.issue = MM_ISSUE_INLINE;
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
@@ -435,7 +436,7 @@ TEST_CASE(memory_that_runs_out_ahead_of_an_iteration_that_is_given_up_steps_down
     end(&f);
 }
 
-/* The larger iteration was waited for or aborted, so it is the small one that runs out. */
+/* The larger graph's iteration was waited for or aborted, so the one that runs out of memory is the small graph's. */
 static void check_small_one_runs_out(bool give_up) {
     fixture f;
     rig other;
@@ -455,10 +456,10 @@ static void check_small_one_runs_out(bool give_up) {
     device_fault_set(DEVICE_FAULT_MEMORY_TASK, 1);
     assert_int_equal(rig_iteration(&other, f.m, RIG_STREAM), MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
-    assert_int_equal(f.errors, 1); /* the larger graph does not fit into less than the small one takes */
+    assert_int_equal(f.errors, 1); /* reported: the larger graph does not fit into less than the small one takes */
     assert_int_equal(f.events, 0);
     assert_string_equal(mm_policy_now(f.m), "liveness");
-    assert_int_equal(mm_policy_set(f.m, "liveness"), MM_OK); /* the ceiling is as before */
+    assert_int_equal(mm_policy_set(f.m, "liveness"), MM_OK); /* the assumed limit of memory is as before */
     assert_string_equal(mm_policy_now(f.m), "liveness");
     rig_fini(&other);
     end(&f);
@@ -470,7 +471,7 @@ TEST_CASE(memory_that_runs_out_in_a_small_iteration_is_not_a_larger_ones_that_ha
     check_small_one_runs_out(true);
 }
 
-/* Naive buffers allocate each map. The same policy with planned memory takes their place. */
+/* Naive buffers allocate each map. When an allocation fails, the same policy with planned memory stands in. */
 TEST_CASE(an_unplanned_allocation_that_fails_is_not_asked_for_again) {
     static const char naive[] = "freelunch:codec=raw,eligible=all,buffers=naive,workspace=naive,when=always";
     for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++) {
@@ -548,7 +549,7 @@ TEST_CASE(smaller_workspaces_are_the_first_step) {
 TEST_CASE(what_recomputes_stands_in_only_where_somebody_does) {
     fixture f;
     begin(&f);
-    f.options.pinned_bytes = 0; /* masks save a little; auto's plan for that budget recomputes */
+    f.options.pinned_bytes = 0; /* so masks save only a little; auto's plan for a smaller budget recomputes */
     f.m = rig_manager(&f.options);
     assert_int_equal(rig_bind(&f.r, f.m), MM_OK);
     const int64_t masks = rig_needs(f.graph, "rules:*=mask", 0, 0).device_bytes;
@@ -569,7 +570,7 @@ static mm_status run_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *
     return MM_OK;
 }
 
-/* For budgets in which recomputing cheap layers and swapping the rest is not enough. */
+/* In a budget where recomputing cheap layers and swapping the rest is not enough, segments are recomputed. */
 TEST_CASE(segments_are_recomputed_before_the_computation_waits) {
     static const char stronger[] = "recompute-swap:depth=1", waits[] = "swap";
     static const char *const weaker[] = {"rules:*=swap,depth=1", "rules:*=recompute,depth=1",

@@ -18,8 +18,9 @@
 
 /* ---------------------------------------------------------------- a device whose link changes
  *
- * The linker puts this in the place of mm_window_add, which takes an iteration's times. The times are the simulator's,
- * for the plan's facts and the device as it is now, so no test depends on the machine's load. */
+ * The linker puts __wrap_mm_window_add in the place of mm_window_add, which takes an iteration's measured times. It
+ * passes on simulated times instead, from the plan's facts and the `device` below, so no test depends on the machine's
+ * load. */
 
 static struct {
     int64_t link;                        /* bytes/s, each way */
@@ -90,7 +91,7 @@ static mm_layer layer(chain *c, const char *what, int i, mm_layer_kind kind) {
     return layer;
 }
 
-/* workspace_bytes: in the forward pass convolutions can do without it; 0: they have no workspace. */
+/* workspace_bytes: the workspace of a convolution's forward step, which can also run without it; 0: it has none. */
 static void chain_init(chain *c, const char *name, size_t workspace_bytes) {
     *c = (chain){0};
     expect_ok(mm_graph_create(name, &c->graph));
@@ -129,7 +130,7 @@ static void chain_init(chain *c, const char *name, size_t workspace_bytes) {
 
 enum { CODEC_NS = 30000 };
 
-/* Facts with the chain's step times, half as long again without the workspace, and a policy's codecs. */
+/* Facts with the chain's step times and a policy's codecs. A step takes half as long again without its workspace. */
 static mm_facts *facts_of(const chain *c, const char *spec, int64_t link) {
     mm_policy policy;
     mm_planned planned;
@@ -238,7 +239,7 @@ static void iterate(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) expect_ok(rig_iteration(&r->rig, r->m, RIG_STREAM));
 }
 
-/* Runs like a loop that leaves three iterations running, and replays where it may. */
+/* Runs n iterations as a loop does that waits only before every third, and replays an iteration where it may. */
 static void iterate_ahead(run *r, int n) {
     for (int i = 0; i < n; i++, r->iterations++) {
         if (i % 3 == 0) expect_ok(mm_manager_sync(r->m));
@@ -273,7 +274,7 @@ static void expect_the_bits(const run *r) {
 
 /* ---------------------------------------------------------------- tests */
 
-/* The new plan is within 10 % of one that is made with the slow link's facts. */
+/* One new plan is made; its simulated time is within 10 % of that of a plan made with the slow link's facts. */
 TEST_CASE(a_link_that_slows_down_makes_another_plan_once) {
     run r;
     start(&r, "auto");
@@ -296,19 +297,20 @@ TEST_CASE(a_link_that_slows_down_makes_another_plan_once) {
     finish(&r);
 }
 
-/* All steps take longer alike, so no plan is better. From then on the new times are the expected ones. */
+/* All steps become slower by the same factor, so no other plan is better. From then on the new times are the expected
+ * ones. */
 TEST_CASE(the_plan_stays_where_another_gains_nothing) {
     run r;
     start(&r, "auto");
     observe(r.m, 20, 5);
-    device.steps_permille = 1190; /* the link hardly counts, so this is just below the limit */
+    device.steps_permille = 1190; /* an iteration is slower by just less than the limit: its time is nearly all steps */
     iterate(&r, 20);
     assert_string_equal(r.last, "");
     device.steps_permille = 1500;
     const uint64_t before = plan_of(&r);
     iterate(&r, 20);
     assert_non_null(strstr(r.last, "keeps its plan"));
-    device.steps_permille = 1000; /* relative to the renewed facts */
+    device.steps_permille = 1000; /* relative to the facts, which now have the new times */
     r.last[0] = '\0';
     iterate(&r, 130);
     assert_string_equal(r.last, "");
@@ -318,7 +320,8 @@ TEST_CASE(the_plan_stays_where_another_gains_nothing) {
     finish(&r);
 }
 
-/* At least a hundred iterations lie between two plannings. A plan that was left stays left, unless a policy is set. */
+/* At least a hundred iterations lie between two plannings. A plan that was replaced is not used again until a policy is
+ * set. */
 TEST_CASE(plans_that_were_left_are_not_taken_up_again) {
     run r;
     start(&r, "auto");
@@ -351,8 +354,8 @@ static uint32_t steps_with_workspace(const mm_manager *m, const chain *c) {
     return steps;
 }
 
-/* With a slow link the policy would run steps without workspaces, so that fewer maps leave; they might round
- * differently. */
+/* With a slow link the policy would run steps without workspaces, so that fewer maps are copied out; but such steps
+ * might round differently, so a new plan keeps each step's workspace. */
 TEST_CASE(steps_keep_their_variants) {
     for (int share = 20; share < 100; share += 40) {
         run r;
@@ -380,7 +383,7 @@ static void find_coded(const run *r, bool coded[64]) {
         if (plan->nodes[i].kind == MM_NODE_ENCODE) coded[plan->nodes[i].tensor] = true;
 }
 
-/* No map loses its codec or gets one, though with the new times the policy would have it so. */
+/* In a new plan no map loses its codec or gets one, even where the policy, with the new times, would choose that. */
 TEST_CASE(lossy_maps_keep_their_codecs) {
     static const char *const policies[] = {"freelunch:rate=8,eligible=all", "hybrid:rate=8"};
     static const char *const always[] = {"freelunch:rate=8,eligible=all,when=always", "hybrid:rate=8,when=always"};
@@ -425,7 +428,8 @@ TEST_CASE(iterations_are_measured_between_replays) {
     finish(&r);
 }
 
-/* Meanwhile budgets and policies are set, iterations aborted, tensors and graphs added, and a trace is written. */
+/* While times are observed, budgets and policies are set, iterations aborted, tensors and graphs added, and a trace is
+ * written. */
 TEST_CASE(changes_meanwhile_are_no_obstacle) {
     static trace_checked checked;
     run r;
@@ -473,7 +477,7 @@ TEST_CASE(changes_meanwhile_are_no_obstacle) {
     mm_graph_destroy(other);
 }
 
-/* The manager was created without measure_times. */
+/* mm_facts_save saves the observed times, also if the manager was created without measure_times. */
 TEST_CASE(what_was_learned_is_saved) {
     run r;
     mm_facts *learned;
@@ -482,7 +486,7 @@ TEST_CASE(what_was_learned_is_saved) {
     device.link = SLOW_LINK;
     device.steps_permille = 2000;
     iterate(&r, 6);
-    device.steps_permille = 1000; /* relative to the renewed facts */
+    device.steps_permille = 1000; /* relative to the facts, which now have the new times */
     iterate(&r, 6);
     expect_ok(mm_facts_save(r.m, r.chain.graph, "facts.json"));
     expect_ok(mm_facts_load("facts.json", &learned));
@@ -518,7 +522,7 @@ TEST_CASE(bad_input_is_refused_and_changes_nothing) {
     device.link = SLOW_LINK;
     iterate(&r, 20);
     observe(r.m, 20, 4);
-    observe(r.m, 0, 0); /* ends it */
+    observe(r.m, 0, 0); /* ends the observation */
     iterate(&r, 20);
     expect_replans(&r, 0);
     mm_manager *without = manager(&r, "auto", NULL);

@@ -38,7 +38,7 @@ static mm_layer layer_of(const fixture *f, int step) { return mm_graph_step(f->g
 
 static mm_phase phase_of(const fixture *f, int step) { return mm_graph_step(f->graph, step)->phase; }
 
-/* The call failed with MM_ERR_ORDER, and its message has both words. */
+/* Checks that the call failed with MM_ERR_ORDER, and that its message has both words. */
 static void assert_out_of_order(mm_status status, const char *word, const char *other) {
     assert_int_equal(status, MM_ERR_ORDER);
     if (!strstr(mm_last_error(), word) || !strstr(mm_last_error(), other))
@@ -160,7 +160,7 @@ TEST_CASE(only_what_the_step_uses_has_an_address) {
     assert_true(unused > 0);
     assert_null(mm_tensor_data(f.manager, -1));
     assert_null(mm_tensor_data(f.manager, mm_graph_tensors(f.graph)));
-    fini(&f); /* within a step */
+    fini(&f); /* the manager is destroyed within a step */
 }
 
 /* ---------------------------------------------------------------- abort */
@@ -174,7 +174,7 @@ static void abort_at_step(const char *policy, rig_mode mode, int steps) {
     int all = mm_graph_steps(f.graph);
     assert_int_equal(mm_iteration_begin(f.manager, f.graph), MM_OK);
     assert_int_equal(rig_steps(&f.rig, f.manager, mode, 0, steps), MM_OK);
-    /* In the middle of the next step. */
+    /* The next step has begun and not ended. */
     if (steps < all) assert_int_equal(mm_layer_begin(f.manager, layer_of(&f, steps), phase_of(&f, steps), NULL), MM_OK);
     mm_iteration_abort(f.manager);
     plain_steps(&expected, 0, steps);
@@ -231,7 +231,7 @@ static mm_status run_ahead(fixture *f, atomic_bool *through) {
     return mm_iteration_end_async(f->manager);
 }
 
-/* The last iteration is recorded and replayed. *can is false if the device cannot record. */
+/* Runs an iteration, then records the next and replays it. *can is set to false if the device cannot record. */
 static mm_status replay_ahead(fixture *f, atomic_bool *through, bool *can) {
     MM_TRY(rig_iteration(&f->rig, f->manager, RIG_STREAM));
     *can = mm_replay_state(f->manager, f->graph) == MM_REPLAY_MAY;
@@ -251,7 +251,7 @@ static mm_status forget(fixture *f) { return mm_manager_forget(f->manager, f->gr
 
 static mm_status remove_persistent(fixture *f) {
     mm_status status = mm_persistent_remove(f->manager, "mine");
-    return status == MM_ERR_NOT_FOUND ? MM_OK : status; /* it waits before it looks for the tensor */
+    return status == MM_ERR_NOT_FOUND ? MM_OK : status; /* the call waits before it looks for the tensor */
 }
 
 static mm_status other_memory(fixture *f) {
@@ -260,13 +260,13 @@ static mm_status other_memory(fixture *f) {
     return mm_external_set(f->manager, f->graph, labels, f->rig.external[labels]);
 }
 
-/* The graph has the same persistent tensors. */
+/* Prepares another graph with the same persistent tensors. */
 static mm_status prepare_another(fixture *f) {
     f->other = rig_random_graph(SEED, LAYERS, 4);
     return mm_manager_prepare(f->manager, f->other);
 }
 
-/* The weights are those after `iterations` iterations without a manager. */
+/* Checks that the weights are those after `iterations` iterations without a manager. */
 static void expect_weights(fixture *f, int iterations) {
     uint64_t expected;
     expected = random_graph_reference(f->graph, SEED, iterations);

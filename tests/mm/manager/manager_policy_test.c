@@ -133,7 +133,7 @@ TEST_CASE(a_refused_switch_leaves_the_old_policy_at_work) {
     mm_graph_destroy(graph);
 }
 
-/* Without a graph nothing is planned: only the codecs can be checked. */
+/* A policy that is set before a graph is prepared is not planned yet: only its codecs can be checked. */
 TEST_CASE(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused) {
     mm_options options = {.device_bytes = BUDGET, .policy = "liveness"};
     mm_manager *m = rig_manager(&options);
@@ -148,7 +148,7 @@ TEST_CASE(before_a_graph_is_prepared_a_codec_that_cannot_be_had_is_refused) {
 
 /* ---------------------------------------------------------------- several graphs */
 
-/* One layer that modifies two persistent tensors: "shared", which all such graphs have, and one of its own. */
+/* A graph of one layer, which modifies two persistent tensors: "shared", which all small graphs have, and `own`. */
 static mm_graph *small_graph(const char *own, int64_t elems) {
     mm_graph *graph;
     mm_tensor shared, mine;
@@ -186,7 +186,7 @@ TEST_CASE(a_second_graph_adds_persistents_above_those_that_stay) {
     assert_int_equal(second.persistent_bytes, first.persistent_bytes + 512 + 4096);
     assert_same_addresses(graph, m, places);
     assert_int_equal(rig_digest(&r, m), before);
-    /* New tensors are zero, though the first graph's plan used those bytes. */
+    /* The new tensors are zero, though the first graph's plan had used their bytes. */
     size_t bytes;
     char mine[4000];
     assert_non_null(mm_persistent_data(m, "mine", &bytes));
@@ -409,7 +409,7 @@ TEST_CASE(plans_are_made_by_the_facts_that_the_manager_was_given) {
     assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
     assert_int_equal(t.warnings, 0);
     static const char *const policies[] = {"liveness", "freelunch:codec=raw,eligible=all"};
-    for (int i = 0; i < 2; i++) { /* every plan is made with them, not only the first */
+    for (int i = 0; i < 2; i++) { /* every plan is made with the facts, not only the first */
         assert_int_equal(mm_policy_set(m, policies[i]), MM_OK);
         assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
         for (int v = 0; v < measured.facts->variant_first[measured.facts->n_steps]; v++)
@@ -433,7 +433,7 @@ TEST_CASE(plans_are_made_by_the_facts_that_the_manager_was_given) {
     mm_graph_destroy(other);
 }
 
-/* The warning comes once, however many substitutes are tried. */
+/* The warning of missing times comes once, however many substitutes are planned. */
 TEST_CASE(a_graph_without_measured_times_is_told_once_where_memory_is_short) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6), *other = rig_random_graph(SEED + 1, LAYERS, 4);
     mm_facts *facts = facts_of(graph, 1000);
@@ -506,7 +506,7 @@ TEST_CASE(what_a_manager_measured_is_saved_and_serves_another) {
     mm_graph_destroy(graph);
 }
 
-/* No code was made, so the assumed sizes of variable codes stay. */
+/* Before an iteration has run, no code was made, so the facts keep the assumed sizes of variable codes. */
 TEST_CASE(nothing_is_learned_of_bodies_without_an_iteration) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 6);
     mm_manager *m = rig_manager(&(mm_options){
@@ -527,7 +527,8 @@ TEST_CASE(nothing_is_learned_of_bodies_without_an_iteration) {
     mm_graph_destroy(graph);
 }
 
-/* A reserve of an eighth is added, unless the codec's spec says how much. */
+/* Facts have the sizes that codes took. A plan made with them reserves an eighth more, unless the codec's spec has a
+ * reserve. */
 TEST_CASE(what_bodies_of_codes_took_is_saved_and_planned_by) {
     enum { CODES = 64 };
     static const char *const policies[] = {"rules:*=compress(zvc),when=always",
@@ -595,16 +596,17 @@ static mm_plan *plan_of(const mm_graph *graph, const char *spec, int64_t device_
     return plan;
 }
 
-/* Lays all maps at the same place. */
+/* Makes the plan wrong: all its segments lie at the same place. */
 static void spoil(mm_plan *plan) {
     for (int i = 0; i < plan->n_segments; i++)
         if (mm_segment_has_life(&plan->segments[i])) plan->segments[i].offset = plan->base_bytes;
 }
 
-/* The graph with which the plan was made is gone by then. A plan that does not serve is made anew. */
+/* When the manager takes an offered plan, the graph it was made with has been destroyed. If the plan does not fit the
+ * manager's graph, policy or budget, or is wrong, the manager makes one of its own. */
 TEST_CASE(a_plan_that_is_offered_is_taken_where_it_serves) {
     static const struct {
-        const char *policy; /* with which the plan is made */
+        const char *policy; /* the policy with which the plan is made */
         int layers;
         int64_t device_bytes; /* the limit with which it is offered */
         bool spoilt, taken;

@@ -20,7 +20,7 @@ typedef struct fixture {
     int64_t most, least; /* what liveness needs, and the least that the policy needs */
 } fixture;
 
-/* The first random graph of which the policy saves a tenth. */
+/* Takes the first random graph with which the policy saves at least a tenth of the memory. */
 static void begin_with(fixture *f, int channels, mm_options options) {
     static const char policy[] = "swap:when=needed";
     for (f->seed = 1;; f->seed++) {
@@ -96,7 +96,7 @@ TEST_CASE(a_budget_that_is_too_small_changes_nothing) {
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, 1), MM_ERR_INFEASIBLE);
     assert_non_null(strstr(mm_last_error(), "needs at least"));
-    const char *told = strstr(mm_last_error(), "auto needs least: "); /* the last rung of the ladder */
+    const char *told = strstr(mm_last_error(), "auto needs least: "); /* auto is tried last */
     assert_non_null(told);
     const int64_t least = strtoll(strchr(told, ':') + 1, NULL, 10);
     assert_int_equal(mm_budget_set(f.m, least - 1), MM_ERR_INFEASIBLE);

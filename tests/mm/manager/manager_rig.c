@@ -58,8 +58,8 @@ mm_status rig_bind(const rig *r, mm_manager *m) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* Finds the operands of the step under way. A task of the last iteration may still read `kept`, which then is the same
- * already and is not written. */
+/* Finds the operands of the step under way, and writes them to `kept` only if they differ from it: a task of the last
+ * iteration may still be reading `kept`, and then they are the same. */
 static void find_operands(const rig *r, mm_manager *m, int s, random_operand kept[RANDOM_USES]) {
     const mm_step_info *step = mm_graph_step(r->graph, s);
     random_operand operands[RANDOM_USES];

@@ -20,7 +20,7 @@ typedef struct rig {
     const mm_graph *graph;                   /* borrowed */
     uint64_t seed;                           /* of the tensors' first values */
     void **external;                         /* per tensor; NULL unless external */
-    random_operand (*again)[RANDOM_USES];    /* as `operands`, for steps that run again */
+    random_operand (*again)[RANDOM_USES];    /* the operands of steps that run again */
     random_operand (*operands)[RANDOM_USES]; /* per step; a stream's tasks read them until the iteration has ended */
 } rig;
 
@@ -39,7 +39,7 @@ mm_status rig_again(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *s
 /* Runs an iteration; aborts it if a call fails. */
 mm_status rig_iteration(rig *rig, mm_manager *manager, rig_mode mode);
 
-/* The same, but does not wait for the iteration's end. */
+/* Like rig_iteration, but does not wait for the iteration's end. */
 mm_status rig_iteration_ahead(rig *rig, mm_manager *manager, rig_mode mode);
 
 /* Checksum of the graph's persistent tensors, to compare with random_graph_reference. */
@@ -54,11 +54,11 @@ typedef struct rig_need {
     int64_t out_bytes, in_bytes;
 } rig_need;
 
-/* What the policy's plan for the graph needs, alone in an arena. The plan is made for this budget, which it may exceed,
- * and is proved. */
+/* What the policy's plan for the graph needs if it is alone in an arena. The plan is made for the given budget, may
+ * exceed it, and is proved. */
 rig_need rig_needs(const mm_graph *graph, const char *policy, int64_t device_bytes, int64_t pinned_bytes);
 
-/* Peak of that plan without a budget. */
+/* The device memory that the policy's plan for the graph needs if it is made without a budget. */
 int64_t rig_minimum(const mm_graph *graph, const char *policy);
 
 /* A failure fails the test. */

@@ -95,7 +95,7 @@ static void figures_may_be_asked_for_from_another_thread(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, watcher_loop, &w), 0);
     assert_int_equal(rig_bind(&r, m), MM_OK);
     for (int i = 0; i < ITERATIONS; i++) {
-        /* Streams are created while the watcher reads. */
+        /* The new policy creates streams while the other thread reads statistics. */
         if (i == 2) assert_int_equal(mm_policy_set(m, freelunch), MM_OK);
         assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
     }
@@ -121,7 +121,7 @@ static void a_manager_leaves_no_thread_behind(void **state) {
         rig_init(&r, graph, SEED);
         assert_int_equal(rig_bind(&r, m), MM_OK);
         assert_int_equal(rig_iteration(&r, m, RIG_STREAM), MM_OK);
-        /* A thread for each of three streams; with MM_ISSUE_THREAD, two workers. */
+        /* The manager has a thread for each of three streams, and with MM_ISSUE_THREAD two workers. */
         assert_int_equal(host_threads() - before, issue == MM_ISSUE_THREAD ? 5 : 3);
         assert_int_equal(mm_iteration_begin(m, graph), MM_OK);
         assert_int_equal(rig_steps(&r, m, RIG_STREAM, 0, mm_graph_steps(graph) / 2), MM_OK);

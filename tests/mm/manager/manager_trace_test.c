@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Traces of a manager's iterations: valid, whole, and no others. */
+/* Traces of a manager are valid. An iteration is in a trace whole or not at all, and not if it ran before the start or
+ * after the stop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +45,7 @@ static void checked(trace_checked *c, const char *what) {
     assert_int_equal(unlink("trace.json"), 0);
 }
 
-/* Steps are computed and issued in every way, and iterations are waited for or not. */
+/* Some iterations are waited for and some run ahead, under each policy and each way to compute and issue steps. */
 static void each_iteration_is_in_the_trace_whole(void **state) {
     (void)state;
     static trace_checked c;
@@ -72,7 +73,7 @@ static void each_iteration_is_in_the_trace_whole(void **state) {
     assert_true(flows > 0);
 }
 
-/* Iterations in flight are dropped if the loop waits too seldom; the others are whole. */
+/* A loop that never waits: some iterations in flight are dropped from the trace; the others are in it whole. */
 static void iterations_on_their_way_are_whole_or_dropped(void **state) {
     (void)state;
     static trace_checked c;

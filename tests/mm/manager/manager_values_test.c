@@ -56,7 +56,7 @@ static void finish(fixture *f) {
 
 typedef struct look {
     const entry *values;
-    int32_t *log; /* number of entries, a gap, the entries */
+    int32_t *log; /* first the number of entries, then unused words, then the entries */
     bool fails;
 } look;
 
@@ -204,7 +204,7 @@ TEST_CASE(what_is_not_the_callers_is_refused) {
 
 /* An iteration fails while others are in flight. One call reports it; then iterations see their values again. */
 TEST_CASE(a_failure_on_the_way_is_told_once_and_values_go_on) {
-    if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
+    if (!rig_device_used()->cpu_reaches_memory) return; /* a GPU does not run on after a fault */
     fixture f;
     mm_stats stats;
     int told = 0;
@@ -226,7 +226,7 @@ TEST_CASE(a_failure_on_the_way_is_told_once_and_values_go_on) {
 
 /* An iteration is aborted after one in flight has failed: mm_manager_sync still reports the failure, once. */
 TEST_CASE(an_abort_does_not_hide_the_failure_of_an_iteration_ahead) {
-    if (!rig_device_used()->cpu_reaches_memory) return; /* a fault of a GPU is final */
+    if (!rig_device_used()->cpu_reaches_memory) return; /* a GPU does not run on after a fault */
     fixture f;
     start(&f, (mm_options){.issue = MM_ISSUE_INLINE});
     for (int i = 0; i < 3; i++) {
@@ -263,7 +263,7 @@ static void code_end(coded *c) {
     mm_graph_destroy(c->graph);
 }
 
-/* The code block: what the plan's base has beside persistent tensors. */
+/* Size of the code block: all that the plan's base has beside persistent tensors. */
 static int64_t block_bytes(const coded *c) {
     mm_stats stats;
     mm_stats_get(c->m, &stats);
@@ -284,7 +284,7 @@ TEST_CASE(codecs_have_a_block_exactly_where_one_reads_it) {
     code_end(&c);
 }
 
-/* With one byte less than the plan takes with the code block, it is refused. */
+/* A plan runs in what it needs, the code block included. With one byte less it is refused. */
 TEST_CASE(the_budget_has_the_block) {
     coded c;
     code(&c, "liveness", 1 << 20);

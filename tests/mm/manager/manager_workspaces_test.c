@@ -58,7 +58,7 @@ static void make_graph(chain *c) {
     expect_ok(mm_graph_freeze(c->graph));
 }
 
-/* Finds the way by the workspace's size, and overwrites the workspace. */
+/* Returns the way whose workspace has the present size, and overwrites the workspace. */
 static int way_of(const chain *c) {
     int way = 0;
     while (way < WAYS && WORKSPACES[way] != mm_workspace_bytes(c->manager)) way++;
@@ -143,7 +143,7 @@ static void end(chain *c) {
     mm_graph_destroy(c->graph);
 }
 
-/* A recomputed step runs in its first way: the callback and the map's readers check that. */
+/* A recomputed step runs in its first way: the callback checks this, and so do the steps that read the map. */
 TEST_CASE(steps_compute_in_the_way_of_the_workspace_that_the_policy_chose) {
     static const struct {
         const char *policy;
@@ -188,8 +188,8 @@ TEST_CASE(policies_change_the_way_between_iterations) {
     end(&c);
 }
 
-/* With a byte less than its plan takes, each policy goes on with the smallest workspaces, whatever it chose before.
- * What it recomputes is computed the same way both times. */
+/* With a byte less than its plan takes, each policy goes on with the smallest workspaces, whatever it chose before. A
+ * step that it recomputes runs in the same way both times. */
 TEST_CASE(where_memory_is_short_all_run_in_the_way_that_takes_least) {
     static const char *const policies[] = {"liveness", "liveness:algorithms=1",
                                            "vdnn-all:algorithms=fastest,when=always",

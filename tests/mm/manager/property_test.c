@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Random graphs x policies x budgets x ways to run them, with random delays of the side streams and the self-check.
- * Under a lossless policy the persistent tensors end bit for bit as without a manager; under a lossy one they do not
- * depend on how it is run; no byte is touched that was not predicted. */
+ * Under a lossless policy the persistent tensors end bit for bit as without a manager; under a lossy one they are the
+ * same however the graph is run; no byte is touched that was not predicted. */
 #include <stdio.h>
 
 #include "tests/core/deep.h"
@@ -13,7 +13,7 @@ enum { ITERATIONS = 2, DELAY_NS = 50000 };
 /* One way to run a graph. */
 typedef struct trial {
     const char *policy;
-    int64_t spare_bytes; /* above the policy's minimum; counts if device_bytes is 0 */
+    int64_t spare_bytes; /* if device_bytes is 0, the budget is the policy's minimum plus this */
     int64_t device_bytes, pinned_bytes;
     rig_mode mode;
     mm_issue issue;
@@ -146,8 +146,8 @@ static const char *const swapping[] = {
 };
 enum { SWAPPING = sizeof swapping / sizeof *swapping };
 
-/* A budget between the least for the policy and what liveness needs, and exactly the pinned memory of the policy's plan
- * for it. */
+/* A trial with a budget between the policy's least and what liveness needs, and exactly the pinned memory that the
+ * policy's plan for this budget takes. */
 static trial swapping_trial(const mm_graph *graph, const char *policy, uint64_t seed, uint64_t *random) {
     trial t = random_trial(policy, seed, random);
     int64_t least = rig_needs(graph, policy, 0, INT64_MAX).device_bytes;
@@ -159,7 +159,7 @@ static trial swapping_trial(const mm_graph *graph, const char *policy, uint64_t 
     return t;
 }
 
-/* With one byte of pinned memory less, the policy has another plan that fits, or is refused. */
+/* Checks that, with one byte of pinned memory less, the policy has another plan that fits, or is refused. */
 static void check_less_pinned(const trial *t, const mm_graph *graph) {
     if (t->pinned_bytes == 0) return;
     mm_options options = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes - 1, .policy = t->policy};

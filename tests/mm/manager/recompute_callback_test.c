@@ -21,10 +21,10 @@ typedef struct loop {
     int calls, step; /* step: mm_current_step within the callback */
 } loop;
 
-/* Words of the refusals in one state; NULL: the call is legal, and not tried. */
+/* What the messages of refused calls say in one state of the manager; NULL: the calls are legal, and not tried. */
 typedef struct refusals {
     const char *change;                      /* calls that belong between iterations */
-    const char *step_begin, *step_end, *end; /* the last layer's backward step; the iteration's end */
+    const char *step_begin, *step_end, *end; /* calls for the last layer's backward step, and that end the iteration */
 } refusals;
 
 static void expect_refused(mm_status status, const char *words) {
@@ -71,7 +71,7 @@ static mm_status again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stre
     return l->deed == FAIL ? MM_ERR_DEVICE : MM_OK;
 }
 
-/* Relu's forward step is recomputed for the backward step of the layer after it. */
+/* The layer relu's forward step is recomputed for the backward step of the layer after it. */
 static int set_up(void **state) {
     static loop l;
     static const char *const layers[] = {"data", "conv", "relu", "last"}, *const tensors[] = {"in", "h",  "r",

@@ -13,7 +13,7 @@ typedef struct rig_device {
     /* Enqueues fn(arg) on the stream. `arg` is copied; fn must not change it. */
     mm_status (*launch)(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 
-    /* Device and pinned memory that this process has reserved. NULL: it is not counted. */
+    /* Device and pinned memory that this process has reserved. NULL: the device does not count it. */
     int64_t (*reserved_bytes)(void);
 } rig_device;
 

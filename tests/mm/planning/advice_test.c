@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A refusal names a policy that would fit, or the policy that needs least. Drafts of plans are committed or dropped; no
- * device takes part. */
+/* A refusal names a policy that would fit, or the policy that needs least. Drafts of plans are committed or dropped. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ static mm_status run_again(void *ctx, mm_manager *manager, mm_layer layer, mm_st
     return MM_OK;
 }
 
-/* Checks that the policy in the message fits. */
+/* Checks that the policy that the last error's message names fits this memory; writes its spec to policy_out. */
 static void follow(const mm_graph *graph, int64_t device_bytes, int64_t pinned_bytes, char *policy_out) {
     const char *named = strstr(mm_last_error(), "; policy ");
     if (!named || sscanf(named, "; policy %127s would fit", policy_out) != 1) fail_msg("%s", mm_last_error());
@@ -66,7 +65,7 @@ TEST_CASE(recomputing_is_named_only_where_somebody_said_how) {
         assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
         assert_null(strstr(mm_last_error(), "recompute"));
         assert_int_equal(mm_recompute_set(m, graph, run_again, NULL), MM_ERR_INFEASIBLE);
-        named += strstr(mm_last_error(), "policy auto") != NULL; /* it recomputes: here nothing else would fit */
+        named += strstr(mm_last_error(), "policy auto") != NULL; /* auto recomputes; here no other policy would fit */
         mm_manager_destroy(m);
         mm_graph_destroy(graph);
     }
@@ -167,8 +166,8 @@ static mm_facts *slow_link(const mm_graph *graph) {
     return facts;
 }
 
-/* With nominal rates the message names auto. With these facts it names auto or a policy that recomputes, none that
- * copies. */
+/* With nominal rates the message names auto. With a slow link's facts it names auto or a policy that recomputes, and
+ * none that copies. */
 TEST_CASE(it_goes_by_the_facts_that_the_manager_was_given) {
     int by_rates = 0, by_facts = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -195,12 +194,12 @@ TEST_CASE(it_goes_by_the_facts_that_the_manager_was_given) {
 
 /* ---------------------------------------------------------------- drafts */
 
-/* A plan set, and two equal graphs that it does not have yet. */
+/* A plan set without graphs, and two equal graphs to add to it. */
 typedef struct two {
     mm_graph *first, *second;
     mm_persistent_table directory;
     mm_plan_set set;
-    mm_plan_request attempt; /* with all the memory that a plan wants */
+    mm_plan_request attempt; /* a request for plans with as much memory as they want */
 } two;
 
 static void two_init(two *t) {
@@ -255,7 +254,7 @@ TEST_CASE(a_draft_changes_nothing_until_it_is_committed) {
         assert_null(mm_plan_set_find(&t.set, t.second));
         if (commits) mm_plan_set_commit(&t.set, &draft);
         mm_draft_fini(&draft);
-        assert_ptr_equal(mm_plan_set_find(&t.set, t.first), first); /* it keeps its plan */
+        assert_ptr_equal(mm_plan_set_find(&t.set, t.first), first); /* the first graph keeps its plan */
         assert_int_equal(t.set.n, 1 + commits);
     }
     mm_plan_set_forget(&t.set, t.first);

@@ -13,12 +13,12 @@
 
 enum { KIB = 1 << 10, LAYERS = 6, MAP = 8 * KIB };
 
-/* Stride over the device's calls that fail, each in a stash of its own; each policy begins at another call. It is odd,
- * so that every other fault is one of memory. */
+/* Returns n: every n-th call of the device is made to fail, each in a stash of its own; each policy begins at another
+ * call. n is odd, so that every other fault is one of memory. */
 static int every_call(void) { return test_is_sanitized() ? 5 : test_depth(3, 1); }
 
-/* Stride over the allocations that fail. Policies allocate differently, so some allocations fail under no policy.
- * Emulated CUDA is slow. */
+/* Returns n: every n-th allocation is made to fail. Policies allocate differently, so some allocations fail under no
+ * policy. On emulated CUDA, which is slow, n is larger. */
 static int every_allocation(void) {
     const int every = test_is_sanitized() ? 15 : test_depth(9, 3);
     return rig_device_used()->cpu_reaches_memory ? every : 5 * every;
@@ -31,13 +31,13 @@ static const char *const POLICIES[] = {
 };
 enum { POLICIES_N = sizeof POLICIES / sizeof *POLICIES };
 
-/* Faults happen only inside calls of the stash. */
+/* Lets faults happen only inside calls of the stash. inside: such a call begins; else it has ended. */
 static void guard(bool inside) {
     device_fault_pause(!inside);
     alloc_fault_pause(!inside);
 }
 
-/* Repeats a call that failed. */
+/* Puts layer i's tensor. A put that fails is repeated, and must then succeed. */
 static void put(stash_rig *r, int i, stash_item *item) {
     mm_stash_tensor like = stash_tensor_f32(i % 2 ? "ReluBackward0" : "ConvolutionBackward0", MAP / 4);
     if (i == 3) like.dims[0] /= 2;
@@ -73,10 +73,11 @@ static mm_status create(const char *policy, mm_stash **stash_out) {
 
 static void settle(mm_stash *s) {
     mm_status settled = mm_stash_wait_planned(s);
-    (void)settled; /* a deferred error, or planning failed */
+    (void)settled; /* may fail: a deferred error, or planning has failed */
 }
 
-/* A stash learns an order, follows its plan, and leaves it. False: the stash could not be created. */
+/* Runs the life of one stash: it learns an order, follows its plan, and leaves it. Returns false if the stash could not
+ * be created. */
 static bool live(const char *policy, uint64_t seed) {
     mm_stash *s;
     stash_rig r;
@@ -108,7 +109,7 @@ TEST_CASE(one_allocation_in_several_that_fails_loses_nothing) {
             alloc_fault_set(0);
             if (!happened) break;
         }
-        assert_true(refused > 0); /* in mm_stash_create */
+        assert_true(refused > 0); /* some faults hit mm_stash_create */
         assert_true(nth > 100);
     }
 }
@@ -130,7 +131,8 @@ TEST_CASE(a_call_of_the_device_that_fails_loses_nothing) {
     }
 }
 
-/* The program's cache of device memory: while it is full, the arena cannot grow. */
+/* Stands for memory that the program caches. full: the arena cannot grow. frees: a call of reclaim() empties the
+ * cache. */
 static struct {
     bool full, frees;
     int reclaimed;
@@ -164,7 +166,7 @@ TEST_CASE(an_arena_grows_once_the_program_has_freed_what_it_caches) {
         cache.full = true;
         cache.frees = frees;
         cache.reclaimed = 0;
-        const mm_stash_tensor other = stash_tensor_f32("Other", MAP / 4 - frees); /* begins an unplanned iteration */
+        const mm_stash_tensor other = stash_tensor_f32("Other", MAP / 4 - frees); /* no plan begins with this tensor */
         stash_item items[MAPS];
         for (int i = 0; i < MAPS; i++) stash_expect_ok(stash_rig_put(&r, &other, &items[i]));
         assert_int_equal(cache.reclaimed, 1);

@@ -25,7 +25,7 @@ typedef enum deviation {
     RETAINED,  /* entries are dropped only after all were got twice */
     ABANDONED, /* nothing is got */
     BROKEN,    /* the backward pass ends in the middle */
-    TOGETHER,  /* layers 9 and 10 are held together */
+    TOGETHER,  /* layer 9's entry is got, and not returned until layer 10's has been got and returned */
     TWO,       /* two forward passes before the two backward passes */
     HELD_LONG, /* layer 2 is returned at the end */
     DEVIATIONS
@@ -52,7 +52,7 @@ static void forward(stash_rig *r, deviation d, stash_item *items) {
     }
 }
 
-/* Entries on their way from the thread that reads them to the thread that drops them. */
+/* Entries that the thread that reads them hands over to the thread that drops them. */
 typedef struct stash_handover {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -68,7 +68,7 @@ static void drop(stash_rig *r, stash_item *item) {
         stash_rig_drop(r, item);
         return;
     }
-    if (item->kept) stash_rig_check(r); /* dropping frees its memory */
+    if (item->kept) stash_rig_check(r); /* reads must have ended before the drop, which frees the memory */
     pthread_mutex_lock(&h->lock);
     h->handed[h->n_handed++] = item;
     pthread_cond_broadcast(&h->changed);
@@ -114,8 +114,9 @@ static int count_moved(const stash_item *items) {
     return n;
 }
 
-/* Whether the deviation leaves a plan. Entries that the caller kept may be read at any time. A smaller batch begins
- * with another tensor, so it begins no plan. If all entries are dropped, the plan's remaining steps are skipped. */
+/* Returns whether an iteration with this deviation leaves its plan. Entries that the caller kept may be read at any
+ * time. A smaller batch begins with another tensor, so it follows no plan. If all entries are dropped, the plan's
+ * remaining steps are skipped. */
 static bool leaves_plan(deviation d, const stash_item *items) {
     switch (d) {
     case DROPPED:
@@ -137,7 +138,7 @@ static bool leaves_plan(deviation d, const stash_item *items) {
     }
 }
 
-/* Returns whether the iteration must leave its plan. */
+/* Runs an iteration. Returns whether it must leave its plan. */
 static bool iterate(stash_rig *r, deviation d) {
     stash_item items[LAYERS], more[LAYERS];
     forward(r, d, items);
@@ -150,7 +151,7 @@ static bool iterate(stash_rig *r, deviation d) {
     return leaves;
 }
 
-/* Policies, and the budget of each, in maps. */
+/* Policies, and the budget of each as a number of maps. */
 static const struct {
     const char *spec;
     int maps;
@@ -196,7 +197,7 @@ TEST_CASE(an_order_is_planned_once_and_then_followed) {
 
 static void settle(mm_stash *s) {
     mm_status settled = mm_stash_wait_planned(s);
-    (void)settled; /* some deviations need more than the budget, and run unplanned */
+    (void)settled; /* may fail: some deviations need more than the budget, and run unplanned */
 }
 
 static int64_t reserved_bytes(void) {
@@ -237,7 +238,7 @@ TEST_CASE(iterations_that_leave_their_plan_lose_nothing_and_are_learned) {
     }
 }
 
-/* A backward pass on a thread and streams of its own. */
+/* A backward pass that runs on a thread and streams of its own. */
 typedef struct backward_pass {
     stash_rig *rig;
     deviation d;
@@ -273,7 +274,7 @@ static void drop_handed(stash_rig *r, stash_handover *h) {
     pthread_mutex_unlock(&h->lock);
 }
 
-/* Puts an entry that the order does not have, while the backward pass runs. */
+/* While the backward pass runs, puts and reads an entry that the learned order does not have. */
 static void meddle(stash_rig *r) {
     const mm_stash_tensor like = stash_tensor_f32("Random", 64);
     stash_item item;
@@ -281,8 +282,8 @@ static void meddle(stash_rig *r) {
     visit(r, PLAIN, &item);
 }
 
-/* An iteration whose forward pass and drops run on this thread, and whose backward pass runs on another. exactly: its
- * order does not depend on which thread is faster. */
+/* Runs an iteration whose forward pass and drops run on this thread, and whose backward pass runs on another. exactly:
+ * the order of its calls does not depend on which thread is faster. */
 static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation d, bool exactly) {
     stash_item items[LAYERS];
     stash_handover h = {.waits = exactly || random_chance(&forwards->random, 80)};
@@ -302,7 +303,7 @@ static void iterate_on_two(stash_rig *forwards, stash_rig *backwards, deviation 
     assert_int_equal(stash_stats_of(forwards->stash).kept_bytes, 0);
 }
 
-/* Meanwhile orders are learned and planned, and some iterations leave their plan. */
+/* While the iterations run, orders are learned and planned, and some iterations leave their plan. */
 TEST_CASE(random_iterations_of_two_threads_are_planned_and_give_every_byte_back) {
     enum { ITERATIONS = 62 };
     for (int p = 0; p < POLICIES_N; p++) {
@@ -428,8 +429,8 @@ TEST_CASE(what_does_not_fit_is_refused_with_numbers_and_a_policy_that_would) {
     stash_expect_refused(mm_stash_create(&unknown, &none), MM_ERR_NOT_FOUND, "swop");
 }
 
-/* Puts that no plan foresaw fill the arena. An entry that is held since before is neither moved nor overwritten, though
- * the plan has no later reader for it. */
+/* Puts that the plan does not have fill the arena. An entry that was got before, and is not yet returned, is neither
+ * moved nor overwritten, though the plan has no later reader for it. */
 TEST_CASE(what_is_held_while_a_plan_is_left_stays) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = 2 * (LAYERS + 2) * MAP, .policy = "swap-async"});
@@ -443,7 +444,7 @@ TEST_CASE(what_is_held_while_a_plan_is_left_stays) {
     while (items[at].kept) visit(&r, PLAIN, &items[at--]);
     stash_expect_ok(stash_rig_get(&r, &items[at]));
     forward(&r, PLAIN, more);
-    stash_expect_ok(stash_rig_get(&r, &items[at])); /* checks its bytes */
+    stash_expect_ok(stash_rig_get(&r, &items[at])); /* stash_rig_get checks the entry's bytes */
     stash_rig_give_back(&r, &items[at]);
     stash_rig_give_back(&r, &items[at]);
     stash_rig_drop(&r, &items[at]);
@@ -454,7 +455,8 @@ TEST_CASE(what_is_held_while_a_plan_is_left_stays) {
     mm_stash_destroy(s);
 }
 
-/* The budget must hold what the caller keeps, beside what the stash places at run time. */
+/* The budget that a refusal says would be enough contains the entries that the caller keeps, and what the stash places
+ * at run time. */
 TEST_CASE(what_is_kept_counts_in_what_would_be_enough) {
     mm_stash *s = stash_create(
         (mm_stash_options){.device_bytes = 6 * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .policy = "swap-async"});
@@ -484,7 +486,8 @@ static mm_status linger(void *arg) {
     return MM_OK;
 }
 
-/* A plan needs the pinned memory, so entries move out of it, but only after they have arrived there. */
+/* A plan needs the pinned memory, so entries are moved on from there, but only after they have been copied to it
+ * completely. */
 TEST_CASE(entries_on_their_way_to_pinned_memory_are_moved_on_whole) {
     enum { LEFT = 6 };
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = LEFT * MAP, .pinned_bytes = (LAYERS + 2) * MAP});
@@ -500,11 +503,11 @@ TEST_CASE(entries_on_their_way_to_pinned_memory_are_moved_on_whole) {
     for (int i = 0; i < LEFT; i++) stash_expect_ok(stash_rig_put(&r, &like, &left[i]));
     if (r.streams[0]) stash_expect_ok(rig_device_used()->launch(r.streams[0], linger, &time, sizeof time));
     like.data = r.tensor[0];
-    stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* left[0] leaves, after `linger` */
+    stash_expect_ok(mm_stash_put(s, &like, r.handles[0], &late, &answer)); /* left[0] is moved out, after `linger` */
     mm_stash_iteration_end(s);
     begins.data = r.tensor[1];
     stash_expect_ok(mm_stash_put(s, &begins, r.handles[1], &first, &answer));
-    assert_int_equal(answer, MM_STASH_TAKEN); /* a kept tensor would no longer be the rig's */
+    assert_int_equal(answer, MM_STASH_TAKEN); /* the rig uses the tensor's memory again */
     mm_stash_drop(s, late);
     mm_stash_drop(s, first);
     for (int i = 0; i < LEFT; i++) {
@@ -587,7 +590,7 @@ TEST_CASE(an_order_whose_plan_the_check_refuses_runs_unplanned_and_is_told_once)
     mm_stash_destroy(s);
 }
 
-/* A planner that waits on its thread until `goes` is set. */
+/* A planner that waits, on the thread that plans, until `goes` is set. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -622,7 +625,7 @@ TEST_CASE(iterations_go_on_while_another_thread_plans) {
     pthread_mutex_lock(&slow.lock);
     while (!slow.works) pthread_cond_wait(&slow.changed, &slow.lock);
     pthread_mutex_unlock(&slow.lock);
-    for (int i = 0; i < 3; i++) iterate(&r, PLAIN); /* would hang if it waited for the plan */
+    for (int i = 0; i < 3; i++) iterate(&r, PLAIN); /* would hang if an iteration waited for the plan */
     assert_int_equal(stash_stats_of(s).iterations, 4);
     assert_int_equal(stash_stats_of(s).planned, 0);
     assert_false(pthread_equal(slow.thread, pthread_self()));
@@ -640,7 +643,8 @@ TEST_CASE(iterations_go_on_while_another_thread_plans) {
     mm_stash_destroy(s);
 }
 
-/* Each number has its own order: one entry of a size of its own. Returns whether the iteration ran as planned. */
+/* Runs an iteration of one entry, whose size depends on `number`: so each number has its own order. Returns whether the
+ * iteration ran as planned. */
 static bool iterate_kind(stash_rig *r, int number) {
     const mm_stash_tensor like = stash_tensor_f32("One", 64 * (1 + number));
     const int64_t planned = stash_stats_of(r->stash).planned;
@@ -660,7 +664,7 @@ TEST_CASE(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten) {
     for (int i = 0; i < MM_LEARNED_MOST; i++) assert_false(iterate_kind(&r, i));
     for (int i = MM_LEARNED_MOST; i-- > 0;) assert_true(iterate_kind(&r, i));
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST);
-    assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* replaces number MM_LEARNED_MOST - 1 */
+    assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* its order replaces that of number MM_LEARNED_MOST - 1 */
     for (int i = 0; i <= MM_LEARNED_MOST; i++)
         if (i != MM_LEARNED_MOST - 1) assert_true(iterate_kind(&r, i));
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST + 1);

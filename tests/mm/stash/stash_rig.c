@@ -61,7 +61,7 @@ void stash_count_warnings(void *ctx, mm_log_level level, const char *message) {
 
 static bool is_half(mm_dtype dtype) { return dtype == MM_F16 || dtype == MM_BF16; }
 
-/* Fills with values between -1 and 1, half of them 0. */
+/* Fills with f16 or bf16 values between -1 and 1, half of them 0. */
 static void fill_halves(uint64_t seed, mm_dtype dtype, uint8_t *bytes, int64_t n) {
     const uint16_t half = dtype == MM_F16 ? 0x3800 : 0x3f00, free_bits = dtype == MM_F16 ? 0x83ff : 0x807f;
     for (int64_t i = 0; i + 2 <= n; i += 2) {
@@ -151,7 +151,7 @@ void stash_rig_fini(stash_rig *r) {
     mm_device_destroy(r->device);
 }
 
-/* Copies on a stream of the caller; on the host, on this thread. */
+/* Copies on a stream of the rig; on the host, on this thread. */
 static void copy(const stash_rig *r, int stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
     if (is_inline(r))
         memcpy(dst, src, (size_t)bytes);
@@ -182,7 +182,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
     stash_item item = {.seed = r->next_seed++, .bytes = bytes_of(like), .dtype = like->dtype};
     mm_stash_tensor tensor = *like;
     if (r->n_reads == READS) stash_rig_check(r);
-    /* The bytes pass through the pinned copy of the next read, which is still free. */
+    /* The bytes pass through the pinned memory for the next read, which is not used yet. */
     uint8_t *staged = r->reads[r->n_reads].bytes;
     void *memory = r->tensor[stream];
     if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream]));
@@ -197,7 +197,7 @@ mm_status stash_rig_put(stash_rig *r, const mm_stash_tensor *like, stash_item *i
         stash_expect_ok(mm_device_reserve(r->device, MM_MEMORY_DEVICE, STASH_RIG_MOST, (void **)&r->tensor[stream]));
         item.kept = memory;
     }
-    if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream])); /* staged is used again */
+    if (!is_inline(r)) stash_expect_ok(mm_stream_sync(r->streams[stream])); /* `staged` is written again below */
     if (!item.kept) {
         memset(staged, 0xff, (size_t)item.bytes);
         copy(r, stream, memory, staged, item.bytes, MM_COPY_IN);

@@ -20,7 +20,7 @@ typedef struct stash_rig {
     uint8_t *tensor[STASH_RIG_STREAMS]; /* device memory */
     uint64_t random;
     uint64_t next_seed;
-    stash_read *reads; /* copies that are checked once the streams have run */
+    stash_read *reads; /* copies of what was read; they are checked once the streams have run */
     int n_reads;
     struct stash_handover *handover; /* set by a test in which another thread drops entries; else NULL */
     void (*guard)(bool inside);      /* called before and after each call of the stash; NULL: none */
@@ -29,7 +29,7 @@ typedef struct stash_rig {
 /* What must come back of an entry: the same bits, the same signs, or (lossy) anything. */
 typedef enum stash_comes_back {
     STASH_BITS,
-    STASH_SIGNS_ALONE /* of f32, f16, bf16: whether each element is above 0 */,
+    STASH_SIGNS_ALONE /* tensors of f32, f16 and bf16: whether each element is above 0 */,
     STASH_SOMETHING
 } stash_comes_back;
 
@@ -47,7 +47,7 @@ typedef struct stash_item {
 
 /* Uses the device of this process (rig_device_used). */
 void stash_rig_init(stash_rig *rig, mm_stash *stash, uint64_t seed);
-/* Checks what was read. No entry may be kept any more. */
+/* Checks what was read, and ends the rig. All entries that the caller kept must have been dropped. */
 void stash_rig_fini(stash_rig *rig);
 
 /* Puts a tensor of random bytes, and overwrites the tensor if the stash has copied it. */
@@ -59,13 +59,13 @@ void stash_rig_drop(stash_rig *rig, stash_item *item);
 /* Waits for the rig's streams, and checks what was read. */
 void stash_rig_check(stash_rig *rig);
 
-/* Uses the device of this process unless the options name one. */
+/* Creates a stash on the device of this process, unless the options name one. */
 mm_stash *stash_create(mm_stash_options options);
 mm_stash_stats stash_stats_of(mm_stash *stash);
 void stash_expect_ok(mm_status status);
-/* The call failed with `expected`, and the message contains the text. */
+/* Checks that the call failed with `expected`, and that its message contains the text. */
 void stash_expect_refused(mm_status status, mm_status expected, const char *text);
-/* For mm_log. ctx: int, the number of warnings. */
+/* A function for mm_log. ctx: int, to which it adds the number of warnings. */
 void stash_count_warnings(void *ctx, mm_log_level level, const char *message);
 
 mm_stash_tensor stash_tensor_f32(const char *producer, int64_t elems);

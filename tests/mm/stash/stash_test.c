@@ -32,7 +32,7 @@ static void act(stash_rig *r, stash_item *items) {
         stash_rig_drop(r, item);
 }
 
-/* Lets at most two entries be held at a time. */
+/* Returns entries that were got until at most two are still to be returned. */
 static void settle_held(stash_rig *r, stash_item *items) {
     int held = 0;
     for (int i = 0; i < ITEMS; i++)
@@ -50,7 +50,7 @@ static void *run_actor(void *arg) {
     }
     for (int i = 0; i < ITEMS; i++) {
         if (!items[i].entry) continue;
-        /* The drop of a held entry takes effect when the entry is returned. */
+        /* An entry that was got and not yet returned can be dropped: it is gone once it is returned. */
         const bool held = items[i].held > 0;
         const stash_item dropped = items[i];
         stash_rig_drop(&r, &items[i]);
@@ -74,7 +74,7 @@ TEST_CASE(random_operations_of_two_threads_give_every_byte_back) {
     assert_int_equal(stats.kept_bytes, 0);
     assert_true(stats.peak_bytes <= BUDGET);
     assert_true(stats.out_bytes > 0 && stats.in_bytes > 0);
-    assert_true(stats.host_bytes > 0); /* what did not fit into pinned memory */
+    assert_true(stats.host_bytes > 0); /* entries that did not fit into pinned memory */
     assert_true(stats.puts > OPERATIONS / 10 && stats.gets > OPERATIONS / 10);
     mm_stash_destroy(s);
 }
