@@ -6,8 +6,8 @@
 
 #include "mm/mm.h"
 
-/* Capacity of a message, with its NUL. Chosen: messages lie in static thread-local storage, of which a library that is
- * loaded with dlopen gets little. */
+/* Capacity of a message, with its NUL. Chosen: messages lie in static thread-local storage, and there is little of it
+ * for a library that is loaded with dlopen. */
 enum { MM_MESSAGE_CAPACITY = 512 };
 
 /* Sets the calling thread's message (mm_last_error; one that is too long is cut and ends in "...") and gives `status`.

@@ -5,8 +5,9 @@
 
 #include "mm/stash/stash_table.h"
 
-/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE (stash->refused): the
- * held and kept entries leave no room. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE: entries that are held
+ * (got and not released) or that the caller keeps leave no room; stash->refused then has the details. MM_ERR_NOMEM,
+ * MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_stash_unplanned_put(mm_stash *stash, mm_stash_slot *slot, const void *data);
 /* Brings the bytes into the arena, if they are not there. Fails like mm_stash_unplanned_put; then they stay where they
  * are. */

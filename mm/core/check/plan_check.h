@@ -24,7 +24,7 @@ typedef struct mm_residence {
     int32_t writer;                 /* node that wrote its value; -1: none did in this iteration */
     int32_t value;                  /* number of its value (mm_check.current); -1: none */
     bool exact;                     /* it holds that value bit for bit (a code: the value that was encoded) */
-    bool always_exact;              /* that was so for all values that it has held */
+    bool always_exact;              /* `exact` was true for all values that it has held */
     bool unread;                    /* an operation wrote the value, and no node has used it yet */
 } mm_residence;
 
@@ -41,8 +41,8 @@ typedef struct mm_check {
      * input; so after a write to shared storage no segment holds the other's value. */
     int32_t *current;
     int32_t values; /* number of values so far */
-    int32_t *seen;  /* per binding of a step that ran: the value that it read or wrote */
-    int32_t *ran;   /* per step of the graph: the node that ran it first, for recomputations */
+    int32_t *seen;  /* per binding of a step that has run: number of the value that the step read or wrote */
+    int32_t *ran;   /* per step of the graph: the node that ran it first, with which recomputations are compared */
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);

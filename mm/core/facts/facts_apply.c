@@ -158,8 +158,8 @@ static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts
     return MM_OK;
 }
 
-/* Merges a codec into the slot with its spec. If there is none: with MM_FACTS_ALL into an empty slot, else not at
- * all. */
+/* Merges a codec into the slot with its spec. If no slot has its spec: with MM_FACTS_ALL into an empty slot, otherwise
+ * not at all. */
 static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_facts *merged) {
     int to = mm_facts_codec(merged, m->from->codecs[codec].spec);
     if (to < 0 && part == MM_FACTS_ALL) to = mm_facts_codec(merged, "");

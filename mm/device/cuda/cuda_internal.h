@@ -95,7 +95,7 @@ void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
 
 /* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
 
-/* own: the device uses the memory itself, and cuda_pinned_fini releases it. */
+/* own: the memory is for the device's own slots, and cuda_pinned_fini releases it. */
 mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
 void cuda_pinned_release(cuda_device *device, const void *memory);
 void cuda_pinned_fini(cuda_device *device);
@@ -107,7 +107,8 @@ typedef struct cuda_span cuda_span;
 struct cuda_stream {
     mm_stream base;
     cudaStream_t stream;
-    cudaEvent_t join; /* orders the end of a capture after this stream */
+    cudaEvent_t join; /* an event that makes the stream on which the capture began wait, at the end of the capture, for
+                         this stream */
     char name[16];
     atomic_long tasks;
     /* used only by the thread that enqueues: */

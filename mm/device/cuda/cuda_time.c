@@ -15,7 +15,7 @@ struct cuda_span {
     bool is_wait;
 };
 
-/* Chosen. UNREAD_SPANS bounds the events of a stream that nobody asks for statistics. */
+/* Both are chosen. UNREAD_SPANS bounds the number of events of a stream whose statistics nobody reads. */
 enum { ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
 
 /* ---------------------------------------------------------------- events' times */
