@@ -94,7 +94,8 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
     mm_manager_notify(m, kind, mm_graph_name(r->prepared->graph), 0, mm_now_ns() - m->now.began_ns);
 }
 
-/* Called when an iteration is over. If earlier ones have failed, `largest` stays for the call that waits for them. */
+/* Called when an iteration is over: resets `largest`. If an iteration has failed and no call has returned the failure
+ * yet, `largest` stays for the call that will. */
 static void forget_largest(mm_manager *m) {
     if (m->state == MM_STATE_IDLE && !mm_dispatch_owes_failure(m->dispatch)) m->largest = NULL;
 }

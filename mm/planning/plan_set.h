@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The plan set: prepared graphs, each with its plan. New plans are drafted beside these, and then committed all at
- * once, or dropped. It knows a device only by its name, and has to do with neither memory nor threads. */
+ * once, or dropped. It uses of a device only its name, allocates no device memory, and has no threads. */
 #ifndef MM_PLANNING_PLAN_SET_H
 #define MM_PLANNING_PLAN_SET_H
 

@@ -14,7 +14,7 @@ typedef struct mm_stash_graph {
     int32_t *begins;     /* per event: the step that it begins; -1: none */
     int32_t *ends;       /* per event: the step that it ends; -1: none. A get's step ends with the return or end that
                             directly follows, if one does */
-    int32_t *step_entry; /* per step */
+    int32_t *step_entry; /* per step: its entry */
     bool *step_holds;    /* per step: it is a get, and the entry is still held after the step */
 } mm_stash_graph;
 

@@ -33,12 +33,12 @@ typedef struct mm_learned_order {
 typedef struct mm_learner {
     mm_dispatch *dispatch; /* runs the executions */
     mm_stash_terms terms;
-    mm_policy policy, signing;                 /* what terms.policy and terms.signing point to */
+    mm_policy policy, signing;                 /* parsed; terms.policy and terms.signing point to these two */
     mm_learned_order *orders[MM_LEARNED_MOST]; /* changed only by the call that is inside the stash */
     int n;
     int64_t clock;
     mm_learned_order *last; /* the order of the last iteration whose order is known; NULL: there was none */
-    bool last_known;        /* `last` is the order of the previous iteration */
+    bool last_known;        /* `last` is the order of the iteration that ended last, not of an earlier one */
     volatile int stop;      /* mm_limits.stop */
     pthread_t thread;
     bool has_thread;
@@ -57,9 +57,9 @@ void mm_learner_init(mm_learner *learner);
 /* Stops the thread, and frees. Executions must be idle. */
 void mm_learner_fini(mm_learner *learner);
 
-/* Takes over the order of an ended iteration (and leaves *order empty), unless it is known already, and has it planned.
- * If there are too many orders, forgets the least recently used one. False: out of memory, or no order can be forgotten
- * now. */
+/* Takes over the order of an ended iteration (and leaves *order empty), unless the same order is known already, and has
+ * the thread plan it. If there are too many orders, forgets the least recently used one. False: out of memory, or no
+ * order can be forgotten now. */
 bool mm_learner_add(mm_learner *learner, mm_order *order);
 
 /* The order to follow in an iteration that begins with this entry: the one that followed `last` the time before, or

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An iteration leaves its plan: each entry's bytes are found where the plan has them at that moment, and the entry
- * becomes an unplanned one there. Codes are decoded to host memory. */
+/* An iteration leaves its plan. The bytes of each entry are found where the plan has them at that moment; they stay
+ * there, and the entry becomes an unplanned one. Codes are decoded to host memory. */
 #include "mm/stash/stash_off_plan.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ void mm_stash_go_off_plan(mm_stash *s) {
         take_over_all(s, &broken);
         mm_dispatch_abort(s->dispatch);
     }
-    mm_status counted = mm_stash_cover(s, NULL); /* what is placed from now on belongs to no plan */
+    mm_status counted = mm_stash_cover(s, NULL); /* from now on, entries are placed without a plan */
     (void)counted;
     s->left_plan = true;
     mm_stash_unplanned_take_over(s, f->slots, f->order->order.n_entries);

@@ -130,7 +130,7 @@ static bool is_expected(const mm_stash *s, mm_order_event_kind kind, int entry) 
     return e && e->kind == kind && e->entry == entry;
 }
 
-/* Says that the iteration differs from the order, which is not a failure. */
+/* Notes in follow.why that the iteration differs from the order, which is not a failure. */
 static bool differs(mm_stash *s, const char *what, const mm_stash_slot *slot) {
     snprintf(s->follow.why, sizeof s->follow.why, "%s of tensor %d of %s came out of order", what, slot->number,
              slot->kind.producer);
