@@ -9,9 +9,10 @@
  *   mm.h        the loop: graph, manager, iteration. It includes the others.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
- *   mm_stash.h another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
- *   Experimental. mm_base.h what these share: status, errors, types. mm_deprecated.h names of version 0.14, which go
- *   with 0.17; without them: #define MM_NO_DEPRECATED.
+ *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
+ *               Experimental.
+ *   mm_base.h   what these share: status, errors, types.
+ *   mm_deprecated.h  names of version 0.14, which go with 0.17; without them: #define MM_NO_DEPRECATED.
  *
  * Object model
  *   mm_graph    the steps of one iteration, and the tensors that they read and write; declared once, then frozen.

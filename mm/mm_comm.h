@@ -67,8 +67,8 @@ typedef struct mm_allreduce_part {
 
 /* The caller's functions, which all-reduce the tensors that mm_graph_allreduce declares. `sent` and `await` are called
  * on threads of the device or of the manager, `await` under MM_ISSUE_INLINE also on the training thread; they may not
- * call the manager or the device. They may be
- * NULL if all tensors are all-reduced in place, and `enqueue` if none is. */
+ * call the manager or the device. They may be NULL if all tensors are all-reduced in place; `enqueue` may be NULL if
+ * none is. */
 typedef struct mm_allreduce_fns {
     /* `data` holds this process's values. From now on, until `await` returns, it belongs to the caller. Called for each
      * part, in the order in which tensors are all-reduced (see the top of this file). It must not block. */

@@ -206,8 +206,8 @@ typedef struct mm_stash_stats {
     int64_t encoded_bytes, coded_bytes; /* bytes of tensors that were encoded, and bytes of their codes */
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
     int64_t lossy_gets;                 /* gets whose bytes were decoded from a lossy code */
-    int64_t predicted_kept_bytes;       /* the part of predicted_bytes that callers keep; the rest is the arena's extent
-                                           */
+    int64_t predicted_kept_bytes;       /* the part of predicted_bytes that callers keep; the rest is the arena's
+                                           extent */
     int64_t arena_bytes;                /* the arena's limit now; the rest of the budget is for callers */
 } mm_stash_stats;
 

@@ -17,10 +17,10 @@ typedef struct mm_stats {
     int64_t replays;              /* iterations among these that were replayed (mm_iteration_replay) */
     int64_t predicted_peak_bytes; /* largest peak of the plans run so far: extent in the arena + external tensors */
     int64_t persistent_bytes;     /* bytes of persistent tensors, which are part of the peak */
-    int64_t stash_bytes;     /* bytes kept from the forward to the backward pass under the current plan, codes included
-                                */
-    int64_t outside_bytes;   /* bytes that libraries have allocated on the device, outside of the arena */
-    int64_t pinned_bytes;    /* host memory reserved for offloaded tensors: mm_options.pinned_bytes, or less */
+    int64_t stash_bytes;          /* bytes kept from the forward to the backward pass under the current plan, codes
+                                included */
+    int64_t outside_bytes;        /* bytes that libraries have allocated on the device, outside of the arena */
+    int64_t pinned_bytes;         /* host memory reserved for offloaded tensors: mm_options.pinned_bytes, or less */
     int64_t compute_busy_ns; /* time the compute stream ran tasks, since creation; 0 if the caller computes inline */
     int64_t compute_wait_ns; /* time the compute stream, or the caller that computes inline, waited */
     int64_t codec_busy_ns;   /* time the encode and decode streams ran tasks */

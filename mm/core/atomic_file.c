@@ -34,8 +34,8 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
-/* Follows links to the file that they lead to, which need not exist. So links stay, and that file is replaced, or made.
- * */
+/* Follows links to the file that they lead to, which need not exist. So links stay, and that file is replaced, or
+ * made. */
 static mm_status resolve(const char *path, char **resolved_out) {
     enum { LINKS_MOST = 40 }; /* as many as the kernel follows (path_resolution(7)) */
     struct stat info;

@@ -72,9 +72,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
         mm_code_facts *code = coded ? code_of(m, node, facts) : NULL;
         mm_code_size size = {0};
         if (coded) mm_execution_code(m->execution, i, &size);
-        if (coded && ns == 0 && size.body_bytes == 0)
-            code = NULL; /* the codec has not run with this code, because all
-                                                                      iterations have sampled */
+        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* not timed: all iterations have sampled */
         switch (cost) {
         case MM_COST_STEP:
         case MM_COST_MEMORY: /* a rate that is not measured */
@@ -113,9 +111,7 @@ static double copy_constant(const mm_copy_line copies[2]) {
 static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_per_s) {
     double ns = line->ns - line->n * constant;
     if (line->n == 0) return;
-    if (ns <= 0.1 * line->ns)
-        ns = 0.1 * line->ns; /* the copies are too small for the fitted constant; the tenth is
-                                                      chosen */
+    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* the copies are too small for the fit; the tenth is chosen */
     *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
 }
 

@@ -30,8 +30,8 @@ typedef struct mm_ready {
     bool has_run;        /* an iteration has run under this plan */
     bool told_untimed;   /* it was logged that the measured times are of another graph */
     bool unrecordable;   /* recording has failed under this plan */
-    int64_t compared_at; /* value of mm_manager.iterations when a window was last compared with this plan; -1: none was
-                            */
+    int64_t compared_at; /* value of mm_manager.iterations when a window was last compared with this plan; -1: none
+                            was */
 } mm_ready;
 
 /* A plan that mm_observe replaced because iterations differed from it. */

@@ -157,8 +157,8 @@ mm_status mm_check_sharing(const mm_check *c) {
 
 /* ---------------------------------------------------------------- limits */
 
-/* A dynamic segment is freed when its last user in issue order has ended. Checks that all its users have ended by then.
- * */
+/* A dynamic segment is freed when its last user in issue order has ended. Checks that all its users have ended by
+ * then. */
 static mm_status check_freed(const mm_check *c, int segment) {
     const mm_residence *r = &c->residences[segment];
     const int end = mm_program_piece(c->program, r->last, mm_program_pieces(c->program, r->last) - 1);

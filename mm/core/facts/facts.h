@@ -199,8 +199,8 @@ typedef enum mm_facts_part {
 MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts);
 
 /* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file names steps by layer and phase,
- * and codes by tensor and codec. MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO, MM_ERR_NOMEM.
- * */
+ * and codes by tensor and codec. MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO,
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path);
 
 /* The sum of the bytes of a graph's maps and saved tensors, modulo 2^63. With the numbers of steps and tensors it

@@ -143,8 +143,8 @@ static void add_in(mm_plan_rewrite *r, const int32_t *kept, shared *s) {
     mm_plan_wait(r->copy, s->in_node, kept[s->used]);
 }
 
-/* kept: per node of the plan, its index in the copy. Copies out, copies in and updates come in the order of the list.
- * */
+/* kept: per node of the plan, its index in the copy. Copies out, copies in and updates come in the order of the
+ * list. */
 static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept, mm_plan **plan_out) {
     mm_plan_rewrite r;
     int out = 0, in = 0, update = 0;

@@ -99,8 +99,8 @@ typedef struct mm_node {
     int32_t first_binding; /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
     int32_t first_code;    /* STEP that writes codes: the code of use u goes to segment bindings[first_code + u], unless
                               that is -1; for other nodes -1 */
-    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still in memory, and is read instead of written
-                              */
+    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still in memory, and is read instead of
+                              written */
     mm_tensor tensor;      /* operations: the tensor; else -1 */
     int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
     int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */

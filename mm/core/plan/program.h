@@ -7,8 +7,7 @@
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
  * its code may be cut (mm_code_facts.split_rows). The OUT of an all-reduced tensor (mm_graph_allreduce) and the IN of
  * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut
- * the tensor alike, so the size of such a piece is a constant (MM_PIECE_BYTES), and does not come from a machine's
- * facts.
+ * the tensor alike, so all must have the same size of such a piece (mm_facts.piece_bytes), and no file of facts has it.
  *
  *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
  *              out            |0 0 0 0|                  out      |0|1|2|3|

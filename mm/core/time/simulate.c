@@ -32,8 +32,8 @@ typedef struct simulator {
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
     int64_t left[MM_STREAM_COUNT];    /* remaining work of the piece that runs */
-    int64_t began[MM_STREAM_COUNT];   /* when the piece began; if that is later than now, it waits for a sum until then
-                                         */
+    int64_t began[MM_STREAM_COUNT];   /* when the piece began; if that is later than now, it waits for a sum until
+                                         then */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
     mm_work work[MM_STREAM_COUNT]; /* kind of work of the piece that runs */

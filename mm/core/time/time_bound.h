@@ -16,14 +16,14 @@
  *    tensors.
  *
  * 2. Values. A managed tensor that is written before c, and read by c or by a later step, must be kept in some form
- * while c starts. Follow the chain of its
- *    reader's segment back to the node that computed it, and take the last node of that chain that has started:
+ *    while c starts. Follow the chain from the segment that its reader reads back to the node that computed the
+ *    tensor, and take the last node of that chain that has started:
  *      kept         it wrote a map that is on the device: the map's bytes
  *      compressed   it wrote a code that is on the device: the code's bytes, a whole encode in X, a whole decode in Y
  *      swapped      it wrote a map or a code to pinned memory, and has ended (if not, its source is alive, too): a
  *                   whole copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
- *      recomputed none has started: the step that writes the tensor runs again in Y. That step reads its inputs in Y,
- *                   so they are kept, too, in one of these four ways
+ *      recomputed   none has started: the step that writes the tensor runs again in Y. That step reads its inputs in
+ *                   Y, so they are kept, too, in one of these four ways
  *    If only a tensor's signs are read, a mask of its signs may be kept instead. Tensors that may share one storage
  *    count as one. The body of a code either takes its typical bytes on the device, or its codec takes at least as long
  *    as these bytes take over the link.
@@ -37,9 +37,9 @@
  *    runs, all of the ns is lost, which is not less: the shares of all kinds are less than 1 together.
  *
  * 4. Duality. The least X + Y under 1 to 3 is the solution of a linear programme, if a tensor may be kept partly in one
- * of these ways and partly in others.
- *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of
- *    a byte of pinned memory turn it into a sum over tensors, in which each takes its cheapest way:
+ *    of these ways and partly in others. Take a weight for each of the three bounds of X, which sum up to 1, and for
+ *    each of those of Y, likewise, and a price for a byte on the device and for a byte of pinned memory. They turn the
+ *    programme into a sum over tensors, in which each takes its cheapest way:
  *      X + Y >= weights . times of the steps + sum of the cheapest ways - price . bytes that there are
  *    The price of a recomputation is that of the step that runs again, and of the inputs that nothing else needs. If
  *    several steps read such an input, each is charged a share of its price; if a step has several outputs, each output

@@ -193,8 +193,8 @@ static int reader_of(const mm_plan *plan, int node, int segment) {
     return -1;
 }
 
-/* The operation whose result the operation at `node` works on; -1: there is none, because that operation evicts a map.
- * */
+/* The operation whose result the operation at `node` works on; -1: there is none, because that operation evicts a
+ * map. */
 static int operation_before(const mm_plan *plan, int node) {
     const mm_segment *src = &plan->segments[plan->nodes[node].src];
     if (!src->pinned && src->content == MM_CONTENT_RAW) return -1;

@@ -17,8 +17,8 @@ typedef struct mm_timeline_piece {
     mm_stream_id stream;
     int32_t step; /* STEP, RECOMPUTE: the graph's step; else -1 */
     mm_phase phase;
-    const char *layer;             /* the step's layer; for an operation, the layer that produced the tensor. NULL: none
-                                      */
+    const char *layer;             /* the step's layer; for an operation, the layer that produced the tensor. NULL:
+                                      none */
     const char *tensor_name;       /* operations; else NULL */
     mm_tensor tensor;              /* operations; else -1 */
     int64_t bytes;                 /* operations: of the tensor's part; steps: of the tensors that they write */
