@@ -153,9 +153,9 @@ typedef struct mm_stash_refusal {
 /* False: there was none. */
 MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out);
 
-/* What became of an entry. */
+/* What the stash did with an entry. */
 typedef enum mm_stash_fate {
-    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or left its plan */
+    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or departed from its plan */
     MM_STASH_FATE_KEPT = 1,      /* the caller kept it */
     MM_STASH_FATE_STAYED = 2,    /* it stayed in the arena */
     MM_STASH_FATE_ENCODED = 3,   /* it was encoded; the code stayed in the arena */

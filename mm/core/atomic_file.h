@@ -37,7 +37,7 @@ MM_CHECKED mm_status mm_atomic_file_save(const char *path, const void *bytes, si
 /* Writes the contents. It need not check the stream for errors: the caller does. */
 typedef mm_status (*mm_file_writer)(const void *ctx, FILE *stream);
 
-/* The same for contents that `writer` prints. Also returns errors of the writer. */
+/* Creates, writes and commits a file whose contents `writer` prints. Also returns the errors of `writer`. */
 MM_CHECKED mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx);
 
 #endif

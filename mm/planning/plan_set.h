@@ -25,7 +25,8 @@ typedef struct mm_plan_sources {
     const mm_persistent_table *persistents; /* places of persistent tensors */
 } mm_plan_sources;
 
-/* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */
+/* Facts of a graph as its iterations have shown them (observe.h). Plans use them in preference to the facts in
+ * mm_plan_sources. */
 typedef struct mm_observed_facts {
     const mm_graph *graph;
     mm_facts *facts;

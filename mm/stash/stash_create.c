@@ -35,7 +35,7 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     return MM_OK;
 }
 
-/* A budget above what the device has is a mistake. */
+/* Refuses a budget above what the device has, which is a mistake. */
 static mm_status check_budget(const mm_stash *s) {
     mm_memory_info info;
     mm_device_memory_info(s->device, &info);

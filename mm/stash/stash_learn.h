@@ -25,8 +25,9 @@ typedef struct mm_learned_order {
     mm_stash_refused refused;
     mm_learned_state state;        /* under the lock */
     mm_execution *execution;       /* NULL: not made yet, or all entries are kept */
-    bool told;                     /* mm_learner_untold has returned it */
-    int64_t used;                  /* when it was last begun or learned; larger is later */
+    bool told;                     /* mm_learner_untold has returned this order */
+    int64_t used;                  /* counter value when an iteration last began it, or when it was learned; larger is
+                                      later */
     struct mm_learned_order *next; /* the order that followed it last time; NULL: not known */
 } mm_learned_order;
 

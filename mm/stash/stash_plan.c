@@ -98,8 +98,8 @@ static mm_status check_served(const mm_stash_terms *t, const mm_plan *plan, cons
  * 2000 entries; with the search, 100 entries take 0.7 s (tools/bench/stash, on a busy machine). */
 enum { SEARCHED_STEPS = 200 };
 
-/* Plans the entries that callers do not keep, within the rest of the budget. p->planned has the plan even if it does
- * not fit. */
+/* Plans the entries that callers do not keep, within the part of the budget that the kept entries leave. p->planned has
+ * the plan even if it does not fit. */
 static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
     MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));

@@ -37,7 +37,7 @@ struct mm_stash_slot {
     int held;          /* number of gets that were not released; deferred releases count once they are processed */
     bool dropped;
     bool lossy;                   /* a get gives bytes decoded from a lossy code */
-    void *kept;                   /* the caller keeps it in this memory; NULL: it was taken */
+    void *kept;                   /* the caller's memory of an entry that the caller keeps; NULL: the entry was taken */
     void *place;                  /* its address in the arena while it is held */
     int64_t offset;               /* unplanned: where it lies in the arena; -1: it does not */
     mm_stash_host host;           /* unplanned: its copy in host memory */

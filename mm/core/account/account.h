@@ -24,7 +24,8 @@ typedef enum mm_account_kind {
 
 const char *mm_account_kind_name(mm_account_kind kind);
 
-/* The most live bytes at a node, among a step and the operations queued after it. */
+/* Memory of a step: the node with the most live bytes, among the step's own node and those of the operations queued
+ * after it. */
 typedef struct mm_account_step {
     int step; /* index in the graph */
     int node; /* the node with the most live bytes */
@@ -40,7 +41,8 @@ typedef struct mm_account {
     int64_t declared[MM_ACCOUNT_KINDS];
     int peak_node;                     /* first node at which live bytes are plan->live_peak_bytes */
     int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes at peak_node, by kind; their sum is plan->live_peak_bytes */
-    int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device throughout: the base and external tensors */
+    int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device during the whole iteration: the base and external
+                                          tensors */
     int last_forward, first_backward;  /* nodes: mm_plan_turning_point */
     int64_t idle_bytes; /* plan->peak_bytes less plan->live_peak_bytes: free parts of regions, gaps between segments */
     int *segments;      /* indices of the segments that are alive on the device at the peak, largest first */
@@ -59,7 +61,7 @@ const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buff
 /* What a segment's bytes are for. For the segment of a persistent tensor: by the kind of the tensor. */
 mm_account_kind mm_account_segment_kind(const mm_account *account, int segment);
 
-/* Bytes of a plan's pools of codes. */
+/* Bytes of a plan's pools, in which the bodies of codes lie (plan.h). */
 typedef struct mm_pool_sums {
     int64_t reserve_bytes; /* pools on the device */
     int64_t spill_bytes;   /* spills, in pinned memory */
@@ -89,7 +91,8 @@ typedef enum mm_remedy_kind {
     MM_REMEDY_MASK,      /* a code of the signs, exact; for maps of which the backward pass reads the signs alone */
     MM_REMEDY_COMPRESS,  /* a smaller code; also the exact signs, if the code is lossy and the backward pass reads the
                             signs */
-    MM_REMEDY_RECOMPUTE, /* recomputed by repeatable layers, from tensors on the device */
+    MM_REMEDY_RECOMPUTE, /* recomputed, from tensors on the device, by layers whose forward step can run again with the
+                            same result */
     MM_REMEDY_SWAP,      /* copied to host memory and back */
     MM_REMEDY_COMPRESS_SWAP, /* a code as of COMPRESS, copied to host memory and back; exact signs, if any, stay on the
                                 device */
@@ -179,9 +182,11 @@ typedef struct mm_stash_sum {
 /* A plan's maps as papers on feature maps count them: feature maps, gradient maps, saved tensors and codes; without
  * weights, their gradients and states, and without the batch. */
 typedef struct mm_map_account {
-    int64_t placed_bytes;    /* as the plan places them, with the workspaces that lie among them */
-    int64_t dynamic_bytes;   /* without workspaces, if each were allocated at its first use and freed after its last */
-    int64_t undecoded_bytes; /* dynamic_bytes if layers computed on codes, without decoded maps */
+    int64_t placed_bytes;    /* bytes of the region in which the plan places the maps, without the batch, with the
+                                workspaces that lie among the maps */
+    int64_t dynamic_bytes;   /* most bytes at a time, without workspaces, if each map and code were allocated at its
+                                first use and freed after its last */
+    int64_t undecoded_bytes; /* as dynamic_bytes, if layers computed on codes directly, so that no map were decoded */
     mm_stash_sum stash[MM_STASH_CLASSES];
 } mm_map_account;
 

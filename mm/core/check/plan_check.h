@@ -10,8 +10,8 @@
  *   sharing   segments that share bytes: all users of one come before the first user of the next
  *   limits    regions, heap, and the budget
  *
- * The walk in issue order stands for every execution that the waits allow: each write is ordered after all earlier
- * users of its segment, and each read after the write that it sees, so all executions read the same values. */
+ * One walk in issue order proves all executions that the waits allow: each write comes after all earlier users of its
+ * segment, and each read after the write whose value it reads, so all executions read the same values. */
 #ifndef MM_CORE_CHECK_PLAN_CHECK_H
 #define MM_CORE_CHECK_PLAN_CHECK_H
 

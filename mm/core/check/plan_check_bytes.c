@@ -54,7 +54,7 @@ static bool is_inplace(const mm_check *c, int node, int old, int heir) {
 static mm_status check_handover(const mm_check *c, int old, int heir) {
     const mm_segment *s = &c->plan->segments[old];
     int node = c->residences[heir].first, active = find_active(c, old, 0, node);
-    /* In place: the step itself is the last user on its stream, and the side streams have ended. */
+    /* In place: the step itself is the last user on its stream, and all users on side streams must have ended. */
     if (active == node && is_inplace(c, node, old, heir)) active = find_active(c, old, MM_STREAM_COMPUTE + 1, node);
     if (active < 0) return MM_OK;
     mm_tensor tensor = c->plan->segments[heir].tensor;

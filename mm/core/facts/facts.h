@@ -165,7 +165,8 @@ const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor t
 /* By how much longer work `of` takes while work `beside` runs, in permille; 0 if they never run at the same time. */
 int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside);
 
-/* The same for a step of any kind: the smaller of the two kinds' values. */
+/* By how much longer a step of any kind takes while work `beside` runs: the smaller of the values for the two kinds of
+ * steps. */
 int mm_facts_step_contention(const mm_facts *facts, mm_work beside);
 
 /* Whether two kinds of work can run at the same time: they are on different streams, and not both copies. */

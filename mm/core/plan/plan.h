@@ -101,7 +101,8 @@ typedef struct mm_segment {
     int32_t pool;     /* CODED with a body: segment of the pool that has the body; else -1 */
     int32_t spill;    /* POOL on the device: segment of its spill, a pool in pinned memory; else -1 */
     bool pinned;      /* in pinned host memory, else on the device */
-    bool dynamic;     /* placed at run time in the heap region (the unoptimised workflow); offset unused */
+    bool dynamic;     /* placed in the heap region when it is first used at run time (the unoptimised workflow); offset
+                         is unused */
     int64_t offset;   /* from the arena's base */
     int64_t bytes;
     /* filled by mm_plan_finish */
@@ -153,7 +154,8 @@ static inline bool mm_segment_has_life(const mm_segment *s) {
     return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
 }
 
-/* Bytes of a graph's persistent tensors, aligned, one after the other: the base of an arena for this graph alone. */
+/* base_bytes of an arena for this graph alone: the bytes of its persistent tensors, each aligned, one after the
+ * other. */
 int64_t mm_plan_base(const mm_graph *graph);
 
 /* Creates a plan without nodes, with the segments of the persistent tensors. Each tensor is its own root. Borrows the

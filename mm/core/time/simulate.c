@@ -43,7 +43,7 @@ typedef struct simulator {
 
 /* ---------------------------------------------------------------- how long, and how fast */
 
-/* ns + more; a sum beyond MM_NS_MOST stays beyond it, and is refused later. */
+/* ns + more; a sum above MM_NS_MOST does not overflow: it stays above MM_NS_MOST, and is refused later. */
 static int64_t add_ns(int64_t ns, double more) {
     return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
 }
@@ -134,7 +134,7 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
     return MM_OK;
 }
 
-/* Whether a stream slows others down; one whose piece has no work left does not. */
+/* Whether a stream slows others down: it runs a piece that has work left. */
 static bool is_busy(const simulator *s, mm_stream_id t) {
     return s->running[t] >= 0 && s->left[t] > 0 && s->began[t] <= s->now;
 }
@@ -171,7 +171,8 @@ static bool is_link_busy(const simulator *s, mm_stream_id direction) {
     return is_busy(s, direction) || is_moving(s, codec_of(direction));
 }
 
-/* By how many permille a stream's work takes longer beside what else runs; a codec's own moves do not slow it. */
+/* By how many permille the work of a stream takes longer because of what runs on other streams. Bytes that a codec
+ * itself moves over the link do not slow that codec down. */
 static int64_t contention(const simulator *s, mm_stream_id t) {
     const int *beside = s->contention[s->work[t]];
     int permille = 0;

@@ -31,7 +31,7 @@ typedef enum mm_bound_need {
     MM_BOUND_NOW, /* c reads its elements */
 } mm_bound_need;
 
-/* Tensors that may share one storage, because each equals the others. */
+/* A storage: tensors that may share the same bytes, because each equals the others. */
 typedef struct mm_bound_storage {
     double bytes, mask_bytes;
     double copy_ns[2], mask_ns; /* ns of a copy to the host ([0]) and back ([1]); of a mask's copy to the host */

@@ -114,7 +114,7 @@ struct cuda_stream {
     /* used only by the thread that enqueues: */
     long capture; /* the number of the capture that the stream is part of; 0: none */
     cuda_stream *next_captured;
-    cuda_span *open; /* cuda_time.c: has a begin and no end yet */
+    cuda_span *open; /* cuda_time.c: the span that has a begin and no end yet */
     pthread_mutex_t lock;
     /* cuda_time.c, under the lock. first to last: spans that have an end and are not added up yet, oldest first;
      * unused: spans to use again */
