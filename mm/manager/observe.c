@@ -329,8 +329,8 @@ static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparis
     return MM_OK;
 }
 
-/* Finds a graph whose window is full. A graph that is about to sample is left until it has sampled: it may have been
- * rehearsed under its present plan. */
+/* Finds a graph whose window is full. A graph that is about to sample is skipped until it has sampled, because the
+ * iteration may have been rehearsed under the graph's present plan. */
 static mm_ready *find_full(const mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++)
         if (mm_execution_window_is_full(m->ready[i].execution) && !mm_sampling_is_due(&m->ready[i]))

@@ -84,7 +84,8 @@ static mm_status pay(mm_stash *s) {
 
 /* ---------------------------------------------------------------- put */
 
-/* Makes the caller's stream wait for what was enqueued here; if that fails, blocks until it has run. */
+/* Makes the caller's stream wait for what was enqueued on the stash's stream; if that fails, blocks until it has
+ * run. */
 static mm_status lane_leave(mm_stash *s, void *stream) {
     return mm_stash_sync_exit(s, stream) == MM_OK ? MM_OK : mm_stash_sync_drain(s);
 }

@@ -19,8 +19,8 @@ static bool is_done(const mm_stash *s, const mm_plan *plan, int node) {
 }
 
 /* The segment that holds a tensor now. That is the segment of its next reader; or, if an operation has yet to write
- * that one, the segment that the operation reads. The plan's proof guarantees that it holds the value. -1: nothing
- * reads the tensor any more. */
+ * that segment, the segment that the operation reads. The plan's proof guarantees that the segment holds the value. -1:
+ * nothing reads the tensor any more. */
 static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor tensor) {
     int at = 0;
     int32_t segment = -1;

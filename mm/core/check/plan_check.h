@@ -75,7 +75,7 @@ bool mm_check_may_share(const mm_check *check, const mm_step_info *step, mm_tens
 /* Returns MM_ERR_PLAN with "plan POLICY of GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
 mm_status mm_check_refuse(const mm_check *check, int node, mm_tensor tensor, const char *why, ...) MM_PRINTF(4, 5);
 
-/* The same for a segment. */
+/* As mm_check_refuse, for a segment. */
 mm_status mm_check_refuse_segment(const mm_check *check, int segment, const char *why);
 
 /* Writes a node's name, such as "conv1 backward" or "encode of conv1 after conv2 forward". Returns buffer. */

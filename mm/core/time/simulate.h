@@ -29,7 +29,8 @@ typedef struct mm_simulation {
 } mm_simulation;
 
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
- * takes two thirds: it is a batch norm that is given its statistics, and skips one of its three passes over the map. */
+ * takes two thirds of the time: it is taken for a batch norm that is given its statistics, and so skips one of its
+ * three passes over the map. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
 /* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */

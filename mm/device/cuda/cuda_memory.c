@@ -57,7 +57,7 @@ static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
     CUmemGenericAllocationHandle handle;
     MM_TRY(cuda_driver_check(driver->create(&handle, bytes, &properties, 0), "cuMemCreate"));
     mm_status status = cuda_driver_check(driver->map(address, bytes, 0, handle, 0), "cuMemMap");
-    driver->release(handle); /* the mapping keeps the memory */
+    driver->release(handle); /* only the handle goes: the memory stays as long as it is mapped */
     MM_TRY(status);
     range->mapped[chunk] = true;
     count_mapped(device, (int64_t)bytes);
