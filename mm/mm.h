@@ -9,7 +9,8 @@
  *   mm.h        the loop: graph, manager, iteration. It includes the others.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
- *   mm_stash.h  the other way in: a framework hands over saved tensors, and nobody declares a graph. Experimental.
+ *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
+ *               Experimental.
  *   mm_base.h   what these share: status, errors, types.
  *   mm_deprecated.h  names of version 0.14, which go with 0.17; without them: #define MM_NO_DEPRECATED.
  *
@@ -55,8 +56,8 @@ extern "C" {
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
  * calls it deprecated. What is experimental (the end of this header, and mm_stash.h) may change with any minor version.
- * Constants keep their numbers; those without one count the others of their enum, and grow. mm/CONTRIBUTING.md has the
- * rules. */
+ * Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
+ * they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
 #define MM_VERSION "0.15.0"
 
 #define MM_VERSION_MAJOR 0
@@ -85,7 +86,8 @@ MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
 
 typedef enum mm_ownership {
     MM_MANAGED = 0,    /* owned by the manager: lives within one iteration, and may be moved, freed or compressed */
-    MM_PERSISTENT = 1, /* owned by the manager: one fixed place for the manager's life; graphs share it by name */
+    MM_PERSISTENT = 1, /* owned by the manager: stays at one place for the manager's life; graphs that declare the same
+                          name share the tensor */
     MM_EXTERNAL = 2,   /* owned by the user (mm_external_set): counts in the budget, and is never moved */
 } mm_ownership;
 
@@ -202,9 +204,9 @@ MM_API MM_CHECKED mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, m
                                               size_t n_uses, size_t workspace_bytes);
 
 /* Declares for the step added last: `output` may be written over `input`. The step must read and write them element by
- * element, as a ReLU or a residual sum does. The policy decides whether it is done; the step then sees equal pointers.
- * MM_ERR_INVALID, here and for mm_graph_allow_alias: the step does not read the one and write the other, their sizes
- * differ, or they are not both managed. */
+ * element, as a ReLU or a residual sum does. The policy decides whether `output` is put there; if it is, the step sees
+ * equal pointers. MM_ERR_INVALID, here and for mm_graph_allow_alias: the step does not read the one and write the
+ * other, their sizes differ, or they are not both managed. */
 MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor input, mm_tensor output);
 
 /* Declares for the step added last: `output` equals `input` bit for bit. For example, the gradient of a residual sum
@@ -213,10 +215,10 @@ MM_API MM_CHECKED mm_status mm_graph_allow_inplace(mm_graph *graph, mm_tensor in
 MM_API MM_CHECKED mm_status mm_graph_allow_alias(mm_graph *graph, mm_tensor input, mm_tensor output);
 
 /* Declares for the step added last: when it is recomputed (mm_recompute_fn), it can read what it wrote to `output` the
- * first time, instead of writing it again, and compute only its other outputs. mm_tensor_given then says so. A batch
- * norm, for example, reuses the statistics that it saved. The simulator assumes that such a recomputation takes two
- * thirds of the step's time, as a batch norm's does. MM_ERR_INVALID: not a managed output of a forward step, or not
- * among its first 64 uses. */
+ * first time, instead of writing it again, and compute only its other outputs. mm_tensor_given tells the step whether
+ * it is to do that. A batch norm, for example, reuses the statistics that it saved. The simulator assumes that such a
+ * recomputation takes two thirds of the step's time, as a batch norm's does. MM_ERR_INVALID: not a managed output of a
+ * forward step, or not among its first 64 uses. */
 MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor output);
 
 /* Declares for the step added last: it can also run with a workspace of `workspace_bytes`, which must be less than all
@@ -344,20 +346,22 @@ MM_CHECKED static inline mm_status mm_manager_create(const mm_options *options, 
 
 /* Writes the measured times of a graph under its present plan to a file for mm_facts_load: mean times of steps, codecs
  * and copies, over all iterations but the first. The manager must have been created with measure_times. The time of a
- * step includes how much codecs and copies beside it slowed it down; `mm bench --facts` measures several policies, and
- * separates the two. Times that this plan does not measure are those of mm_options.facts. For a graph that is observed
- * (mm_observe), it writes what was learned under all plans that ran, and needs no measure_times. Between iterations.
- * MM_ERR_ORDER: no times were measured; MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO. */
+ * step includes the delay by codecs and copies that ran at the same time; `mm bench --facts` measures several policies,
+ * and separates the two. Times that this plan does not measure are those of mm_options.facts. For a graph that is
+ * observed (mm_observe), it writes what was learned under all plans that ran, and needs no measure_times. Between
+ * iterations. MM_ERR_ORDER: no times were measured; MM_ERR_INVALID: two steps have the same layer name and phase;
+ * MM_ERR_IO. */
 MM_API MM_CHECKED mm_status mm_facts_save(mm_manager *manager, const mm_graph *graph, const char *path);
 
 /* Aborts an iteration under way, waits for the device, joins the threads, and frees. NULL is legal. */
 MM_API void mm_manager_destroy(mm_manager *manager);
 
-/* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share these by name; new
- * ones are zeroed, and those of the first graph lie lowest. mm_iteration_begin does the same for a graph that was not
- * prepared. Between iterations only. MM_ERR_INFEASIBLE: the message names the minimum, the layer that holds it, and a
- * policy that would fit, if any would; nothing changed. MM_ERR_INVALID: another graph has a persistent tensor with that
- * name and another size. MM_ERR_ORDER: the graph is not frozen. */
+/* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share persistent tensors
+ * by name. New ones are zeroed; those of the graph that was prepared first lie lowest in the arena. mm_iteration_begin
+ * does the same for a graph that was not prepared. Between iterations only. MM_ERR_INFEASIBLE: the message names the
+ * least budget, the layer whose step needs it, and a policy that would fit, if there is one; nothing changed.
+ * MM_ERR_INVALID: another graph has a persistent tensor with that name and another size. MM_ERR_ORDER: the graph is not
+ * frozen. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
 
 /* Forgets a graph, which may then be destroyed. Persistent tensors stay. Between iterations only. Waits for iterations
@@ -365,8 +369,8 @@ MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_gra
  * MM_ERR_NOT_FOUND: the graph was not prepared. */
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
-/* The policy that runs now: the one that was set, or its substitute because memory is short. The text is valid until
- * the policy or the budget is set, a graph is prepared, or an iteration fails. */
+/* The policy that runs now: the one that was set, or, if memory is short, its substitute. The text is valid until the
+ * policy or the budget is set, a graph is prepared, or an iteration fails. */
 MM_API const char *mm_policy_now(const mm_manager *manager);
 
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
@@ -376,9 +380,10 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
 
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved at creation. The
  * address range stays reserved, so no tensor moves. Plans and checks every prepared graph under the new budget first,
- * down the ladder if necessary. Memory above a smaller budget is given back to the system, except for persistent
- * tensors. Between iterations only. MM_ERR_INFEASIBLE: the message says how much is needed; nothing changed.
- * MM_ERR_NOMEM: other programs have taken the memory meanwhile. MM_ERR_INVALID: not from 1 to the bytes reserved. */
+ * under substitute policies if necessary ("When memory is short"). Memory above a smaller budget is given back to the
+ * system, except for persistent tensors. Between iterations only. MM_ERR_INFEASIBLE: the message says how much is
+ * needed; nothing changed. MM_ERR_NOMEM: other programs have taken the memory meanwhile. MM_ERR_INVALID: not from 1 to
+ * the bytes reserved. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* Sets the user's memory for an external tensor: at least as large as the tensor, borrowed until it is replaced.
@@ -564,13 +569,15 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
  *
  * What follows may change with any minor version. */
 
-/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec beside it. */
+/* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec that does it before or
+ * after the step. */
 typedef struct mm_code_use {
     mm_tensor tensor; /* a managed tensor of f32 that the step uses */
     mm_access access; /* MM_READ: it can read a code in place of the elements. MM_WRITE: it can also write a code of the
                          elements that it reads or writes */
     const char *codec;      /* the codec's name without options, such as "zfp"; copied */
-    size_t workspace_bytes; /* extra workspace for this; mm_workspace_data then has both */
+    size_t workspace_bytes; /* bytes of extra workspace that the step needs for it; mm_workspace_data then has room for
+                               these and the step's own */
     int workspace_strips;   /* the extra workspace also has room for the elements of so many strips; only for MM_READ */
     int passes;             /* how many times the step decodes the whole code; only for MM_READ, at least 1 */
 } mm_code_use;
@@ -588,10 +595,10 @@ MM_API MM_CHECKED mm_status mm_graph_allow_code(mm_graph *graph, const mm_code_u
  */
 typedef struct mm_strips mm_strips;
 struct mm_strips {
-    int64_t elems;        /* elements of the tensor, a multiple of period_elems */
-    int64_t period_elems; /* of a period */
-    int64_t strip_elems;  /* of a strip that is not the last of its period */
-    int64_t strip_bytes;  /* bytes of its code */
+    int64_t elems;        /* number of elements of the tensor, a multiple of period_elems */
+    int64_t period_elems; /* number of elements of a period */
+    int64_t strip_elems;  /* number of elements of a strip, unless it is the last of its period */
+    int64_t strip_bytes;  /* bytes of the code of a strip */
     /* Decode or encode strips first to first + n - 1. elems: those of these strips only. Concurrent calls must work on
      * different strips. counters: mm_coded.counters. They never fail. decode: NULL for a code of signs. Both are NULL
      * on CUDA, where the step's own kernels do the work. */
@@ -635,9 +642,9 @@ MM_API bool mm_sampling_guards(const mm_manager *manager, const mm_graph *graph)
 MM_API MM_CHECKED mm_status mm_rehearsal_begin(mm_manager *manager, const mm_graph *graph);
 
 /* Reports the standard deviation of the error of a weight's gradient, after an iteration that sampled and before the
- * next. NaN counts as infinite: the layer's codes are then lossless until the next sample. 0 tightens no bound.
- * MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of the graph
- * did not sample. */
+ * next. NaN counts as infinite: the layer's codes are then lossless until the next sample. A deviation of 0 tightens no
+ * bound. MM_ERR_NOT_FOUND: not a weight (MM_WEIGHT) of a layer that was sampled. MM_ERR_ORDER: the last iteration of
+ * the graph did not sample. */
 MM_API MM_CHECKED mm_status mm_sampling_report(mm_manager *manager, const mm_graph *graph, mm_tensor weight,
                                                double sigma);
 
@@ -646,8 +653,9 @@ MM_API MM_CHECKED mm_status mm_sampling_report(mm_manager *manager, const mm_gra
  * judges pending samples in this call, so call mm_sampling_report before. Between iterations. MM_ERR_NOT_FOUND: the
  * graph was not prepared. */
 MM_API MM_CHECKED mm_status mm_sampling_age(mm_manager *manager, const mm_graph *graph, int64_t *age_out);
-/* Sets that number: when a state is loaded, when a loop undoes an iteration, or for a graph that runs several times for
- * each update and is to sample once in W updates. Errors as above; MM_ERR_INVALID: below -1. */
+/* Sets the number that mm_sampling_age returns. To be called when a state is loaded, when a loop undoes an iteration,
+ * or for a graph that runs several times for each update and is to sample once in W updates. Errors of mm_sampling_age;
+ * MM_ERR_INVALID: age is below -1. */
 MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_graph *graph, int64_t age);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What all of mm's headers share: status and errors, where messages go, types of elements, and the handles. Include
- * mm/mm.h, which includes it. */
+/* What all public headers of mm share: status and errors, where messages go, types of elements, and the handles.
+ * Include mm/mm.h, which includes it. */
 #ifndef MM_MM_BASE_H
 #define MM_MM_BASE_H
 

@@ -4,8 +4,8 @@
  * Each process trains on a part of every batch, with a manager of its own, and they add up their gradients. The graph
  * declares which of its persistent tensors are all-reduced. Its plans copy each such tensor to pinned memory after the
  * last step that writes it, while later steps run. The caller adds up the tensors of all processes. The plan copies the
- * sum back, and the next MM_UPDATE step that uses the tensor waits for it (the next MM_UPDATE step of all, if none uses
- * it):
+ * sum back, and the next MM_UPDATE step that uses the tensor waits for it (if no MM_UPDATE step uses it, the next
+ * MM_UPDATE step waits):
  *
  *   compute  ... | backward of c | backward of b | backward of a |               update |
  *   out                          | c             | b             | a |
@@ -36,7 +36,8 @@ typedef enum mm_allreduce_when {
     MM_ALLREDUCE_NOT = 0,
     MM_ALLREDUCE_AT_ONCE = 1,          /* it is copied to pinned memory after the last step that writes it */
     MM_ALLREDUCE_AT_END = 2,           /* it is copied to pinned memory after the last step before the update */
-    MM_ALLREDUCE_IN_PLACE_AT_ONCE = 3, /* in place, at the same two times */
+    MM_ALLREDUCE_IN_PLACE_AT_ONCE = 3, /* this and the next: it is all-reduced in place, at the same times as the two
+                                          above */
     MM_ALLREDUCE_IN_PLACE_AT_END = 4,
 } mm_allreduce_when;
 
@@ -60,19 +61,20 @@ typedef struct mm_allreduce_part {
     mm_tensor tensor;
     void *data;
     int64_t bytes;
-    int64_t offset; /* of `data` in the tensor; 0 for the first part */
+    int64_t offset; /* bytes from the beginning of the tensor to `data`; 0 for the first part */
     mm_reduce_op as;
 } mm_allreduce_part;
 
-/* The caller's functions for these tensors. `sent` and `await` are called on threads of the device or of the manager,
- * `await` under MM_ISSUE_INLINE also on the training thread; they may not call the manager or the device. They may be
- * NULL if all tensors are all-reduced in place, and `enqueue` if none is. */
+/* The caller's functions, which all-reduce the tensors that mm_graph_allreduce declares. `sent` and `await` are called
+ * on threads of the device or of the manager, `await` under MM_ISSUE_INLINE also on the training thread; they may not
+ * call the manager or the device. They may be NULL if all tensors are all-reduced in place; `enqueue` may be NULL if
+ * none is. */
 typedef struct mm_allreduce_fns {
-    /* `data` holds this process's values. From now on, until `await` returns, it belongs to the caller. Called in the
-     * order above, for each part. It must not block. */
+    /* `data` holds this process's values. From now on, until `await` returns, it belongs to the caller. Called for each
+     * part, in the order in which tensors are all-reduced (see the top of this file). It must not block. */
     void (*sent)(void *ctx, const mm_allreduce_part *shared);
-    /* Returns when `data` holds the sum, which is then copied back. Called in the same order. It may block. If the sum
-     * does not come, it must return a failure, which becomes the iteration's. */
+    /* Returns when `data` holds the sum, which is then copied back. Called for each part, in the same order as `sent`.
+     * It may block. If the sum does not come, it must return a failure, which becomes the iteration's. */
     mm_status (*await)(void *ctx, const mm_allreduce_part *shared);
     /* Enqueues on `stream` the work that replaces these n tensors by their sums, in place. mm_layer_end calls it, on
      * its thread. Which tensors come together in one call, and the order of calls, are the same for every policy. It
@@ -81,7 +83,7 @@ typedef struct mm_allreduce_fns {
     mm_status (*enqueue)(void *ctx, const mm_allreduce_part *shared, int n, mm_stream *stream);
 } mm_allreduce_fns;
 
-/* Sets the functions that all-reduce a graph's tensors, and prepares the graph if it was not. It stays set when the
+/* Sets the functions that all-reduce a graph's tensors, and prepares the graph if it was not. They stay set when the
  * policy changes. fns NULL (the default): tensors stay as they are. No function is called in a rehearsal.
  * MM_ERR_INVALID: a function that the graph needs is NULL. An iteration that calls `sent` and `await` cannot be
  * recorded (mm_replay_state), so it runs step by step; the log says so once for each plan. Between iterations; waits

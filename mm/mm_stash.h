@@ -16,18 +16,19 @@
  * An iteration's order is its sequence of puts, gets, releases and drops. The first iteration with an order runs
  * unplanned, yet inside the budget: copies to host memory make room, and all bytes stay exact. The order becomes a
  * graph, in which a put is a step that writes, and the others are steps that read. A thread of the stash plans it under
- * the policy, and proves the plan like any other. Later iterations that follow this order run as planned; what their
- * plan never moves, callers keep. If puts and gets alternate (a double backward), policies can move less; such an
- * order, if it does not fit, goes on unplanned. An iteration that leaves its plan loses nothing: it goes on unplanned,
- * is counted and logged (off_plan), and its order is learned. A stash remembers 16 orders.
+ * the policy, and proves the plan like any other. Later iterations that follow this order run as planned; callers keep
+ * the tensors that the plan never moves. If puts and gets alternate (a double backward), policies can move fewer
+ * tensors; if such an order does not fit the budget, its iterations go on unplanned. If an iteration departs from the
+ * order of its plan, nothing is lost: it goes on unplanned, is counted and logged (off_plan), and its order is learned.
+ * A stash remembers 16 orders.
  *
  * Budget. The bytes in the arena and those that callers keep are together at most device_bytes at any time. Unplanned
  * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
  *
  * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
- * legacy default stream), which mm need not know. A taken tensor is copied in the order of the stream that was passed
- * to put, so work that the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL, callers
- * compute on their own threads, and bytes are there when a call returns.
+ * legacy default stream), which mm need not have created. A taken tensor is copied in the order of the stream that was
+ * passed to put, so work that the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL,
+ * callers compute on their own threads, and bytes are there when a call returns.
  *
  * Threads. All functions may be called from any thread, and wait for one another. mm_stash_drop and mm_stash_release
  * wait for no other call, and may be called from mm_log.fn, which runs with no lock held. */
@@ -107,8 +108,8 @@ typedef struct mm_stash_tensor {
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
  * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
  * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration like the last
- * one, whose order does not fit under the policy. That failure is returned once: an iteration that begins all the same
- * runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+ * one, whose order does not fit under the policy. The last of these three is returned once: if the caller puts again,
+ * the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
@@ -120,8 +121,8 @@ MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor 
  * no host memory. MM_ERR_DEVICE: a copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
-/* Ends the hold of one get, once the tasks that are enqueued on `stream` so far have run. Unknown entries are
- * ignored. */
+/* Ends the hold of one get; it takes effect once the tasks that are enqueued on `stream` so far have run. Unknown
+ * entries are ignored. */
 MM_API void mm_stash_release(mm_stash *stash, mm_stash_entry entry, void *stream);
 
 /* Drops an entry. If it is held, its bytes stay until its last release. Unknown entries are ignored. */
@@ -139,12 +140,12 @@ MM_API MM_CHECKED mm_status mm_stash_wait_planned(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE, as data. */
 typedef struct mm_stash_refusal {
-    int64_t needed_bytes; /* the least budget that would do: for the order; or for the tensor, beside the held and kept
-                             entries */
+    int64_t needed_bytes; /* the least budget that would be enough: for the order; or, if a tensor was refused, for it
+                             and the held and kept entries */
     int64_t device_bytes; /* the budget */
-    int64_t tensor_bytes; /* size of the tensor for which there was no room; or, of an order, of the one at the event
-                             that needs most */
-    int tensor;           /* its number among the puts of the order, from 0; -1: not known */
+    int64_t tensor_bytes; /* size of the tensor for which there was no room; if an order was refused, of the tensor at
+                             the event that needs most bytes */
+    int tensor;           /* number of that tensor among the puts of the order, from 0; -1: not known */
     const char *producer; /* what made the tensor. Strings are valid until the next refusal */
     const char *policy;   /* a policy that would fit; "": none is known */
 } mm_stash_refusal;
@@ -152,9 +153,9 @@ typedef struct mm_stash_refusal {
 /* False: there was none. */
 MM_API bool mm_stash_refusal_get(mm_stash *stash, mm_stash_refusal *refusal_out);
 
-/* What became of an entry. */
+/* What the stash did with an entry. */
 typedef enum mm_stash_fate {
-    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or left its plan */
+    MM_STASH_FATE_UNPLANNED = 0, /* its iteration ran unplanned, or departed from its plan */
     MM_STASH_FATE_KEPT = 1,      /* the caller kept it */
     MM_STASH_FATE_STAYED = 2,    /* it stayed in the arena */
     MM_STASH_FATE_ENCODED = 3,   /* it was encoded; the code stayed in the arena */
@@ -171,7 +172,7 @@ typedef struct mm_stash_line {
     const char *codec;  /* "": it was not encoded */
     int64_t code_bytes; /* size of its code */
     bool lossy;         /* the code is lossy */
-    int gets;           /* gets in the order; gets while the entry was held already are not counted */
+    int gets;           /* number of gets of the entry; gets while it was held already are not counted */
 } mm_stash_line;
 
 /* Reports about the i-th entry, in the order of puts, of the iteration that ended last. False: there are no more, or
@@ -181,18 +182,18 @@ MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
 /* A segment of the plan of the iteration that ended last: which bytes it takes, and when. */
 typedef struct mm_stash_segment {
     int entry;             /* its number in the report; -1: a codec's scratch, or a pool of codes */
-    bool pinned, code;     /* in pinned memory, or else in the arena; a code, or a pool of codes */
+    bool pinned, code;     /* pinned: in pinned memory, else in the arena; code: a code, or a pool of codes */
     int64_t offset, bytes; /* from the beginning of that memory */
-    int first, last;       /* events of the order, counted from 0 */
+    int first, last;       /* numbers of the first and the last event of the order that need it, from 0 */
 } mm_stash_segment;
 
 /* The i-th segment. False: there are no more, or the iteration had no plan. */
 MM_API bool mm_stash_plan_segment(mm_stash *stash, int i, mm_stash_segment *segment_out);
 
 typedef struct mm_stash_stats {
-    int64_t entries;                    /* present now */
+    int64_t entries;                    /* number of entries now */
     int64_t kept_bytes;                 /* kept by callers now */
-    int64_t puts, gets;                 /* since creation, as all below */
+    int64_t puts, gets;                 /* number since creation; so are all counts below */
     int64_t iterations;                 /* iterations that have ended */
     int64_t planned;                    /* iterations that followed a plan to their end */
     int64_t off_plan;                   /* iterations that left their plan */
@@ -200,12 +201,13 @@ typedef struct mm_stash_stats {
     int64_t peak_bytes;                 /* most bytes at a time: the arena's extent, and what callers keep */
     int64_t predicted_bytes;            /* peak_bytes as predicted by the plan that ran last; 0: none has run */
     int64_t needed_bytes;               /* the least budget for the order that was planned last; 0: not known */
-    int64_t moved_bytes;                /* of tensors that were taken */
+    int64_t moved_bytes;                /* bytes of tensors that were taken */
     int64_t out_bytes, in_bytes;        /* copied to host memory, and back */
-    int64_t encoded_bytes, coded_bytes; /* of tensors that were encoded, and of their codes */
+    int64_t encoded_bytes, coded_bytes; /* bytes of tensors that were encoded, and bytes of their codes */
     int64_t host_bytes;                 /* most bytes of ordinary host memory at a time */
-    int64_t lossy_gets;                 /* gets of what a lossy code gave back */
-    int64_t predicted_kept_bytes;       /* of predicted_bytes, what callers keep; the rest is the arena's extent */
+    int64_t lossy_gets;                 /* gets whose bytes were decoded from a lossy code */
+    int64_t predicted_kept_bytes;       /* the part of predicted_bytes that callers keep; the rest is the arena's
+                                           extent */
     int64_t arena_bytes;                /* the arena's limit now; the rest of the budget is for callers */
 } mm_stash_stats;
 

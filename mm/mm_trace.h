@@ -16,10 +16,11 @@ typedef struct mm_stats {
     int64_t iterations;
     int64_t replays;              /* iterations among these that were replayed (mm_iteration_replay) */
     int64_t predicted_peak_bytes; /* largest peak of the plans run so far: extent in the arena + external tensors */
-    int64_t persistent_bytes;     /* of persistent tensors; part of the peak */
-    int64_t stash_bytes;     /* held from the forward to the backward pass under the current plan, codes included */
-    int64_t outside_bytes;   /* allocated on the device outside of the arena, by libraries */
-    int64_t pinned_bytes;    /* host memory reserved for offloaded tensors: mm_options.pinned_bytes, or less */
+    int64_t persistent_bytes;     /* bytes of persistent tensors, which are part of the peak */
+    int64_t stash_bytes;          /* bytes kept from the forward to the backward pass under the current plan, codes
+                                included */
+    int64_t outside_bytes;        /* bytes that libraries have allocated on the device, outside of the arena */
+    int64_t pinned_bytes;         /* host memory reserved for offloaded tensors: mm_options.pinned_bytes, or less */
     int64_t compute_busy_ns; /* time the compute stream ran tasks, since creation; 0 if the caller computes inline */
     int64_t compute_wait_ns; /* time the compute stream, or the caller that computes inline, waited */
     int64_t codec_busy_ns;   /* time the encode and decode streams ran tasks */
@@ -28,10 +29,11 @@ typedef struct mm_stats {
     int64_t encodes, decodes;
     int64_t encoded_bytes; /* bytes of maps that were encoded */
     /* coded_bytes: size of the codes of these maps. spilled_bytes: the part in pinned memory of codes of variable size.
-     * Both are known once the device has encoded; of iterations that still run, what has been encoded so far is
-     * counted. */
+     * Both are known once the device has encoded; of an iteration that still runs, the codes that are complete so far
+     * are counted. */
     int64_t coded_bytes, spilled_bytes;
-    int64_t out_bytes, in_bytes; /* to pinned memory, and back: copied, or written and read there by codecs */
+    int64_t out_bytes, in_bytes; /* bytes that went to pinned memory, and back: copied, or written and read there by
+                                    codecs */
     int64_t nonfinite_blocks;    /* blocks of zfp, mx and group codes that contained Inf or NaN */
     int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
@@ -88,10 +90,11 @@ typedef struct mm_observe_options {
 
 /* From now on, iterations are measured, and compared with their plans, a window at a time. If three quarters of a
  * window's iterations take longer than planned by more than replan_permille, or shorter by that much, the median times
- * of the graph's steps, codecs and copies replace those in its facts; what did not run keeps its times. Then the policy
- * that runs now plans all graphs again by these facts. The new plans run from then on, if by these facts they are at
- * least 2 % faster, and if no graph returns to a plan that it left in this way. The weights are the same, bit for bit,
- * as without observing: each step keeps its variant, each lossy map its codec, and no other map becomes lossy.
+ * of the graph's steps, codecs and copies replace those in its facts; steps, codecs and copies that did not run keep
+ * their times. Then the policy that runs now plans all graphs again by these facts. The new plans run from then on, if
+ * by these facts they are at least 2 % faster, and if no graph returns to a plan that it left in this way. The weights
+ * are the same, bit for bit, as without observing: each step keeps its variant, each lossy map its codec, and no other
+ * map becomes lossy.
  *
  * Planning again happens in mm_iteration_begin, at most once in 100 iterations of all graphs together. It waits for the
  * iterations before, whose failure mm_iteration_begin then returns, and takes as long as the policy takes to plan. Each
@@ -101,8 +104,8 @@ typedef struct mm_observe_options {
  *
  * Otherwise nothing waits, and measuring costs what a trace costs (mm_trace_start). An iteration's time counts from the
  * end of the one before, as in `mm bench --facts`. On a GPU the first window of a plan runs step by step
- * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are those of a loop that
- * leaves more than four iterations running (mm_iteration_end_async).
+ * (mm_replay_state), then one in 100 iterations; recorded iterations are not measured. Nor are the iterations of a loop
+ * that has more than four of them running at a time (mm_iteration_end_async).
  *
  * A second call sets other options; facts stay renewed. Between iterations. MM_ERR_INVALID: options out of range, or
  * the manager has no measured times (mm_options.facts). Graphs without measured times are not compared.

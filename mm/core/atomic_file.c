@@ -34,7 +34,8 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
-/* Follows links to the file, which need not exist: so links stay, and what they lead to is replaced, or made. */
+/* Follows links to the file that they lead to, which need not exist. So links stay, and that file is replaced, or
+ * made. */
 static mm_status resolve(const char *path, char **resolved_out) {
     enum { LINKS_MOST = 40 }; /* as many as the kernel follows (path_resolution(7)) */
     struct stat info;
@@ -52,8 +53,8 @@ static mm_status resolve(const char *path, char **resolved_out) {
     return MM_OK;
 }
 
-/* Whether the open file still has this name: another process may have given it its final name, or removed it. A file
- * with several names does not count: somebody else put it there, to have it overwritten. */
+/* Whether the open file still has this name: another process may have given it its final name, or removed it. False for
+ * a file with several names (hard links): somebody else may have put it there so that we overwrite another file. */
 static bool is_still(int fd, const char *temp_path) {
     struct stat opened, named;
     return fstat(fd, &opened) == 0 && lstat(temp_path, &named) == 0 && S_ISREG(opened.st_mode) &&
@@ -79,7 +80,8 @@ static int claim(const char *temp_path) {
         if (fd < 0) errno = EEXIST;
     }
     if (fd < 0) return -1;
-    /* Errors other than EWOULDBLOCK: the file system has no locks; there, files of killed processes stay. */
+    /* Errors other than EWOULDBLOCK mean that the file system has no locks; on such a file system, the files of killed
+     * processes stay. */
     bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (locked && is_still(fd, temp_path)) return fd; /* no other process removed it before it was locked */
     close(fd);
@@ -134,7 +136,8 @@ mm_status mm_atomic_file_write(mm_atomic_file *file, const void *bytes, int64_t 
     return MM_OK;
 }
 
-/* A rename is on disk when its folder is. Some file systems cannot sync folders; the file is whole either way. */
+/* A rename is safe on disk only once the folder has been synced. Some file systems cannot sync folders; the file is
+ * whole either way. */
 static void sync_folder_of(char *path) {
     int fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;

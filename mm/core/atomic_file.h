@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A file that appears under its name only when it is complete. The library and the command write every file so, except
- * logs, which are read while they grow.
+/* A file that appears under its name only when it is complete. The library and the command mm write every file in this
+ * way, except logs, which are read while they grow.
  *
- * Until then its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads may write one PATH
- * at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its file without a
- * lock; the next writer of PATH removes it. A link at PATH stays: the file that it leads to is replaced, or made. The
- * file has the mode of a new one, 0666 less the umask. */
+ * While it is being written, its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads
+ * may write one PATH at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its
+ * file without a lock; the next writer of PATH removes it. A link at PATH stays: the file that it leads to is replaced,
+ * or made. The file has the mode of a new one, 0666 less the umask. */
 #ifndef MM_CORE_ATOMIC_FILE_H
 #define MM_CORE_ATOMIC_FILE_H
 
@@ -37,7 +37,7 @@ MM_CHECKED mm_status mm_atomic_file_save(const char *path, const void *bytes, si
 /* Writes the contents. It need not check the stream for errors: the caller does. */
 typedef mm_status (*mm_file_writer)(const void *ctx, FILE *stream);
 
-/* The same for contents that `writer` prints. Also returns errors of the writer. */
+/* Creates, writes and commits a file whose contents `writer` prints. Also returns the errors of `writer`. */
 MM_CHECKED mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx);
 
 #endif

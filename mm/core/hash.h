@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* FNV-1a, a hash of 64 bits: it tells texts and plans apart; it is no defence against who wants two to be equal. */
+/* FNV-1a, a hash of 64 bits: it tells texts and plans apart, but gives no protection against somebody who constructs
+ * two with the same hash. */
 #ifndef MM_CORE_HASH_H
 #define MM_CORE_HASH_H
 

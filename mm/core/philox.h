@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Philox4x32-10, a counter-based random number generator: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011. The same key and counter give the same four words on every device, so what is recomputed or encoded again
- * needs no stored numbers. */
+ * SC 2011. The same key and counter give the same four words on every device, so random numbers need not be stored for
+ * a step that is recomputed or a tensor that is encoded again. */
 #ifndef MM_CORE_PHILOX_H
 #define MM_CORE_PHILOX_H
 

@@ -5,8 +5,8 @@
 
 #include "mm/mm.h"
 
-/* Writes a size as "12.5GiB", "640KiB" or "17B". A size that has such a form exactly is read back exactly; others have
- * three significant digits. Returns buffer. */
+/* Writes a size as "12.5GiB", "640KiB" or "17B". A size that can be written exactly in this form is read back exactly;
+ * other sizes are rounded to three significant digits. Returns buffer. */
 const char *mm_size_format(int64_t bytes, char *buffer, size_t capacity);
 
 /* Writes a size for a message: "61349376 bytes (58.5MiB)", "17 bytes". Returns buffer. MM_SIZE_TEXT(bytes): the same

@@ -61,7 +61,7 @@ void mm_fail_prefix(const char *format, ...) {
     va_start(arguments, format);
     int length = vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
-    /* The prefix gets what the message leaves, and at least a quarter (chosen). */
+    /* The prefix gets the room that the message leaves, but at least a quarter of the buffer (chosen). */
     size_t reason = strlen(last_message) + sizeof ": ", room = sizeof message / 4;
     if (reason + room < sizeof message) room = sizeof message - reason + 1;
     mm_text_mark_cut(prefix, room, length);

@@ -6,8 +6,8 @@
 
 #include "mm/mm.h"
 
-/* Capacity of a message, with its NUL. Chosen: messages lie in static thread-local storage, of which a library that is
- * loaded with dlopen gets little. */
+/* Capacity of a message, with its NUL. Chosen: messages lie in static thread-local storage, and there is little of it
+ * for a library that is loaded with dlopen. */
 enum { MM_MESSAGE_CAPACITY = 512 };
 
 /* Sets the calling thread's message (mm_last_error; one that is too long is cut and ends in "...") and gives `status`.
@@ -28,9 +28,9 @@ typedef struct mm_failure {
     char message[MM_MESSAGE_CAPACITY];
 } mm_failure;
 
-/* Saves this thread's last failure, whose status is `status`. MM_OK: there is none. */
+/* Saves this thread's last failure, whose status is `status`. If that is MM_OK, saves that there is no failure. */
 void mm_failure_save(mm_failure *failure, mm_status status);
-/* Returns the status; unless that is MM_OK, also sets the calling thread's message. */
+/* Returns the saved status; unless it is MM_OK, also sets the calling thread's message to the saved one. */
 mm_status mm_failure_restore(const mm_failure *failure);
 
 #define MM_TRY(expression)                                                                                             \

@@ -14,7 +14,7 @@ enum { MM_BRIEF_CAPACITY = 104 };
 const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]);
 #define MM_BRIEF(text) mm_brief(text, (char[MM_BRIEF_CAPACITY]){0})
 
-/* Ends a text that snprintf has cut in "...". length: snprintf's result. */
+/* Puts "..." at the end of the text if snprintf has cut it. length: snprintf's result. */
 void mm_text_mark_cut(char *text, size_t capacity, int length);
 
 #endif

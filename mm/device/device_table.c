@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of devices, and the parser of their names. A device that needs more than the C library stands behind a
- * define, MM_DEVICE_<NAME>. BUILD sets it, and adds sources and libraries, when the device's flag is on. No other file
- * knows which devices a build has. */
+/* The table of devices, and the parser of their names. A device that needs more than the C library is compiled only if
+ * MM_DEVICE_<NAME> is defined. When the device's flag is on, BUILD defines it, and adds the device's sources and
+ * libraries. No other file knows which devices a build has. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static bool is_kind(const char *kind, const char *name, size_t length) {
     return strlen(kind) == length && strncmp(kind, name, length) == 0;
 }
 
-/* Advice for a device that other builds have; "" for any other name. */
+/* Advice, for a message, about a device that other builds have and this one has not; "" for any other name. */
 static const char *absent(const char *name, size_t length) {
 #ifndef MM_DEVICE_CUDA
     if (is_kind("cuda", name, length)) return "; build with --config=cuda, which needs the CUDA toolkit";
@@ -44,7 +44,7 @@ static mm_status fail_unknown(const char *name, size_t length) {
                    absent(name, length));
 }
 
-/* A number from 0 to 9999; -1 if `digits` is none. */
+/* A number from 0 to 9999; -1 if `digits` is not such a number. */
 static int read_ordinal(const char *digits) {
     enum { DIGITS_MOST = 4 };
     size_t length = strspn(digits, "0123456789");

@@ -48,7 +48,8 @@ mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
 
 /* ---------------------------------------------------------------- trim and extend */
 
-/* Counts the touched bytes of memory that will be given back, because its pattern is lost then. */
+/* Counts the touched bytes of memory that is about to be given back: afterwards the pattern, by which they are counted,
+ * is lost. */
 static mm_status count_given_back(mm_manager *m, int64_t from) {
     mm_touched touched;
     if (!m->options.measure_touched) return MM_OK;
@@ -60,7 +61,7 @@ static mm_status count_given_back(mm_manager *m, int64_t from) {
 
 void mm_arena_trim(mm_manager *m) {
     int64_t limit = mm_manager_limit_bytes(m);
-    /* Persistent tensors may lie above the limit: they stay when graphs are forgotten. */
+    /* Persistent tensors may lie above the limit, because they stay when their graphs are forgotten. */
     int64_t from = mm_align(limit > m->persistents.bytes ? limit : m->persistents.bytes);
     if (from >= m->there_bytes) return;
     if (count_given_back(m, from) != MM_OK) {
@@ -72,7 +73,8 @@ void mm_arena_trim(mm_manager *m) {
     m->there_bytes = from;
 }
 
-/* Memory that comes back counts as untouched, so the count before it was given back is kept as most_touched. */
+/* Called before memory is taken back. That memory counts as untouched from then on, so the present count is saved in
+ * most_touched. */
 static mm_status forget_given_back(mm_manager *m) {
     mm_touched touched;
     if (!m->options.measure_touched) return MM_OK;

@@ -9,8 +9,8 @@
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 
-/* No padding follows the last member, so all bytes that a caller's struct has beyond it are members of a later
- * version. */
+/* No padding follows the last member. So if the struct of a caller is longer than this one, the further bytes are
+ * members of a later version. */
 _Static_assert(offsetof(mm_options, trace_bytes) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
 
 /* Converts options of the caller's header into those of this one. */
@@ -41,7 +41,8 @@ static mm_status check_options(const mm_options *o) {
     return MM_OK;
 }
 
-/* Reserves the most that the device gives, from `most` down in steps of `part`. MM_ERR_NOMEM: it gives nothing. */
+/* Reserves as much as the device gives: tries `most` bytes, then less and less in steps of `part`. MM_ERR_NOMEM: it
+ * gives nothing. */
 static mm_status reserve_less(mm_manager *m, mm_memory_kind kind, int64_t most, int64_t part, mm_pool **pool_out) {
     for (int64_t bytes = most; part > 0 && bytes >= part; bytes -= part) {
         mm_status status = mm_pool_create(m->device, kind, bytes, pool_out);
@@ -71,7 +72,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     mm_failure refused;
     char message[256], asked[32], taken[32];
     mm_failure_save(&refused, status);
-    most = most_to_ask(m->device, kind); /* may have changed meanwhile */
+    most = most_to_ask(m->device, kind); /* asked again, because it may have changed meanwhile */
     status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
     if (status == MM_OK) {
         most = mm_pool_bytes(*pool_out);
@@ -99,14 +100,14 @@ static mm_status open_parts(mm_manager *m) {
                                .codec_threads = o->codec_threads,
                                .timed = o->measure_times || o->trace_bytes > 0};
     MM_TRY(mm_device_create(o->device ? o->device : "host", &config, &m->device));
-    o->device = m->device->name; /* a copy: the caller's string may go */
+    o->device = m->device->name; /* the device's own copy of the name, because the caller's string may be freed */
     mm_device_description description;
     mm_device_describe(m->device, &description);
     m->plans.sources = (mm_plan_sources){.device = o->device,
                                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
                                          .facts = o->facts,
                                          .persistents = &m->persistents};
-    o->policy = NULL; /* m->plans has it; the caller's string may go */
+    o->policy = NULL; /* m->plans has a copy; the caller's string may be freed */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
     MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
@@ -148,7 +149,7 @@ mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes,
 
 void mm_manager_destroy(mm_manager *m) {
     if (!m) return;
-    m->now.ran_out.status = MM_OK; /* so that the abort does not plan anew */
+    m->now.ran_out.status = MM_OK; /* so that the abort does not plan graphs anew */
     mm_iteration_abort(m);
     if (m->dispatch) {
         mm_status settled = mm_dispatch_sync(m->dispatch);

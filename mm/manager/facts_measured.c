@@ -45,8 +45,8 @@ static void set_body(const mm_code_size *size, mm_code_facts *code) {
         code->body_reserve_bytes = more < code->body_bound_bytes ? more : code->body_bound_bytes;
 }
 
-/* Takes over the encode or decode time of a code. A code with bytes in pinned memory took the link's time too, so its
- * time is used only if no other run has given one. */
+/* Takes over the encode or decode time of a code. The time of a code that has bytes in pinned memory includes the time
+ * of the link. So it is used only if no other run has given a time. */
 static void set_ns(int64_t ns, const mm_code_size *size, int64_t *ns_out) {
     if (size->spilled_bytes == 0 || *ns_out == 0) *ns_out = ns;
 }
@@ -72,7 +72,7 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
         mm_code_facts *code = coded ? code_of(m, node, facts) : NULL;
         mm_code_size size = {0};
         if (coded) mm_execution_code(m->execution, i, &size);
-        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* it never ran: all iterations have sampled */
+        if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* not timed: all iterations have sampled */
         switch (cost) {
         case MM_COST_STEP:
         case MM_COST_MEMORY: /* a rate that is not measured */
@@ -94,7 +94,8 @@ void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, 
     }
 }
 
-/* The constant of the line through the copies of both directions; 0 if all have about the same size. */
+/* The constant (ns of a copy of 0 bytes) of the line fitted to the copies of both directions; 0 if all have about the
+ * same size. */
 static double copy_constant(const mm_copy_line copies[2]) {
     double up = 0, down = 0;
     for (int way = 0; way < 2; way++) {
@@ -110,7 +111,7 @@ static double copy_constant(const mm_copy_line copies[2]) {
 static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_per_s) {
     double ns = line->ns - line->n * constant;
     if (line->n == 0) return;
-    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* copies are too small for the fit; the tenth is chosen */
+    if (ns <= 0.1 * line->ns) ns = 0.1 * line->ns; /* the copies are too small for the fit; the tenth is chosen */
     *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
 }
 

@@ -7,7 +7,7 @@
 #include "mm/manager/arena.h"
 #include "mm/manager/install.h"
 
-/* The members that mm_stats had before mm_stats_get became a macro, too. */
+/* Size of mm_stats as it was before mm_stats_get became a macro, too; the function fills in these members. */
 enum { FIRST_STATS_BYTES = offsetof(mm_stats, replans) };
 
 void(mm_stats_get)(mm_manager *m, mm_stats *stats_out) { mm_stats_get_sized(m, stats_out, FIRST_STATS_BYTES); }

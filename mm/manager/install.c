@@ -73,7 +73,7 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
     return status;
 }
 
-/* Zeroes new persistent tensors. This may fail, so it comes before any change. */
+/* Zeroes new persistent tensors. Comes before all other changes, because it may fail. */
 static mm_status zero_added(mm_manager *m) {
     int64_t base = m->persistent_bytes;
     if (m->persistents.bytes <= base) return MM_OK;
@@ -219,7 +219,7 @@ void mm_manager_run_out(mm_manager *m, const mm_failure *reason) {
     if (m->options.no_ladder || !r) return;
     char why[2 * MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason->message);
-    /* Lowers the ceiling by 1/32 of the peak. Chosen: a part that is worth having for others that need the memory. */
+    /* Lowers the ceiling by 1/32 of the peak. Chosen: large enough to help the other programs that need the memory. */
     enum { PART = 32 };
     int64_t peak = r->prepared->planned.plan->peak_bytes;
     int64_t ceiling = m->ceiling_bytes, steps = m->ladder_steps;

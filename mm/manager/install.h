@@ -11,8 +11,8 @@ MM_CHECKED mm_status mm_manager_install(mm_manager *manager, mm_draft *draft);
 /* Plans all prepared graphs anew under a policy, or, if memory is short, under a substitute from its ladder, and
  * installs the plans. why: the reason for a substitute, for the log. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
-/* Plans a new graph and installs its plan. others_stay: the other graphs keep their plans if the new one fits; else
- * they are planned anew. On failure nothing changed. */
+/* Plans a new graph and installs its plan. others_stay: the other graphs keep their plans if the new graph's plan fits;
+ * else all are planned anew. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_add(mm_manager *manager, const mm_new_graph *added, bool others_stay);
 /* Plans all prepared graphs anew under the policy that runs now, within the present limits, and installs the plans.
  * Tries no substitute. On failure nothing changed. */

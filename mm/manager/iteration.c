@@ -94,7 +94,8 @@ static void notify_over(mm_manager *m, mm_event_kind kind, const mm_ready *r) {
     mm_manager_notify(m, kind, mm_graph_name(r->prepared->graph), 0, mm_now_ns() - m->now.began_ns);
 }
 
-/* Called when an iteration is over. If earlier ones have failed, `largest` stays for the call that waits for them. */
+/* Called when an iteration is over: resets `largest`. If an iteration has failed and no call has returned the failure
+ * yet, `largest` stays for the call that will. */
 static void forget_largest(mm_manager *m) {
     if (m->state == MM_STATE_IDLE && !mm_dispatch_owes_failure(m->dispatch)) m->largest = NULL;
 }
@@ -154,7 +155,7 @@ mm_status mm_iteration_end(mm_manager *m) {
     return status;
 }
 
-/* Waits for an iteration that samples, because its measurements are read before the next one begins. */
+/* If the iteration samples, waits for it, because its measurements are read before the next iteration begins. */
 mm_status mm_iteration_end_async(mm_manager *m) {
     const bool samples = m && m->state != MM_STATE_IDLE && m->now.samples;
     return end(m, "mm_iteration_end_async", samples ? mm_dispatch_end : mm_dispatch_end_async);
@@ -210,7 +211,8 @@ static mm_status check_step(const mm_manager *m, mm_move move, const char *call,
     return m && mm_state_may(m, move) && is_due(m, layer, phase) ? MM_OK : out_of_order(m, move, call, layer, phase);
 }
 
-/* Saves a failure for lack of memory until the iteration is aborted, which then plans anew. Returns `status`. */
+/* If `status` is MM_ERR_NOMEM, saves the failure until the iteration is aborted: mm_iteration_abort then plans anew.
+ * Returns `status`. */
 static mm_status note(mm_manager *m, mm_status status) {
     if (status == MM_ERR_NOMEM) mm_failure_save(&m->now.ran_out, status);
     return status;

@@ -18,8 +18,8 @@ struct mm_way {
 /* Begins an iteration of the graph. call: the function that the user called, for messages. */
 MM_CHECKED mm_status mm_iteration_start(mm_manager *manager, const mm_graph *graph, const mm_way *way,
                                         const char *call);
-/* Ends the iteration with dispatch_end. MM_ERR_ORDER: not all steps have run, or the iteration under way is of another
- * kind. */
+/* Ends the iteration with dispatch_end. MM_ERR_ORDER: not all steps have run, or the iteration under way has another
+ * mm_way. */
 MM_CHECKED mm_status mm_iteration_finish(mm_manager *manager, const mm_way *way, const char *call,
                                          mm_status (*dispatch_end)(mm_dispatch *dispatch));
 /* Updates statistics and emits events. */

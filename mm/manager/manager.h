@@ -18,22 +18,23 @@ typedef struct mm_ready {
     mm_prepared *prepared; /* owned by the plan set */
     mm_execution *execution;
     mm_sampling *sampling; /* NULL: nothing is sampled */
-    int64_t sampled_age;   /* iterations since the last that sampled, that one included; -1: none has */
+    int64_t sampled_age;   /* iterations since the last one that sampled, counting that one; -1: none has sampled */
     void **external;       /* per tensor: the user's memory of an external tensor; NULL for others */
     mm_recompute_fn recompute;
     void *recompute_ctx;
     mm_allreduce_fns allreduce_fns; /* mm_allreduce_set; all NULL: none */
     void *gradient_ctx;
     float *bounds;       /* per tensor: mm_bound_set */
-    mm_upload *block;    /* uploads what its codecs read on the device; NULL: they read nothing */
-    bool covered;        /* its plan is in the coverage */
+    mm_upload *block;    /* uploads the numbers that the graph's codecs read on the device; NULL: they read none */
+    bool covered;        /* the bytes of its plan are in mm_manager.coverage */
     bool has_run;        /* an iteration has run under this plan */
     bool told_untimed;   /* it was logged that the measured times are of another graph */
     bool unrecordable;   /* recording has failed under this plan */
-    int64_t compared_at; /* mm_manager.iterations when a window was last compared with this plan; -1: none was */
+    int64_t compared_at; /* value of mm_manager.iterations when a window was last compared with this plan; -1: none
+                            was */
 } mm_ready;
 
-/* A plan that was left because iterations differed from it. */
+/* A plan that mm_observe replaced because iterations differed from it. */
 typedef struct mm_left_plan {
     const mm_graph *graph;
     uint64_t digest; /* mm_plan_digest */
@@ -43,7 +44,8 @@ typedef struct mm_left_plan {
 typedef struct mm_observed {
     int permille;       /* deviation from the plan that is tolerated; 0: nothing is observed */
     int window;         /* iterations */
-    int64_t planned_at; /* mm_manager.iterations when the policy last planned again; 0: it has not */
+    int64_t planned_at; /* value of mm_manager.iterations when the policy last planned again; 0: it has not planned
+                           again */
     mm_left_plan *left;
     int n_left;
 } mm_observed;
@@ -66,7 +68,7 @@ typedef struct mm_iteration {
     mm_ready *ready;           /* its graph */
     const mm_way *way;         /* its steps run, are recorded, or are rehearsed */
     const mm_planned *planned; /* its plan: the graph's, or the one that samples */
-    mm_execution *execution;   /* of that plan */
+    mm_execution *execution;   /* of `planned` */
     bool samples;
     int step;           /* the step that is under way, or else the next */
     int node;           /* the plan's node of the step that is under way, or of the recomputation */
@@ -86,12 +88,12 @@ struct mm_manager {
     mm_persistent_table persistents;
     mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */
-    int64_t there_bytes;   /* bytes of the arena that are present; the memory above was given back to the system */
-    mm_touched given_back; /* touched bytes of the memory above, counted before it was given back */
+    int64_t there_bytes;   /* bytes of the arena that have memory; the memory above was given back to the system */
+    mm_touched given_back; /* touched bytes above there_bytes, counted before that memory was given back */
     int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
     mm_state state;        /* see states.h */
     mm_iteration now;      /* the iteration under way */
-    int64_t number;        /* of the next iteration (mm_iteration_number_set) */
+    int64_t number;        /* number of the next iteration (mm_iteration_number_set) */
     mm_observed observed;
     mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */
     const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */

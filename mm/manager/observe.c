@@ -15,11 +15,12 @@
 #include "mm/manager/states.h"
 
 enum {
-    WINDOW = 10,    /* iterations. Chosen: few, of which a disturbed one or two do not move the quartiles */
+    WINDOW = 10,    /* iterations. Chosen: few, but enough that one or two disturbed iterations do not move the
+                       quartiles */
     INTERVAL = 100, /* iterations between two plannings (mm.h) */
     WINDOW_MOST = INTERVAL,
     PERMILLE_MOST = 10000,
-    GAIN_PERMILLE = 20, /* a plan that gains less is not worth the change. Chosen */
+    GAIN_PERMILLE = 20, /* a new plan that is faster by less than this is not worth the change. Chosen */
 };
 
 /* ---------------------------------------------------------------- what is observed */
@@ -110,16 +111,16 @@ static mm_status compare(const mm_ready *r, comparison *c_out) {
     return status;
 }
 
-/* Three quarters of the iterations must differ by more than that, in the same direction. So a single disturbed
- * iteration does not count, nor does a window during which the machine changed: some of its times are from before the
- * change. */
+/* Whether at least three quarters of the iterations differ from the plan by more than `permille`, in the same
+ * direction. So a single disturbed iteration does not count. Nor does a window during which the machine changed,
+ * because some of its times are from before the change. */
 static bool differs(const comparison *c, int permille) {
     const double more = (double)c->planned_ns * (1 + permille * 1e-3),
                  less = (double)c->planned_ns * (1 - permille * 1e-3);
     return (double)c->measured.lower_ns > more || (double)c->measured.upper_ns < less;
 }
 
-/* Facts of the graph with what was measured in place of what was known. */
+/* Makes facts of the graph in which measured times replace the times that were known before. */
 static mm_status renewed(const mm_plan_set *set, const mm_prepared *p, const comparison *c, mm_facts **facts_out) {
     MM_TRY(mm_plan_set_facts(set, p, facts_out));
     mm_facts_renew(p->planned.program, p->planned.facts, c->simulated_ns, c->node_ns, *facts_out);
@@ -134,8 +135,8 @@ mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_facts **fa
     return status;
 }
 
-/* Gives the renewed facts to the plan set, and to the present plan, too: from now on it is compared by them with other
- * plans, and with what is measured next. */
+/* Gives the renewed facts to the plan set, and also to the present plan: from now on, the plan's predicted time is by
+ * these facts, for comparisons with other plans and with the next measurements. */
 static mm_status learn(mm_manager *m, mm_ready *r, const comparison *c) {
     mm_prepared *p = r->prepared;
     mm_facts *all, *own;
@@ -199,7 +200,8 @@ static bool reads_the_same(const mm_planned *a, const mm_planned *b) {
     return true;
 }
 
-/* Whether each lossy map keeps its codec, no other map becomes lossy, and each step reads exact what it read exact. */
+/* Whether each lossy map keeps its codec, no other map becomes lossy, and each step reads exactly (bit for bit) what it
+ * read exactly before. */
 static mm_status loses_the_same(const mm_planned *a, const mm_planned *b, bool *same_out) {
     const int n = mm_graph_tensors(a->plan->graph);
     const char **lossy = calloc(2 * (size_t)n + 1, sizeof *lossy);
@@ -327,8 +329,8 @@ static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparis
     return MM_OK;
 }
 
-/* Finds a graph whose window is full. A graph that is about to sample is left until it has sampled: it may have been
- * rehearsed under its present plan. */
+/* Finds a graph whose window is full. A graph that is about to sample is skipped until it has sampled, because the
+ * iteration may have been rehearsed under the graph's present plan. */
 static mm_ready *find_full(const mm_manager *m) {
     for (int i = 0; i < m->n_ready; i++)
         if (mm_execution_window_is_full(m->ready[i].execution) && !mm_sampling_is_due(&m->ready[i]))

@@ -57,7 +57,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     MM_TRY(mm_manager_drain(m, "mm_persistent_remove"));
     MM_TRY(check_removable(m, name));
     int64_t before = m->persistents.bytes;
-    /* The tensor's touched bytes must not count as stray. */
+    /* Once the tensor is removed, the bytes that were written to it must not count as stray. */
     if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
     m->persistents.bytes = m->persistents.entries[m->persistents.n - 1].offset;
     mm_status status = mm_manager_plan_around(m);

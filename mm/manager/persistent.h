@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What other files need of persistent.c besides the calls of mm.h. */
+/* The functions of persistent.c for the manager's other files. Its other functions are calls of mm.h. */
 #ifndef MM_MANAGER_PERSISTENT_H
 #define MM_MANAGER_PERSISTENT_H
 

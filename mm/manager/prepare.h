@@ -11,8 +11,8 @@ const mm_plan *mm_plan_now(const mm_manager *manager, const mm_graph *graph);
 
 /* Offers a plan for a graph that will be prepared. The plan was made for an equal graph, under the manager's policy and
  * with its facts, within device_bytes and at least as much pinned memory as it takes. When the graph is first prepared
- * within such limits, the plan is proved and used, not made again. Takes over the plan, also on failure; the equal
- * graph may be destroyed. MM_ERR_NOMEM. */
+ * within such limits, this plan is proved and used, instead of making one. Takes over the plan, also on failure; the
+ * equal graph may be destroyed. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_plan_offer(mm_manager *manager, mm_plan *plan, int64_t device_bytes);
 
 #endif

@@ -11,7 +11,8 @@ mm_replay_state_id mm_replay_state(const mm_manager *m, const mm_graph *graph) {
     const mm_ready *r = m ? mm_manager_find(m, graph) : NULL;
     if (!r || m->timeline || mm_sampling_is_due(r) || mm_observe_measures(m, r)) return MM_REPLAY_NO;
     if (mm_execution_recorded(r->execution)) return MM_REPLAY_READY;
-    /* Not before a first run: libraries load modules and choose algorithms then, which fails while recording. */
+    /* Not before an iteration has run: in the first one, libraries load modules and choose algorithms, which fails
+     * while recording. */
     bool may = m->device->ops->capture_begin && r->has_run && !r->unrecordable;
     return may ? MM_REPLAY_MAY : MM_REPLAY_NO;
 }

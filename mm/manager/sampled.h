@@ -14,7 +14,7 @@ typedef struct mm_sampled {
                                storage */
     const mm_layer_sample *samples;
     const mm_layer_verdict *verdicts;
-    const float *bounds; /* per tensor of the graph: as they hold from now on (mm_bound_get) */
+    const float *bounds; /* per tensor of the graph: the bounds that apply from now on (mm_bound_get) */
     mm_comet_config config;
 } mm_sampled;
 

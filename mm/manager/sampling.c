@@ -10,7 +10,7 @@
 #include "mm/manager/states.h"
 #include "mm/manager/values.h"
 
-enum { MEASURES = 3 }; /* per layer: its input, the gradient of its output, the momentum */
+enum { MEASURES = 3 }; /* measures per layer: of its input, the gradient of its output, and the momentum */
 
 /* ---------------------------------------------------------------- making */
 
@@ -26,7 +26,7 @@ static int encode_of(const mm_planned *planned, mm_tensor root) {
     return -1;
 }
 
-/* Keeps the layers whose input has such a code. */
+/* Keeps, of the layers to watch, those whose input has a code with a bound that is read at run time. */
 static void keep_coded(const mm_planned *planned, mm_sampling *s) {
     int kept = 0;
     for (int i = 0; i < s->n; i++) {
@@ -119,7 +119,7 @@ bool mm_sampling_is_due(const mm_ready *r) {
     return r->sampling && (r->sampled_age < 0 || r->sampled_age >= r->sampling->config.every);
 }
 
-/* A map that several layers read gets the least of their bounds. */
+/* If several layers read a map, its bound is the least of the bounds that the policy chose for these layers. */
 void mm_sampling_judge(mm_ready *r) {
     mm_sampling *s = r->sampling;
     if (!s || !s->pending) return;

@@ -10,7 +10,7 @@
  *    │                     │ ▼
  *    └── abort, from all   AGAIN ──── again_fail ────▶ STUCK
  *
- * In any other state a call is refused with MM_ERR_ORDER, and changes nothing. */
+ * A call for which the present state has no arrow is refused with MM_ERR_ORDER, and changes nothing. */
 #ifndef MM_MANAGER_STATES_H
 #define MM_MANAGER_STATES_H
 

@@ -42,7 +42,7 @@ mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, bool exactly,
     mm_failure_save(&failure, send(m, r, exactly));
     if (failure.status == MM_OK) return MM_OK;
     mm_status settled = mm_manager_drain(m, call);
-    (void)settled; /* it returns the same failure, or one that follows from it */
+    (void)settled; /* its status is dropped: it is the failure above, or one that follows from it */
     mm_stream_reset(mm_dispatch_compute(m->dispatch));
     return mm_failure_restore(&failure);
 }

@@ -6,7 +6,7 @@
 #include "mm/planning/refusal.h"
 #include "policies/fallback.h"
 
-/* Returns the refusal with advice. descended: all substitutes were tried. */
+/* Returns the refusal with advice. descended: all substitutes (the ladder) were tried. */
 static mm_status advise(const mm_plan_set *set, const mm_fallback_request *wish, const mm_refusal *refusal,
                         bool descended) {
     const mm_refused refused = {.graph = refusal->graph,
@@ -28,7 +28,8 @@ static bool allows_less_workspace(const mm_graph *graph) {
     return false;
 }
 
-/* Whether any graph allows smaller workspaces; else the first substitute equals the policy. */
+/* Whether any graph allows smaller workspaces; if none does, the first substitute, the same policy with smaller
+ * workspaces, equals the policy. */
 static bool has_smaller_workspaces(const mm_plan_set *set, const mm_new_graph *added) {
     bool any = added && allows_less_workspace(added->graph);
     for (int i = 0; i < set->n && !any; i++) any = allows_less_workspace(set->prepared[i]->graph);

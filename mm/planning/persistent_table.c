@@ -11,7 +11,8 @@ const mm_persistent *mm_persistent_table_find(const mm_persistent_table *d, cons
     return index < 0 ? NULL : &d->entries[index];
 }
 
-/* Chosen: far above any memory, and sums of a few such numbers do not overflow. mm_graph_freeze has the same limit. */
+/* Chosen: far above the bytes of any memory, and small enough that sums of a few such numbers do not overflow.
+ * mm_graph_freeze has the same limit. */
 static const int64_t MAX_BYTES = INT64_C(1) << 60;
 
 mm_status mm_persistent_table_append(mm_persistent_table *d, const char *tensor, int64_t bytes) {

@@ -18,7 +18,7 @@ typedef struct mm_persistent_table {
     mm_persistent *entries;
     int n;
     mm_names names;
-    int64_t bytes; /* end of the last entry, aligned */
+    int64_t bytes; /* offset of the end of the last entry, aligned */
 } mm_persistent_table;
 
 /* The entry with that name; NULL: there is none. */

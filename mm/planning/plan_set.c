@@ -39,7 +39,7 @@ static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
     return MM_OK;
 }
 
-/* Leaves each step the variant that its graph's present plan runs it in. */
+/* Removes from the facts, for each step, all variants but the one in which the graph's present plan runs the step. */
 static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
     const mm_prepared *now = mm_plan_set_find(set, p->graph);
     if (!now) return MM_OK;
@@ -98,7 +98,7 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
     MM_TRY(make_within(set, a, p));
     const mm_plan *plan = p->planned.plan;
     if (a->stands_in && mm_prepared_unable(p) >= 0) {
-        *need_bytes = 0; /* no amount of memory would help */
+        *need_bytes = 0; /* it is no lack of memory: this policy cannot run, with however much memory */
         return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and no mm_recompute_fn is set",
                        MM_BRIEF(plan->policy), mm_graph_name(p->graph));
     }

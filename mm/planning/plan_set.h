@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The plan set: prepared graphs, each with its plan. New plans are drafted beside these, and then committed all at
- * once, or dropped. It knows a device only by its name, and has to do with neither memory nor threads. */
+ * once, or dropped. It uses of a device only its name, allocates no device memory, and has no threads. */
 #ifndef MM_PLANNING_PLAN_SET_H
 #define MM_PLANNING_PLAN_SET_H
 
@@ -25,7 +25,8 @@ typedef struct mm_plan_sources {
     const mm_persistent_table *persistents; /* places of persistent tensors */
 } mm_plan_sources;
 
-/* Facts of a graph as its iterations have shown them (observe.h). They come before the sources' facts. */
+/* Facts of a graph as its iterations have shown them (observe.h). Plans use them in preference to the facts in
+ * mm_plan_sources. */
 typedef struct mm_observed_facts {
     const mm_graph *graph;
     mm_facts *facts;

@@ -114,7 +114,7 @@ static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_li
 }
 
 /* Makes a plan, with the copies of tensors that are all-reduced. The policy plans within the pinned memory that these
- * leave. */
+ * copies leave. */
 static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);

@@ -14,8 +14,9 @@ typedef struct mm_planned {
     mm_program *program; /* the lowered plan, which was proved and is issued */
     bool *exact;         /* per segment: mm_program_prove */
     mm_facts *facts;
-    int64_t block_offset; /* in the arena: the block that codecs read on the device (pipeline/codec/code_block.h), */
-    int64_t block_bytes;  /* and its bytes; 0: none of the policy's codecs reads it */
+    int64_t block_offset; /* offset in the arena of the block that codecs read on the device
+                             (pipeline/codec/code_block.h), */
+    int64_t block_bytes;  /* and the block's bytes; 0: none of the policy's codecs reads a block */
     mm_codec **codecs;    /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
 } mm_planned;
 

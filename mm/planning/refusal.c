@@ -10,10 +10,11 @@
 #include "policies/advice.h"
 #include "policies/schedule/nominal.h"
 
-/* auto plans graphs of up to so many steps within a second. */
+/* Up to so many steps, the policy auto plans a graph within a second. */
 enum { DEEP_STEPS = 1000 };
 
-/* Whether the plan could run, memory aside: if it recomputes, there must be a function for that. */
+/* Whether the plan could run if there were enough memory: if it recomputes, there must be a function that recomputes
+ * layers. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
     for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;

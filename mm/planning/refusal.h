@@ -18,8 +18,8 @@ typedef struct mm_refused {
     const char *device;
     mm_limits limits;
     mm_rates rates;
-    const char *pinned_from; /* follows limits.pinned_bytes in the message: where that limit comes from; NULL: the user
-                                gave it */
+    const char *pinned_from; /* text after limits.pinned_bytes in the message, which says where that limit comes from;
+                                NULL: the user gave it */
     mm_times_fn add_times;   /* adds the times that the policy was planned with; NULL: it was planned with the rates
                                 only */
     const void *times;       /* ctx of add_times */

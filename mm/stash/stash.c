@@ -24,7 +24,7 @@ static void follow(mm_stash *s, const mm_stash_deferred *note) {
     mm_failure_save(&s->owed, mm_fail_in(status, "mm_stash_release"));
     if (note->event && note->failed == MM_OK) {
         mm_status ended = mm_event_sync(note->event);
-        (void)ended; /* the next call returns the failure already */
+        (void)ended; /* the status is dropped, because the next call returns the failure anyway */
     }
 }
 
@@ -63,7 +63,8 @@ static void stash_exit(mm_stash *s) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Leaves a note to the call that is inside; if none is, processes it. Called with the lock held, which it releases. */
+/* Leaves a note for the call that is inside; if no call is inside, processes the note itself. Called with the lock
+ * held, which it releases. */
 static void leave_note(mm_stash *s, mm_stash_deferred *note) {
     note->next = NULL;
     *(s->last_note ? &s->last_note->next : &s->notes) = note;
@@ -83,7 +84,8 @@ static mm_status pay(mm_stash *s) {
 
 /* ---------------------------------------------------------------- put */
 
-/* Makes the caller's stream wait for what was enqueued here; if that fails, blocks until it has run. */
+/* Makes the caller's stream wait for what was enqueued on the stash's stream; if that fails, blocks until it has
+ * run. */
 static mm_status lane_leave(mm_stash *s, void *stream) {
     return mm_stash_sync_exit(s, stream) == MM_OK ? MM_OK : mm_stash_sync_drain(s);
 }
@@ -96,7 +98,7 @@ static mm_status check_size(mm_stash *s, const mm_stash_desc *kind) {
                    MM_SIZE_TEXT(s->options.device_bytes));
 }
 
-/* On failure nobody reads the caller's tensor any more. */
+/* Puts the entry. On failure, no task reads the caller's tensor any more. */
 static mm_status take_in(mm_stash *s, mm_stash_slot *e, void *data, void *stream) {
     MM_TRY(mm_stash_sync_enter(s, stream));
     MM_TRY(mm_stash_begin(s, &e->kind));
@@ -154,7 +156,8 @@ static mm_status serve(mm_stash *s, mm_stash_slot *e, void *stream) {
     return lane_leave(s, stream);
 }
 
-/* The caller has the bytes itself: nothing is held, and nothing is to be released. */
+/* A get of an entry that the caller kept: the pointer is the caller's own, nothing is held, and nothing is to be
+ * released. */
 static mm_status get_kept(mm_stash *s, mm_stash_slot *e, void **data_out) {
     MM_TRY(mm_stash_serve(s, e));
     s->stats.gets++;
@@ -213,7 +216,7 @@ void mm_stash_release(mm_stash *s, mm_stash_entry entry, void *stream) {
     if (!note) return;
     mm_failure told; /* keeps the caller's mm_last_error */
     mm_failure_save(&told, MM_ERR_DEVICE);
-    /* Tried twice: without the event nobody knows when the caller's tasks have read the bytes. */
+    /* Tried twice: without the event, the stash does not know when the caller's tasks have read the bytes. */
     note->failed = note->event ? mm_foreign_record(note->event, stream) : MM_OK;
     if (note->failed != MM_OK) note->failed = mm_foreign_record(note->event, stream);
     pthread_mutex_lock(&s->lock);

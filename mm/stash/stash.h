@@ -39,8 +39,8 @@ struct mm_stash {
     bool left_plan;        /* the iteration followed a plan at first, and left it */
     bool was_planned;      /* the iteration that ended last followed a plan to its end */
     mm_ranges arena, host; /* free parts of the arena and of pinned memory */
-    size_t taken;          /* number of pieces taken in both */
-    int64_t limit_bytes;   /* usable bytes of the arena; the memory above was given back */
+    size_t taken;          /* number of pieces that are taken in `arena` and `host` together */
+    int64_t limit_bytes;   /* usable bytes of the arena; the memory above was given back to the system */
     int64_t extent_bytes;  /* highest end of the arena's used bytes */
     mm_stash_slot *oldest, *newest;
     int64_t ordinary_bytes; /* ordinary host memory in use */
@@ -50,7 +50,7 @@ struct mm_stash {
     mm_stash_refused refused;
     mm_stash_stats stats;
     mm_coverage coverage;               /* bytes that plans which have run may touch */
-    int64_t touched_bytes, stray_bytes; /* counts from before the arena was last used without a plan */
+    int64_t touched_bytes, stray_bytes; /* counts of touched bytes from before the arena was last used without a plan */
     bool is_patterned;                  /* only plans have written to the arena since it was filled with the pattern */
     pthread_mutex_t lock;
     pthread_cond_t changed;

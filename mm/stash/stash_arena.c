@@ -96,7 +96,7 @@ static mm_status grow(mm_stash *s, int64_t bytes) {
 mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     bytes = bytes / MM_ALIGN * MM_ALIGN;
     if (bytes == s->limit_bytes) return MM_OK;
-    MM_TRY(mm_dispatch_sync(s->dispatch)); /* iterations before may still be using what is given back */
+    MM_TRY(mm_dispatch_sync(s->dispatch)); /* earlier iterations may still be using the memory that is given back */
     MM_TRY(mm_stash_sync_drain(s));
     if (s->is_patterned) MM_TRY(keep_counts(s));
     s->is_patterned = false;

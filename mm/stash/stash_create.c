@@ -35,7 +35,7 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     return MM_OK;
 }
 
-/* A budget above what the device has is a mistake. */
+/* Refuses a budget above what the device has, which is a mistake. */
 static mm_status check_budget(const mm_stash *s) {
     mm_memory_info info;
     mm_device_memory_info(s->device, &info);
@@ -52,8 +52,8 @@ static mm_status open_lane(mm_stash *s) {
     return mm_event_create(s->device, &s->left);
 }
 
-/* Whether the policy chooses an action for each map from a menu. Such a policy has rules that recompute, and finds that
- * no layer of a stash can be recomputed. */
+/* Whether the policy chooses an action for each map from a menu. Such a policy is not refused although it has rules
+ * that recompute: it finds that no layer of a stash can be recomputed. */
 static bool chooses(const mm_policy *policy) {
     for (const mm_option_desc *o = policy->ops->options; o && o->key; o++)
         if (o->type == MM_OPTION_MENU) return true;
@@ -146,7 +146,7 @@ void mm_stash_destroy(mm_stash *s) {
     if (s->dispatch) {
         mm_dispatch_abort(s->dispatch);
         mm_status drained = mm_stash_sync_drain(s);
-        (void)drained; /* there is nobody to return it to */
+        (void)drained; /* the status is dropped, because the stash is being destroyed */
     }
     free(s->follow.order ? s->follow.slots : NULL);
     mm_order_fini(&s->recorded);

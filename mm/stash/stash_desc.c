@@ -39,7 +39,7 @@ static bool has_strides(const mm_stash_tensor *t) {
 }
 
 static mm_status check_elems(const mm_stash_tensor *t, int64_t *elems_out) {
-    enum { ELEMS_BITS = 50 }; /* more than any memory has */
+    enum { ELEMS_BITS = 50 }; /* 2^50 elements: more than any memory has */
     int64_t elems = 1;
     for (int i = 0; i < t->rank; i++) {
         if (t->dims[i] < 1) return refuse(t, "a dimension", t->dims[i], "must be 1 or more");

@@ -5,7 +5,7 @@
 
 #include "mm/stash/stash_order.h"
 
-/* MM_ERR_INVALID. */
+/* Describes the bytes of a tensor. MM_ERR_INVALID: its dimensions, strides or flags are not legal. */
 MM_CHECKED mm_status mm_stash_desc_of(const mm_stash_tensor *tensor, mm_stash_desc *kind_out);
 
 #endif

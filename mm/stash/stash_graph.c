@@ -40,7 +40,7 @@ static mm_layer_kind kind_of(const char *producer) {
 /* What is being built. */
 typedef struct build {
     const mm_order *order;
-    uint32_t exact; /* flags of entries that must not lose anything */
+    uint32_t exact; /* flags; an entry with any of them must not lose anything */
     mm_stash_graph *out;
     mm_layer *layer;    /* per entry; -1: the layer has its backward step already */
     int32_t *readers;   /* per entry: number of steps that read it so far */
@@ -54,8 +54,9 @@ typedef struct build {
  * backward use. So an entry that is put in the backward part is never moved, and one that is read in the forward part
  * is not moved before its last forward read. */
 
-/* Sets the event with which the backward part begins: the one for which the fewest bytes cannot be moved, among those
- * at which nothing is held (policies would move held entries there). Returns these bytes. b->readers: scratch. */
+/* Sets the event with which the backward part begins: among the events at which nothing is held, the one for which the
+ * fewest bytes cannot be moved. (At an event at which an entry is held, policies would move the held entry.) Returns
+ * the bytes that cannot be moved. b->readers: scratch. */
 static int64_t find_backward(build *b, const bool *kept) {
     enum { UNREAD, READ, HELD };
     const mm_order *o = b->order;
@@ -88,7 +89,7 @@ static int64_t find_backward(build *b, const bool *kept) {
 static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind, mm_layer *layer_out) {
     MM_TRY(mm_graph_add_layer(b->out->graph, name, kind, layer_out));
     mm_layer_properties properties = mm_layer_kind_properties(kind);
-    properties.repeatable = false; /* nobody can run it again */
+    properties.repeatable = false; /* a stash has no function that could run the layer again */
     return mm_graph_set_properties(b->out->graph, *layer_out, &properties);
 }
 

@@ -15,7 +15,7 @@
 
 static bool is_following(const mm_stash *s) { return s->follow.order != NULL; }
 
-/* Whether the entry was put in the iteration under way, and is not left from one before. */
+/* Whether the entry was put in the iteration under way. If not, it is left from an earlier one. */
 static bool is_of_now(const mm_stash *s, const mm_stash_slot *e) { return e->iteration == s->iteration; }
 
 /* ---------------------------------------------------------------- begin and end */
@@ -29,7 +29,8 @@ static mm_status begin_unplanned(mm_stash *s) {
     return MM_OK;
 }
 
-/* An order without gets comes from a forward pass whose backward pass never ran. */
+/* Whether the order is to be planned. An order without gets is not: it comes from a forward pass whose backward pass
+ * never ran. */
 static bool is_worth_a_plan(const mm_stash *s) {
     const mm_order *o = &s->recorded;
     return !s->options.unplanned && !o->lost && o->open == 0 && o->n_gets > 0;

@@ -12,7 +12,8 @@ MM_CHECKED mm_status mm_stash_take_in(mm_stash *stash, mm_stash_slot *slot, void
 /* Makes the bytes of an entry that nobody holds available at slot->place; if the caller keeps them, they are at
  * slot->kept. */
 MM_CHECKED mm_status mm_stash_serve(mm_stash *stash, mm_stash_slot *slot);
-/* Nobody holds the entry any more. If it is dropped, its memory goes, and with the last one the iteration ends. */
+/* Called when nobody holds the entry any more. If it is dropped, its memory is freed; if it was the last entry, the
+ * iteration ends. */
 void mm_stash_unhold(mm_stash *stash, mm_stash_slot *slot);
 
 #endif

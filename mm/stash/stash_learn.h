@@ -25,20 +25,21 @@ typedef struct mm_learned_order {
     mm_stash_refused refused;
     mm_learned_state state;        /* under the lock */
     mm_execution *execution;       /* NULL: not made yet, or all entries are kept */
-    bool told;                     /* mm_learner_untold has returned it */
-    int64_t used;                  /* when it was last begun or learned; larger is later */
+    bool told;                     /* mm_learner_untold has returned this order */
+    int64_t used;                  /* counter value when an iteration last began it, or when it was learned; larger is
+                                      later */
     struct mm_learned_order *next; /* the order that followed it last time; NULL: not known */
 } mm_learned_order;
 
 typedef struct mm_learner {
     mm_dispatch *dispatch; /* runs the executions */
     mm_stash_terms terms;
-    mm_policy policy, signing;                 /* what terms.policy and terms.signing point to */
+    mm_policy policy, signing;                 /* parsed; terms.policy and terms.signing point to these two */
     mm_learned_order *orders[MM_LEARNED_MOST]; /* changed only by the call that is inside the stash */
     int n;
     int64_t clock;
     mm_learned_order *last; /* the order of the last iteration whose order is known; NULL: there was none */
-    bool last_known;        /* `last` is the order of the previous iteration */
+    bool last_known;        /* `last` is the order of the iteration that ended last, not of an earlier one */
     volatile int stop;      /* mm_limits.stop */
     pthread_t thread;
     bool has_thread;
@@ -57,9 +58,9 @@ void mm_learner_init(mm_learner *learner);
 /* Stops the thread, and frees. Executions must be idle. */
 void mm_learner_fini(mm_learner *learner);
 
-/* Takes over the order of an ended iteration (and leaves *order empty), unless it is known already, and has it planned.
- * If there are too many orders, forgets the least recently used one. False: out of memory, or no order can be forgotten
- * now. */
+/* Takes over the order of an ended iteration (and leaves *order empty), unless the same order is known already, and has
+ * the thread plan it. If there are too many orders, forgets the least recently used one. False: out of memory, or no
+ * order can be forgotten now. */
 bool mm_learner_add(mm_learner *learner, mm_order *order);
 
 /* The order to follow in an iteration that begins with this entry: the one that followed `last` the time before, or

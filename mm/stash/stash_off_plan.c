@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An iteration leaves its plan: each entry's bytes are found where the plan has them at that moment, and the entry
- * becomes an unplanned one there. Codes are decoded to host memory. */
+/* An iteration leaves its plan. The bytes of each entry are found where the plan has them at that moment; they stay
+ * there, and the entry becomes an unplanned one. Codes are decoded to host memory. */
 #include "mm/stash/stash_off_plan.h"
 
 #include <stdlib.h>
@@ -19,8 +19,8 @@ static bool is_done(const mm_stash *s, const mm_plan *plan, int node) {
 }
 
 /* The segment that holds a tensor now. That is the segment of its next reader; or, if an operation has yet to write
- * that one, the segment that the operation reads. The plan's proof guarantees that it holds the value. -1: nothing
- * reads the tensor any more. */
+ * that segment, the segment that the operation reads. The plan's proof guarantees that the segment holds the value. -1:
+ * nothing reads the tensor any more. */
 static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor tensor) {
     int at = 0;
     int32_t segment = -1;
@@ -119,7 +119,7 @@ void mm_stash_go_off_plan(mm_stash *s) {
         take_over_all(s, &broken);
         mm_dispatch_abort(s->dispatch);
     }
-    mm_status counted = mm_stash_cover(s, NULL); /* what is placed from now on belongs to no plan */
+    mm_status counted = mm_stash_cover(s, NULL); /* from now on, entries are placed without a plan */
     (void)counted;
     s->left_plan = true;
     mm_stash_unplanned_take_over(s, f->slots, f->order->order.n_entries);

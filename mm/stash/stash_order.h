@@ -33,7 +33,7 @@ typedef struct mm_order {
     int n_entries, n_events, entry_capacity, event_capacity;
     int open;   /* number of entries that have not ended */
     int n_gets; /* number of gets */
-    bool lost;  /* memory ran out, or it became too long, so it is incomplete */
+    bool lost;  /* the order is incomplete, because memory ran out or it became too long */
 } mm_order;
 
 /* Longer orders are not learned. A deep network has a twentieth of so many events. */

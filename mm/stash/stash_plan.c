@@ -18,8 +18,8 @@ static int64_t cpu_now_ns(void) {
 
 /* ---------------------------------------------------------------- what an order needs, whatever the policy */
 
-/* Bytes that unplanned iterations need beside the kept entries: for the entries that are held at the same time, and one
- * more. */
+/* Bytes of the arena that an unplanned iteration needs: the most that are held at the same time, and the largest entry.
+ * The kept entries come in addition. */
 static int64_t margin(const mm_order *o) {
     int64_t held = 0, most = 0, largest = 0;
     bool *holds = calloc((size_t)o->n_entries + 1, sizeof *holds);
@@ -98,8 +98,8 @@ static mm_status check_served(const mm_stash_terms *t, const mm_plan *plan, cons
  * 2000 entries; with the search, 100 entries take 0.7 s (tools/bench/stash, on a busy machine). */
 enum { SEARCHED_STEPS = 200 };
 
-/* Plans the entries that callers do not keep, within the rest of the budget. p->planned has the plan even if it does
- * not fit. */
+/* Plans the entries that callers do not keep, within the part of the budget that the kept entries leave. p->planned has
+ * the plan even if it does not fit. */
 static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     const uint32_t exact = MM_STASH_EXACT | (t->signing ? 0 : MM_STASH_SIGNS);
     MM_TRY(mm_stash_graph_init(o, p->kept, exact, &p->graph));
@@ -142,8 +142,8 @@ static int64_t mark_unmoved(const mm_stash_plan *p, const mm_order *o, bool *kep
     return bytes;
 }
 
-/* Plans the entries that are not kept. An earlier plan moves all of them, so the search for what to move, which takes
- * longest, is left out. */
+/* Plans the entries that are not kept. An earlier plan has moved all of these entries, so the policy moves them always,
+ * and does not search for what to move, which takes longest. */
 static mm_status plan_moved(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     mm_stash_terms terms = *t;
     mm_policy policy = *t->policy, signing;
@@ -209,7 +209,7 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     if (status == MM_OK && !keeps_all) keep_unmoved(t, o, &p);
     if (status == MM_ERR_INFEASIBLE && p.planned.plan) status = refuse(t, o, &p, refused_out);
     /* If puts and gets alternate, policies cannot move all entries. The order has run unplanned within the budget, and
-     * may go on so. */
+     * may go on unplanned. */
     if (status == MM_ERR_INFEASIBLE && p.graph.by_turns) status = mm_fail(MM_ERR_UNSUPPORTED, "%s", mm_last_error());
     p.cpu_ns = cpu_now_ns() - began_ns;
     *plan_out = p;

@@ -23,8 +23,8 @@ typedef struct mm_stash_plan {
     bool *kept; /* per entry */
     int64_t kept_bytes;
     mm_stash_graph graph;
-    mm_planned planned;   /* of the entries that are not kept; plan NULL: there are none */
-    int64_t needed_bytes; /* the least budget; 0: not known */
+    mm_planned planned;   /* the plan of the entries that are not kept; planned.plan NULL: all are kept */
+    int64_t needed_bytes; /* the least budget that is enough for the order; 0: not known */
     int64_t cpu_ns;       /* CPU time of planning */
 } mm_stash_plan;
 
@@ -37,9 +37,10 @@ typedef struct mm_stash_refused {
 } mm_stash_refused;
 
 /* Plans an order. If all its entries fit the budget, callers keep them all. Otherwise callers keep the entries that the
- * plan never moves, if the rest of the budget is enough for the other entries, also unplanned, should an iteration
- * leave the plan. MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: the plan does what a stash cannot do,
- * such as moving held entries. The caller frees the plan with mm_stash_plan_fini, even after a failure. */
+ * plan never moves, if the rest of the budget is enough for the other entries, both under the plan and unplanned, in
+ * case an iteration leaves the plan. MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: the plan does what
+ * a stash cannot do, such as moving held entries. The caller frees the plan with mm_stash_plan_fini, even after a
+ * failure. */
 MM_CHECKED mm_status mm_stash_plan_make(const mm_stash_terms *terms, const mm_order *order, mm_stash_plan *plan_out,
                                         mm_stash_refused *refused_out);
 /* Makes a policy that has, before each rule with a lossy codec, a rule with the codec 'signs:CODEC' for layers with the

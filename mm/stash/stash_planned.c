@@ -65,8 +65,8 @@ mm_status mm_stash_planned_try(mm_stash *s, const mm_stash_desc *first) {
     if (!o) return MM_OK;
     if (o->state == MM_LEARNED_REFUSED) {
         s->refused = o->refused;
-        s->learner.last = NULL; /* it is returned once: the next iteration may have another order, which begins the same
-                                   way, and fits */
+        s->learner.last = NULL; /* the failure is returned only once, because the next iteration may have another order,
+                                   which begins in the same way, and fits */
         return mm_failure_restore(&o->failure);
     }
     mm_status status = begin(s, o);
@@ -114,8 +114,8 @@ static const mm_order_event *expected(const mm_stash *s) {
     return s->follow.cursor < o->n_events ? &o->events[s->follow.cursor] : NULL;
 }
 
-/* Skips events of entries that have ended earlier than in the order, and of those that callers keep, because no step
- * depends on when these are read. */
+/* Skips the next events of the order if they are of entries that have ended already, earlier than in the order, or of
+ * entries that callers keep: no step depends on when kept entries are read. */
 static mm_status skip(mm_stash *s) {
     const mm_stash_planned *f = &s->follow;
     for (const mm_order_event *e; (e = expected(s)) && e->kind != MM_ORDER_PUT; s->follow.cursor++) {
@@ -130,7 +130,7 @@ static bool is_expected(const mm_stash *s, mm_order_event_kind kind, int entry) 
     return e && e->kind == kind && e->entry == entry;
 }
 
-/* Says that the iteration differs from the order, which is not a failure. */
+/* Notes in follow.why that the iteration differs from the order, which is not a failure. */
 static bool differs(mm_stash *s, const char *what, const mm_stash_slot *slot) {
     snprintf(s->follow.why, sizeof s->follow.why, "%s of tensor %d of %s came out of order", what, slot->number,
              slot->kind.producer);

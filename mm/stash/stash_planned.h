@@ -21,7 +21,7 @@ typedef struct mm_stash_planned {
 MM_CHECKED mm_status mm_stash_planned_try(mm_stash *stash, const mm_stash_desc *first);
 bool mm_stash_planned_put(mm_stash *stash, mm_stash_slot *slot, void *data);
 bool mm_stash_planned_get(mm_stash *stash, mm_stash_slot *slot);
-/* Nobody holds the entry any more. return: it is not dropped; end: it is. */
+/* Called when nobody holds the entry any more: _return if it is not dropped, _end if it is. */
 bool mm_stash_planned_return(mm_stash *stash, mm_stash_slot *slot);
 bool mm_stash_planned_end(mm_stash *stash, mm_stash_slot *slot);
 /* Ends the iteration, after all entries have ended. */

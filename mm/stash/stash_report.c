@@ -69,8 +69,8 @@ bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
     return true;
 }
 
-/* The event of the order to which a node of the plan belongs: the event that begins its step, or the step before the
- * node. */
+/* The event of the order to which a node of the plan belongs: the event that begins its step, or, for an operation, the
+ * last step before the node. */
 static int event_of(const mm_learned_order *o, int node) {
     const mm_plan *plan = o->plan.planned.plan;
     while (node > 0 && plan->nodes[node].kind != MM_NODE_STEP) node--;

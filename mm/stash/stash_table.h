@@ -32,12 +32,12 @@ struct mm_stash_slot {
     mm_stash_deferred *gets; /* under the lock: one for each get that was not released */
     mm_stash_deferred drop;
     mm_stash_desc kind;
-    int64_t iteration; /* in which it was put */
-    int number;        /* in the order of that iteration; -1: not known */
-    int held;          /* gets that were not released, as far as deferred calls were processed */
+    int64_t iteration; /* number of the iteration in which it was put */
+    int number;        /* number of the entry in the order of that iteration; -1: not known */
+    int held;          /* number of gets that were not released; deferred releases count once they are processed */
     bool dropped;
     bool lossy;                   /* a get gives bytes decoded from a lossy code */
-    void *kept;                   /* the caller keeps it in this memory; NULL: it was taken */
+    void *kept;                   /* the caller's memory of an entry that the caller keeps; NULL: the entry was taken */
     void *place;                  /* its address in the arena while it is held */
     int64_t offset;               /* unplanned: where it lies in the arena; -1: it does not */
     mm_stash_host host;           /* unplanned: its copy in host memory */

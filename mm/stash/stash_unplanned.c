@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. Where none is
- * free, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied back in the
- * same way. It keeps its copy in host memory, so it can leave again without a further copy.
+/* Entries of an iteration without a plan. A new entry is copied to the lowest free piece of the arena. If no free piece
+ * is large enough, entries are copied to host memory, the oldest first, until one is. An entry that is read is copied
+ * back in the same way. Its copy in host memory stays, so it can leave the arena again without a further copy.
  *
  *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
  *
- * A held entry stays where it is. Host memory is pinned, and ordinary where pinned memory is used up. Copies are
- * enqueued on the stash's stream in the order of the calls, so a piece can be used for the next entry at once. */
+ * A held entry stays where it is. Host memory is pinned memory, or ordinary memory once pinned memory is used up.
+ * Copies are enqueued on the stash's stream in the order of the calls, so a piece can be used for the next entry at
+ * once. */
 #include "mm/stash/stash_unplanned.h"
 
 #include <stdlib.h>
@@ -116,7 +117,8 @@ static mm_stash_slot *next_to_leave(const mm_stash *s) {
     return e;
 }
 
-/* Held and kept entries leave no room. A budget would be enough in which the entry lies above the last held one. */
+/* Returns MM_ERR_INFEASIBLE: held and kept entries leave no room. The least budget that it names has room for the entry
+ * above the highest end of a held one, and for the kept entries. */
 static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
     int64_t held = 0, end = 0;
     for (const mm_stash_slot *h = s->oldest; h; h = h->newer) {

@@ -5,18 +5,19 @@
 
 #include "mm/stash/stash_table.h"
 
-/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE (stash->refused): the
- * held and kept entries leave no room. MM_ERR_NOMEM, MM_ERR_DEVICE. */
+/* Copies the caller's bytes into the arena. On failure the slot has no memory. MM_ERR_INFEASIBLE: entries that are held
+ * (got and not released) or that the caller keeps leave no room; stash->refused then has the details. MM_ERR_NOMEM,
+ * MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_stash_unplanned_put(mm_stash *stash, mm_stash_slot *slot, const void *data);
-/* Brings the bytes into the arena, if they are not there. Fails like mm_stash_unplanned_put; then they stay where they
- * are. */
+/* Brings the bytes into the arena, if they are not there. Fails like mm_stash_unplanned_put; the bytes then stay where
+ * they are. */
 MM_CHECKED mm_status mm_stash_unplanned_bring(mm_stash *stash, mm_stash_slot *slot);
 /* Frees all memory of the slot. */
 void mm_stash_unplanned_free(mm_stash *stash, mm_stash_slot *slot);
 /* Gives the slot ordinary host memory. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_stash_unplanned_host_ordinary(mm_stash *stash, mm_stash_slot *slot);
-/* Takes over n slots (some may be NULL), which lie in the arena and in pinned memory already, where nothing else lies.
- * mm_stash_unplanned_reserve was called before. */
+/* Takes over n slots (some may be NULL), whose bytes lie in the arena and in pinned memory already, in pieces that no
+ * other entry has. Call mm_stash_unplanned_reserve before. */
 void mm_stash_unplanned_take_over(mm_stash *stash, mm_stash_slot *const *slots, int n);
 /* Reserves memory for the bookkeeping of n slots that are taken over. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_stash_unplanned_reserve(mm_stash *stash, int n);

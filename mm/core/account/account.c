@@ -47,7 +47,8 @@ static mm_account_kind kind_of_tensor(const mm_tensor_info *tensor) {
 
 typedef int64_t by_kind[MM_ACCOUNT_KINDS];
 
-/* Whether a segment waits for the backward pass: by its users, not by live_last, as some plans free nothing. */
+/* Whether a segment waits for the backward pass: a node of the forward pass uses it, and then a node of the backward
+ * pass. live_last would not tell: plans that free nothing have it at their end. */
 static bool waits(const mm_account *account, const mm_segment *s) {
     return account->first_backward >= 0 && s->first_node <= account->last_forward &&
            s->last_node >= account->first_backward;
@@ -193,7 +194,8 @@ mm_pool_sums mm_account_pools(const mm_plan *plan) {
         const mm_segment *s = &plan->segments[i];
         if (s->content != MM_CONTENT_POOL) continue;
         sums.bound_bytes +=
-            s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* the spill is a pool, too, and adds its own bytes */
+            s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* a spill is itself a pool, whose turn in this loop
+                                                                    adds its bytes */
         *(s->pinned ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
     }
     sums.pinned_bytes -= sums.spill_bytes;

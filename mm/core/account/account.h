@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Accounts of a plan's memory: what holds the peak, what is stashed, and a lower bound. Pure arithmetic on the plan,
- * its graph and its facts. Thread-safe. */
+/* Accounts of a plan's memory: which segments make up the peak, which maps wait for the backward pass (the stash), and
+ * a lower bound. Pure arithmetic on the plan, its graph and its facts. Thread-safe. */
 #ifndef MM_CORE_ACCOUNT_ACCOUNT_H
 #define MM_CORE_ACCOUNT_ACCOUNT_H
 
@@ -15,7 +15,7 @@ typedef enum mm_account_kind {
     MM_ACCOUNT_REST,  /* the rest of the plan's base: alignment, and persistent tensors of other graphs */
     MM_ACCOUNT_STASH, /* inputs, feature maps and saved tensors that wait for the backward pass, not as codes */
     MM_ACCOUNT_CODE,
-    MM_ACCOUNT_BUFFER,      /* maps in tensor buffers */
+    MM_ACCOUNT_BUFFER,      /* maps in the region of tensor buffers (mm_plan.buffers) */
     MM_ACCOUNT_FEATURE_MAP, /* inputs, feature maps and saved tensors that only one pass uses */
     MM_ACCOUNT_GRADIENT_MAP,
     MM_ACCOUNT_WORKSPACE, /* workspaces of steps, scratch of codecs */
@@ -24,7 +24,8 @@ typedef enum mm_account_kind {
 
 const char *mm_account_kind_name(mm_account_kind kind);
 
-/* The most live bytes at a node, among a step and the operations queued after it. */
+/* Memory of a step: the node with the most live bytes, among the step's own node and those of the operations queued
+ * after it. */
 typedef struct mm_account_step {
     int step; /* index in the graph */
     int node; /* the node with the most live bytes */
@@ -39,11 +40,12 @@ typedef struct mm_account {
      * region of tensor buffers. REST: as in the plan. */
     int64_t declared[MM_ACCOUNT_KINDS];
     int peak_node;                     /* first node at which live bytes are plan->live_peak_bytes */
-    int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes there; their sum is plan->live_peak_bytes */
-    int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device throughout: the base and external tensors */
+    int64_t at_peak[MM_ACCOUNT_KINDS]; /* live bytes at peak_node, by kind; their sum is plan->live_peak_bytes */
+    int64_t lasting[MM_ACCOUNT_KINDS]; /* bytes that are on the device during the whole iteration: the base and external
+                                          tensors */
     int last_forward, first_backward;  /* nodes: mm_plan_turning_point */
-    int64_t idle_bytes; /* plan->peak_bytes less those live bytes: free parts of regions, gaps between segments */
-    int *segments;      /* indices of those alive on the device at the peak, largest first */
+    int64_t idle_bytes; /* plan->peak_bytes less plan->live_peak_bytes: free parts of regions, gaps between segments */
+    int *segments;      /* indices of the segments that are alive on the device at the peak, largest first */
     int n_segments;
     mm_account_step *steps; /* in the order of the plan */
     int n_steps;
@@ -56,10 +58,10 @@ void mm_account_fini(mm_account *account);
 /* Writes the name of a segment: its tensor's, "workspace of STEP", or "pool of codes". Returns buffer. */
 const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buffer, size_t capacity);
 
-/* What a segment's bytes are for; for a persistent tensor, that tensor's kind. */
+/* What a segment's bytes are for. For the segment of a persistent tensor: by the kind of the tensor. */
 mm_account_kind mm_account_segment_kind(const mm_account *account, int segment);
 
-/* Bytes of a plan's pools of codes. */
+/* Bytes of a plan's pools, in which the bodies of codes lie (plan.h). */
 typedef struct mm_pool_sums {
     int64_t reserve_bytes; /* pools on the device */
     int64_t spill_bytes;   /* spills, in pinned memory */
@@ -87,10 +89,13 @@ int mm_account_steps_again(const mm_plan *plan);
 typedef enum mm_remedy_kind {
     MM_REMEDY_KEEP,
     MM_REMEDY_MASK,      /* a code of the signs, exact; for maps of which the backward pass reads the signs alone */
-    MM_REMEDY_COMPRESS,  /* a smaller code; with exact signs beside it if the code is lossy and the signs are read */
-    MM_REMEDY_RECOMPUTE, /* recomputed by repeatable layers, from tensors on the device */
+    MM_REMEDY_COMPRESS,  /* a smaller code; also the exact signs, if the code is lossy and the backward pass reads the
+                            signs */
+    MM_REMEDY_RECOMPUTE, /* recomputed, from tensors on the device, by layers whose forward step can run again with the
+                            same result */
     MM_REMEDY_SWAP,      /* copied to host memory and back */
-    MM_REMEDY_COMPRESS_SWAP, /* such a code, copied to host memory and back; signs beside it stay on the device */
+    MM_REMEDY_COMPRESS_SWAP, /* a code as of COMPRESS, copied to host memory and back; exact signs, if any, stay on the
+                                device */
     MM_REMEDY_KINDS
 } mm_remedy_kind;
 
@@ -99,12 +104,13 @@ const char *mm_remedy_kind_name(mm_remedy_kind kind);
 typedef struct mm_remedy {
     mm_remedy_kind kind;
     int codec;            /* MASK, COMPRESS, COMPRESS_SWAP: index in the facts; else -1 */
-    int sign_codec;       /* COMPRESS, COMPRESS_SWAP: codec of the signs beside it; else -1 */
+    int sign_codec;       /* COMPRESS, COMPRESS_SWAP: codec of the exact signs; -1: none */
     uint32_t layer_kinds; /* RECOMPUTE: bit k: layers of mm_layer_kind k run again */
-    /* Bytes that stay on the device, including a code's reserve for its body. RECOMPUTE: bytes of tensors that must be
-     * kept for it, without those that the backward pass reads anyway. */
+    /* Bytes that stay on the device, including a code's reserve for its body. RECOMPUTE: bytes of the tensors that must
+     * be kept so that the map can be recomputed, without the tensors that the backward pass reads anyway. */
     int64_t bytes_left;
-    /* Time by the facts, hidden or not, of the codecs, the copies or the layers that run again; 0: not known. */
+    /* Time, by the facts, of the codecs, the copies or the layers that run again, whether or not the computation waits
+     * for them; 0: not known. */
     int64_t ns;
 } mm_remedy;
 
@@ -117,12 +123,12 @@ typedef struct mm_stash_reader {
 typedef struct mm_stash_map {
     mm_tensor tensor; /* the root of its aliases */
     int64_t bytes;
-    /* Bytes in which this plan holds it on the device between the passes: the map, its codes, or both. Bodies of codes,
-     * which share a pool, do not count. */
+    /* Bytes that the map takes on the device between the passes under this plan: the map itself, its codes, or both.
+     * Bodies of codes, which share a pool, do not count. */
     int64_t held_bytes;
     const mm_stash_reader *readers; /* backward steps that read it, in order */
     int n_readers;
-    mm_remedy *remedies; /* KEEP first; each as if it were applied to this map alone */
+    mm_remedy *remedies; /* KEEP first; the figures of each assume that it is applied to this map alone */
     int n_remedies;
 } mm_stash_map;
 
@@ -142,8 +148,8 @@ void mm_stash_account_fini(mm_stash_account *stash);
 typedef struct mm_decision {
     uint32_t kinds; /* bit k: mm_remedy_kind k is applied. Several may be, but none beside KEEP */
     int codec;      /* index in the facts of the codec for its elements; -1: none */
-    /* Time alone of the operations on it and of the steps that recompute it. A step that recomputes several maps
-     * counts with each of them. */
+    /* Time, each running alone, of the operations on the map and of the steps that recompute it. A step that recomputes
+     * several maps counts with each of these maps. */
     int64_t ns;
 } mm_decision;
 
@@ -170,15 +176,17 @@ const char *mm_stash_class_name(mm_stash_class class);
 
 typedef struct mm_stash_sum {
     int64_t bytes;      /* bytes of the maps */
-    int64_t held_bytes; /* bytes in which the plan holds them between the passes, with the reserves of bodies */
+    int64_t held_bytes; /* bytes that the maps take under the plan between the passes, with the reserves of bodies */
 } mm_stash_sum;
 
 /* A plan's maps as papers on feature maps count them: feature maps, gradient maps, saved tensors and codes; without
  * weights, their gradients and states, and without the batch. */
 typedef struct mm_map_account {
-    int64_t placed_bytes;    /* as the plan places them, with the workspaces that lie among them */
-    int64_t dynamic_bytes;   /* without workspaces, if each were allocated at its first use and freed after its last */
-    int64_t undecoded_bytes; /* dynamic_bytes if layers computed on codes, without decoded maps */
+    int64_t placed_bytes;    /* bytes of the region in which the plan places the maps, without the batch, with the
+                                workspaces that lie among the maps */
+    int64_t dynamic_bytes;   /* most bytes at a time, without workspaces, if each map and code were allocated at its
+                                first use and freed after its last */
+    int64_t undecoded_bytes; /* as dynamic_bytes, if layers computed on codes directly, so that no map were decoded */
     mm_stash_sum stash[MM_STASH_CLASSES];
 } mm_map_account;
 
@@ -189,8 +197,8 @@ MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *fa
 /* ---------------------------------------------------------------- lower bound */
 
 /* moDNN's lower bound (Chen et al., DATE 2018, equation 7). A step needs its inputs, its outputs and a workspace; so
- * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN's is for a
- * sub-batch of one image: pass a graph of batch 1.
+ * every plan needs at least the largest such sum, and the tensors that never leave the device. moDNN computes it for a
+ * sub-batch of one image; for that figure, pass a graph of batch 1.
  *
  * A step counts each managed tensor that it uses, and its smallest workspace of the facts' variants. To stay below
  * every plan, a tensor whose sign alone is read counts one bit per element, and an output that may share an input's

@@ -65,8 +65,8 @@ static void read_recomputation(const decider *d, const mm_node *n) {
     }
 }
 
-/* Counts maps as kept if their elements stay on the device from the forward to the backward pass, and they were
- * recomputed only as a by-product. */
+/* Counts a map as kept if its elements stay on the device from the forward to the backward pass, and its only other
+ * remedy is RECOMPUTE: a step that recomputes another map writes this one, too. */
 static void keep_what_stays(const decider *d) {
     int last_forward, first_backward;
     mm_plan_turning_point(d->plan, &last_forward, &first_backward);
@@ -78,7 +78,7 @@ static void keep_what_stays(const decider *d) {
     }
 }
 
-/* A code that is swapped is first made on the device: that does not count as COMPRESS, too. */
+/* A code that is swapped is first made on the device; the decision is then COMPRESS_SWAP alone, not also COMPRESS. */
 static void finish_decision(mm_decision *decision) {
     if (decision->kinds & 1u << MM_REMEDY_COMPRESS_SWAP) decision->kinds &= ~(1u << MM_REMEDY_COMPRESS);
     if (decision->kinds == 0) decision->kinds = 1u << MM_REMEDY_KEEP;

@@ -62,13 +62,15 @@ static bool is_batch(const mm_plan *plan, const mm_segment *s) {
     return s->tensor >= 0 && mm_graph_tensor(plan->graph, s->tensor)->kind == MM_INPUT;
 }
 
-/* Bytes of a segment if it were allocated when it is first used, together with its body, which then lies in no pool. */
+/* Bytes that a segment would take if it were allocated when it is first used; for a code with a body, the reserve for
+ * the body is included, as there would be no pool. 0: workspaces, pools and the batch do not count. */
 static int64_t own_bytes(const mm_plan *plan, const mm_facts *facts, const mm_segment *s) {
     if (!mm_segment_has_life(s) || s->content == MM_CONTENT_WORK || s->content == MM_CONTENT_POOL) return 0;
     return is_batch(plan, s) ? 0 : s->bytes + body_bytes(plan, facts, s);
 }
 
-/* The most of these bytes alive at a node, without segments that are left_out. change: scratch, n_nodes + 1 entries. */
+/* The most own_bytes that are alive at a node, without the segments marked in left_out. change: scratch, n_nodes + 1
+ * entries. */
 static int64_t peak(const mm_plan *plan, const mm_facts *facts, const bool *left_out, int64_t *change) {
     memset(change, 0, ((size_t)plan->n_nodes + 1) * sizeof *change);
     for (int i = 0; i < plan->n_segments; i++) {

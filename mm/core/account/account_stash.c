@@ -18,8 +18,8 @@ typedef struct storage {
     /* Recomputing the storage: */
     bool again;           /* whether it is possible */
     uint32_t layer_kinds; /* the kinds of layers that run again */
-    int64_t kept_bytes;   /* bytes of storages that would have to be kept for it */
-    int64_t ns;           /* time of those layers */
+    int64_t kept_bytes;   /* bytes of storages that would have to be kept so that this one can be recomputed */
+    int64_t ns;           /* time of the layers that run again */
 } storage;
 
 typedef struct accountant {
@@ -95,7 +95,7 @@ static void list_readers(accountant *a) {
     }
 }
 
-/* Sums up held_bytes at the end of the forward pass. Later, some maps may be decoded already. */
+/* Sums up held_bytes as of the end of the forward pass. At any later node, some maps may be decoded already. */
 static void find_held(accountant *a) {
     const mm_plan *plan = a->plan;
     int last_forward, first_backward;
@@ -111,8 +111,8 @@ static void find_held(accountant *a) {
 
 /* ---------------------------------------------------------------- recomputation */
 
-/* Finds what recomputing `output` by its forward step takes. Each input is held for the backward pass anyway, or is
- * recomputed too, or must be kept for it. */
+/* Finds what recomputing `output` by its forward step takes. Each input either waits for the backward pass anyway, or
+ * is recomputed, too, or must be kept so that `output` can be recomputed. */
 static void consider_step(accountant *a, const mm_step_info *step, mm_tensor output) {
     const mm_layer_info *layer = mm_graph_layer(a->graph, step->layer);
     storage made = {.again = layer->properties.repeatable,
@@ -176,8 +176,8 @@ static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
     return best;
 }
 
-/* Adds remedies with each codec that gives the elements back and has a smaller code. If the codec is lossy and the
- * signs are read too, the exact signs are held beside its code. */
+/* Adds remedies with each codec that gives the elements back and whose code is smaller than the map. If the codec is
+ * lossy and the signs are read too, the exact signs take bytes in addition to its code. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
     const bool takes_loss = mm_tensor_takes_loss(mm_graph_tensor(a->graph, map->tensor));
     for (int c = 0; c < a->facts->n_codecs; c++) {

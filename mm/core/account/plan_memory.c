@@ -70,7 +70,7 @@ static const char *action_of(const mm_plan *plan, const mm_segment *s) {
     static const char *const made[MM_NODE_KINDS] = {
         [MM_NODE_STEP] = "computed",  [MM_NODE_ENCODE] = "encoded", [MM_NODE_DECODE] = "decoded",
         [MM_NODE_OUT] = "offloaded",  [MM_NODE_IN] = "fetched",     [MM_NODE_RECOMPUTE] = "recomputed",
-        [MM_NODE_MEASURE] = "unused", /* it makes nothing */
+        [MM_NODE_MEASURE] = "unused", /* a measure writes to no segment, so this word never appears */
     };
     if (s->category == MM_CAT_PERSISTENT) return "lasting";
     if (s->content == MM_CONTENT_WORK) return "workspace";
@@ -110,7 +110,8 @@ typedef enum action { KEEP, MASK, COMPRESS, SWAP, COMPRESS_SWAP, RECOMPUTE, ACTI
 /* What a plan does with a map, by the segments that hold it. */
 typedef struct decision {
     uint32_t actions; /* bit a: action a */
-    int codec;        /* the one that gives values back, else that of the signs; -1: none */
+    int codec;        /* index of the codec that gives values back; if there is none, of the codec of the signs; -1: no
+                         codec */
 } decision;
 
 static void decide(const described *d, const mm_segment *s, decision *out) {

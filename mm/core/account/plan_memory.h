@@ -7,8 +7,8 @@
 
 #include "mm/core/account/account.h"
 
-/* Makes an object that the caller owns. Nodes are in issue order, and referred to by index. Keys with an "if" are left
- * out otherwise.
+/* Makes an object that the caller owns. Nodes are in issue order, and referred to by index. A key that is listed with
+ * "if" is present only in that case.
  *   lasting   bytes that are on the device throughout, by kind (mm_account_kind_name)
  *   nodes     of each: name, stream, layer; of a step its phase; of an operation its tensor
  *   segments  of each that a node uses, and of each persistent tensor: name, layer (of its tensor's producer, or of the

@@ -10,8 +10,8 @@
  *   sharing   segments that share bytes: all users of one come before the first user of the next
  *   limits    regions, heap, and the budget
  *
- * The walk in issue order stands for every execution that the waits allow: each write is ordered after all earlier
- * users of its segment, and each read after the write that it sees, so all executions read the same values. */
+ * One walk in issue order proves all executions that the waits allow: each write comes after all earlier users of its
+ * segment, and each read after the write whose value it reads, so all executions read the same values. */
 #ifndef MM_CORE_CHECK_PLAN_CHECK_H
 #define MM_CORE_CHECK_PLAN_CHECK_H
 
@@ -24,7 +24,7 @@ typedef struct mm_residence {
     int32_t writer;                 /* node that wrote its value; -1: none did in this iteration */
     int32_t value;                  /* number of its value (mm_check.current); -1: none */
     bool exact;                     /* it holds that value bit for bit (a code: the value that was encoded) */
-    bool always_exact;              /* that was so for all values that it has held */
+    bool always_exact;              /* `exact` was true for all values that it has held */
     bool unread;                    /* an operation wrote the value, and no node has used it yet */
 } mm_residence;
 
@@ -41,8 +41,8 @@ typedef struct mm_check {
      * input; so after a write to shared storage no segment holds the other's value. */
     int32_t *current;
     int32_t values; /* number of values so far */
-    int32_t *seen;  /* per binding of a step that ran: the value that it read or wrote */
-    int32_t *ran;   /* per step of the graph: the node that ran it first, for recomputations */
+    int32_t *seen;  /* per binding of a step that has run: number of the value that the step read or wrote */
+    int32_t *ran;   /* per step of the graph: the node that ran it first, with which recomputations are compared */
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);
@@ -75,7 +75,7 @@ bool mm_check_may_share(const mm_check *check, const mm_step_info *step, mm_tens
 /* Returns MM_ERR_PLAN with "plan POLICY of GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
 mm_status mm_check_refuse(const mm_check *check, int node, mm_tensor tensor, const char *why, ...) MM_PRINTF(4, 5);
 
-/* The same for a segment. */
+/* As mm_check_refuse, for a segment. */
 mm_status mm_check_refuse_segment(const mm_check *check, int segment, const char *why);
 
 /* Writes a node's name, such as "conv1 backward" or "encode of conv1 after conv2 forward". Returns buffer. */

@@ -11,8 +11,8 @@
 /* ---------------------------------------------------------------- sharing
  *
  * Segments take their bytes in issue order of their first users. The next owner of a byte must come after all users of
- * the segment that had it last, which in turn came after the users of earlier owners. So every two segments with a
- * byte in common are compared, directly or along such a chain. */
+ * the segment that owned the byte last, and these users in turn came after the users of earlier owners. So every two
+ * segments with a byte in common are compared, directly or along such a chain. */
 
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan"); }
 
@@ -32,7 +32,8 @@ static bool has_pair(const mm_step_info *step, mm_tensor input, mm_tensor output
 }
 
 /* Whether the step at `node` writes segment `heir` in place over `old`: all that it reads from `old` are inputs that
- * may be overwritten by the output in `heir`, and it writes no code of them, which may come after the output. */
+ * may be overwritten by the output in `heir`, and it writes no code of these inputs, because the code may be written
+ * after the output. */
 static bool is_inplace(const mm_check *c, int node, int old, int heir) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *a = &c->plan->segments[old], *b = &c->plan->segments[heir];
@@ -53,7 +54,7 @@ static bool is_inplace(const mm_check *c, int node, int old, int heir) {
 static mm_status check_handover(const mm_check *c, int old, int heir) {
     const mm_segment *s = &c->plan->segments[old];
     int node = c->residences[heir].first, active = find_active(c, old, 0, node);
-    /* In place: the step itself is the last user on its stream, and the side streams have ended. */
+    /* In place: the step itself is the last user on its stream, and all users on side streams must have ended. */
     if (active == node && is_inplace(c, node, old, heir)) active = find_active(c, old, MM_STREAM_COMPUTE + 1, node);
     if (active < 0) return MM_OK;
     mm_tensor tensor = c->plan->segments[heir].tensor;
@@ -156,7 +157,8 @@ mm_status mm_check_sharing(const mm_check *c) {
 
 /* ---------------------------------------------------------------- limits */
 
-/* A dynamic segment is freed when its last user in issue order has ended. Checks that all users have ended then. */
+/* A dynamic segment is freed when its last user in issue order has ended. Checks that all its users have ended by
+ * then. */
 static mm_status check_freed(const mm_check *c, int segment) {
     const mm_residence *r = &c->residences[segment];
     const int end = mm_program_piece(c->program, r->last, mm_program_pieces(c->program, r->last) - 1);

@@ -73,7 +73,7 @@ mm_status mm_check_pools(const mm_check *c) {
     const int n = c->plan->n_segments;
     int first = 0;
     while (first < n && c->plan->segments[first].content != MM_CONTENT_POOL) first++;
-    if (first == n) return MM_OK; /* then no code has a body: pass `form` */
+    if (first == n) return MM_OK; /* no pool, so no code has a body (the pass `form` has checked that) */
     demand *demands = calloc((size_t)n, sizeof *demands);
     if (!demands) return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan");
     mm_status status = add_demands(c, demands);

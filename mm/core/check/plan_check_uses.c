@@ -19,8 +19,8 @@ static void add_user(mm_check *c, int node, int segment) {
     r->last = node;
 }
 
-/* Whether each piece of `node` starts after those of `first` with the same bytes have ended. True only if both are
- * cut. */
+/* Whether each piece of `node` starts after the pieces of `first` that have bytes in common with it have ended. Only
+ * nodes that are cut into several pieces count: false if one of the two is not. */
 static bool follows(const mm_check *c, int first, int node) {
     const mm_program *p = c->program;
     const mm_stream_id stream = c->plan->nodes[first].stream;
@@ -44,15 +44,16 @@ static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     return w->dst == segment && n->src == segment && follows(c, writer, node);
 }
 
-/* Whether a node overwrites what `reader` reads, piece by piece: a sum comes back over the all-reduced tensor. */
+/* Whether a node overwrites what `reader` reads, piece by piece: the sum of an all-reduced tensor is copied back over
+ * the tensor, part by part, while other parts still go out. */
 static bool comes_back(const mm_check *c, int reader, int node, int segment) {
     const mm_node *r = &c->plan->nodes[reader], *n = &c->plan->nodes[node];
     return mm_node_allreduces(c->plan, r) && mm_node_allreduces(c->plan, n) && r->src == segment && n->dst == segment &&
            follows(c, reader, node);
 }
 
-/* Checks that the segment holds a value, and that its writer has ended before the node starts, or that the node
- * carries on with it piece by piece. */
+/* Checks that the segment holds a value, and that its writer has ended before the node starts, or that the node works
+ * on what the writer writes piece by piece. */
 static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, int segment) {
     const mm_residence *r = &c->residences[segment];
     if (r->writer < 0 && is_persistent(c, segment)) return MM_OK; /* written before this iteration */
@@ -106,7 +107,7 @@ static mm_status use_work(mm_check *c, int node, int segment) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* Checks that the segment holds that value of the tensor, in a form that serves the use. */
+/* Checks that the segment holds the value numbered `value` of the tensor, in a form that serves the use. */
 static mm_status check_serves(const mm_check *c, int node, const mm_use *use, int segment, int32_t value) {
     const mm_segment *s = &c->plan->segments[segment];
     const mm_residence *r = &c->residences[segment];
@@ -209,8 +210,8 @@ static mm_status walk_step(mm_check *c, int node) {
     return use_work(c, node, n->work);
 }
 
-/* Checks that a recomputation reads the values that the step read the first time. *exact: cleared if one of them is not
- * exact, so that the result is not. */
+/* Checks that a recomputation reads the values that the step read the first time. *exact: set to false if one of these
+ * values is not exact, because the result is then not exact either. */
 static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *seen, bool *exact) {
     const mm_node *n = &c->plan->nodes[node];
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
@@ -258,7 +259,7 @@ static mm_status walk_recompute(mm_check *c, int node) {
 /* ---------------------------------------------------------------- operations */
 
 /* Checks that an operation on a persistent tensor comes after the first step. Iterations follow each other on the
- * compute stream, so it then comes after the whole iteration before. */
+ * compute stream, so an operation after the first step comes after the whole previous iteration. */
 static mm_status check_after_begin(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (!is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;

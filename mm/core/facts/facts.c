@@ -156,7 +156,8 @@ void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at) {
 
 static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
 
-/* Only the first device copies then: it has the full rates, which mm_facts_set_ranks has divided by `sharers`. */
+/* Seconds of MM_SUM_AT_DEVICE. While the sums are computed, only the first device copies, so it has the link's full
+ * rates, which mm_facts_set_ranks has divided by `sharers`. */
 static double at_device(const mm_facts *f, double bytes) {
     const int sharers = f->link_sharers > f->ranks ? f->ranks : f->link_sharers;
     const double link = seconds_of((f->ranks - 1) * bytes, f->in_bytes_per_s) + seconds_of(bytes, f->out_bytes_per_s);
@@ -164,7 +165,8 @@ static double at_device(const mm_facts *f, double bytes) {
            1e-9 * f->ranks * (double)f->issue_ns;
 }
 
-/* In a ring of N devices, each sends and receives 2 (N - 1) of N parts at a time (NCCL; Patarasuk and Yuan, 2009). */
+/* Seconds of MM_SUM_IN_PLACE. The tensor has a part for each of N devices. In a ring, each device sends 2 (N - 1)
+ * parts, and receives as many at the same time (NCCL; Patarasuk and Yuan, 2009). */
 static double in_place(const mm_facts *f, double bytes) {
     const int64_t out = f->out_both_bytes_per_s > 0 ? f->out_both_bytes_per_s : f->out_bytes_per_s;
     const int64_t in = f->in_both_bytes_per_s > 0 ? f->in_both_bytes_per_s : f->in_bytes_per_s;

@@ -29,7 +29,8 @@ typedef struct mm_codec_facts {
 typedef struct mm_code_facts {
     /* Exact bytes of the code, or of its head if it has a body; -1: the codec cannot encode the tensor. */
     int64_t code_bytes;
-    /* Bytes of the body; all three 0 if there is none. typical and reserve are at most the bound. */
+    /* The next three are bytes of the body; all 0 if there is none. The typical size and the reserve are at most the
+     * bound. */
     int64_t body_bound_bytes;   /* the most that a body can take */
     int64_t body_reserve_bytes; /* what plans reserve for it on the device; at least 1 */
     int64_t body_typical_bytes; /* its usual size, with which times are predicted */
@@ -39,10 +40,10 @@ typedef struct mm_code_facts {
      * of its rows. A part takes split_bytes of the code; these and the bytes of its rows in the map are multiples of
      * MM_ALIGN. The last part takes the rest. 0: the code cannot be cut. */
     int64_t split_rows, split_bytes;
-    int64_t strip_elems; /* elements of a strip, if steps can read and write the code themselves (mm_strips); else 0 */
+    int64_t strip_elems; /* elements of a strip (mm_strips), if steps can read and write the code themselves; else 0 */
 } mm_code_facts;
 
-/* Kinds of work. Each may slow the others down (mm_contention). */
+/* Kinds of work that streams do. While one runs, it may slow the others down (mm_contention). */
 typedef enum mm_work {
     MM_WORK_EXPENSIVE, /* steps of layers that multiply matrices (MM_LAYER_EXPENSIVE) */
     MM_WORK_CHEAP,     /* all other steps */
@@ -69,8 +70,8 @@ typedef enum mm_sum_at {
                          over the link and sends the sums back, one after the other; only then do the other ranks get
                          them. While all ranks send, and while all get the sums, they share the link (link_sharers); in
                          between, the first device has its full rate */
-    MM_SUM_IN_PLACE,  /* in a ring of devices, without the host; for tensors all-reduced in place. Partial sums go round
-                         from each device to the next, then the sums do */
+    MM_SUM_IN_PLACE,  /* in a ring of devices, without the host; for tensors all-reduced in place. First partial sums go
+                         round the ring, from each device to the next, then the finished sums do */
     MM_SUM_PLACES
 } mm_sum_at;
 
@@ -108,13 +109,14 @@ struct mm_facts {
     /* For several devices that run the plan at the same time, each on a part of the batch (mm_graph_allreduce). */
     int64_t host_sum_bytes_per_s; /* rate at which a core of the host adds up their tensors; 0: adding takes no time */
     int link_sharers;             /* how many devices share the link's rates; 0: each has a link of its own */
-    int ranks;                    /* number of devices in the run, not in the machine (mm_facts_set_ranks); 0: one */
+    int ranks;                    /* number of devices in the run, not in the machine (mm_facts_set_ranks); 0 means 1 */
     mm_sum_at sum_at;
     int64_t issue_ns; /* time to issue a copy, in addition to the time of its bytes; codecs' times include it */
     int64_t alloc_ns; /* time of an allocation or free at run time. The whole device is idle meanwhile, as it is with
                          cudaMalloc and cudaFree. 0: they cost nothing */
-    /* Step times assume warm caches. A byte is far if more than cache_bytes of bytes were used since its last use
-     * (time/cache_miss.h); it takes far_ps_per_byte more. 0: not known, and contained in the times of steps. */
+    /* Step times assume warm caches. A byte is far if more than cache_bytes other bytes were used since its last use
+     * (time/cache_miss.h); each far byte adds far_ps_per_byte picoseconds to the step. 0: not known; the times of steps
+     * then include it. */
     int64_t cache_bytes, far_ps_per_byte;
     int threads;         /* number of CPU threads with which steps were measured; 0: not known, or not on a CPU */
     int64_t piece_bytes; /* least bytes of the map in a piece of a code that goes over the link, and in a piece of an
@@ -123,15 +125,16 @@ struct mm_facts {
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up
  * to 50 GB/s, which is long beside the two launches and the event of a piece; and maps of some tens of MiB still get
- * several pieces. No file of facts contains it: processes all-reduce piece by piece, and so must have the same. */
+ * several pieces. No file of facts contains it, because processes that all-reduce piece by piece must all have the same
+ * value. */
 enum { MM_PIECE_BYTES = 4 << 20 };
 
 /* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each
  * kind of work slows another down at most tenfold, and each direction of the link the other at most tenfold. */
 enum { MM_CONTENTION_MOST = 9000, MM_LINK_SHARED_LEAST = 10 };
 #define MM_NS_MOST INT64_C(1000000000000)
-enum { MM_ALLOC_NS_MOST = 1000000000 }; /* limit of issue_ns and alloc_ns */
-enum { MM_RANKS_MOST = 1024 };          /* limit of ranks and link_sharers. Chosen */
+enum { MM_ALLOC_NS_MOST = 1000000000 }; /* the largest legal issue_ns and alloc_ns */
+enum { MM_RANKS_MOST = 1024 };          /* the largest legal ranks and link_sharers. Chosen */
 enum { MM_FAR_PS_MOST = 1000000 };
 
 /* Creates facts of a graph, without times, and with room for n_codecs codecs. Each step has a variant for each
@@ -162,7 +165,8 @@ const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor t
 /* By how much longer work `of` takes while work `beside` runs, in permille; 0 if they never run at the same time. */
 int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside);
 
-/* The same for a step of any kind: the smaller of the two kinds' values. */
+/* By how much longer a step of any kind takes while work `beside` runs: the smaller of the values for the two kinds of
+ * steps. */
 int mm_facts_step_contention(const mm_facts *facts, mm_work beside);
 
 /* Whether two kinds of work can run at the same time: they are on different streams, and not both copies. */
@@ -170,8 +174,8 @@ static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
     return a != b && (a > MM_WORK_CHEAP || b > MM_WORK_CHEAP);
 }
 
-/* Turns facts of the only device into those of one of `ranks` devices (from 1): divides the link's rates by the number
- * of devices that share them. To be called once only. */
+/* Turns facts of a device that runs alone into those of one of `ranks` devices (1 or more): divides the link's rates by
+ * the number of devices that share them. To be called once only. */
 void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at);
 
 /* Time of the sums of an all-reduce of a tensor of so many bytes, over facts->ranks devices. */
@@ -185,17 +189,17 @@ void mm_facts_drop_impossible(mm_facts *facts);
 
 /* Which facts mm_facts_apply takes over. */
 typedef enum mm_facts_part {
-    MM_FACTS_ALL,   /* all, sizes and new codecs too: to plan for another device */
-    MM_FACTS_TIMES, /* times, rates, and sizes of bodies of codes: for a plan that will run. All other sizes must be
-                       equal in both */
+    MM_FACTS_ALL,   /* all facts, including sizes and codecs that `facts` has not: to plan for another device */
+    MM_FACTS_TIMES, /* times, rates, and the sizes of bodies of codes: for a plan that will run. All other sizes must be
+                       equal in `facts` and `from` */
 } mm_facts_part;
 
-/* Copies into `facts`, which are of `graph`, what `from` has of it; the rest stays. from: facts from a file, or of an
- * equal graph. MM_ERR_FORMAT: `from` is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing
- * changes. */
+/* Copies into `facts`, which are of `graph`, what `from` says about that graph; other members of `facts` stay. from:
+ * facts from a file, or of an equal graph. MM_ERR_FORMAT: `from` is of another graph, or has other sizes; MM_ERR_NOMEM.
+ * On failure nothing changes. */
 MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts);
 
-/* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file has steps by layer and phase,
+/* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file names steps by layer and phase,
  * and codes by tensor and codec. MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO,
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path);

@@ -35,7 +35,7 @@ static mm_status check_graph(const matching *m) {
     int steps = names ? names->steps_of_all : m->from->n_steps;
     int tensors = names ? names->tensors_of_all : m->from->n_tensors;
     int64_t bytes = mm_facts_tensor_bytes(m->graph), bytes_there = names ? names->tensor_bytes : bytes;
-    /* Older files counted all tensors. */
+    /* Older files have, as tensor_bytes, the bytes of all tensors of the graph. */
     const bool same_bytes = bytes == bytes_there || sum_bytes(m->graph, false) == bytes_there;
     if (steps == mm_graph_steps(m->graph) && tensors == mm_graph_tensors(m->graph) && same_bytes) return MM_OK;
     return mm_fail(MM_ERR_FORMAT,
@@ -158,8 +158,8 @@ static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts
     return MM_OK;
 }
 
-/* Merges a codec into the slot with its spec. If there is none: with MM_FACTS_ALL into an empty slot, else not at
- * all. */
+/* Merges a codec into the slot with its spec. If no slot has its spec: with MM_FACTS_ALL into an empty slot, otherwise
+ * not at all. */
 static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_facts *merged) {
     int to = mm_facts_codec(merged, m->from->codecs[codec].spec);
     if (to < 0 && part == MM_FACTS_ALL) to = mm_facts_codec(merged, "");

@@ -185,7 +185,8 @@ static mm_status get_bool(const loader *l, const json_t *object, const char *whe
 }
 
 static const int64_t MAX_BYTES = INT64_C(1) << 62;
-/* Most bytes of a code. Chosen: far above any map, and sums of 2^18 such numbers do not overflow. */
+/* Most bytes of a code. Chosen: far above the bytes of any map, and small enough that a sum of 2^18 such numbers fits
+ * 64 bits. */
 static const int64_t MAX_CODE_BYTES = INT64_C(1) << 44;
 
 static mm_status load_header(loader *l, const json_t *root) {
@@ -201,7 +202,7 @@ static mm_status load_header(loader *l, const json_t *root) {
     return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &names->tensor_bytes);
 }
 
-/* Loads "contention". Where it is not known, files have none, or null. */
+/* Loads "contention". A file of facts in which contention is not known has no such key, or null. */
 static mm_status load_contention(loader *l, const json_t *table) {
     if (!table || json_is_null(table)) return MM_OK;
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)

@@ -10,8 +10,8 @@
 #include "mm/core/status.h"
 
 static const int64_t MAX_TENSOR_BYTES = INT64_C(1) << 62;
-/* MAX_TOTAL_BYTES: so sums over a plan fit 64 bits. MAX_NAME: chosen; messages of MM_MESSAGE_CAPACITY hold a name or
- * two. MAX_COUNT: chosen, far above any network. */
+/* MAX_TOTAL_BYTES: chosen so that sums over a plan fit 64 bits. MAX_NAME: chosen; messages of MM_MESSAGE_CAPACITY hold
+ * a name or two. MAX_COUNT: chosen, far above any network. */
 static const int64_t MAX_TOTAL_BYTES = INT64_C(1) << 60;
 enum { MAX_NAME = 200, MAX_COUNT = 1 << 24 };
 
@@ -472,7 +472,8 @@ static mm_status check_values(const mm_graph *graph) {
     return MM_OK;
 }
 
-/* Checks that an update step follows the steps that write an all-reduced tensor: its sum must be there before that. */
+/* Checks that an update step follows the steps that write an all-reduced tensor: the sum must be there before an update
+ * step uses it. */
 static mm_status check_shared(const mm_graph *graph) {
     for (int t = 0; t < graph->n_tensors; t++) {
         const mm_tensor_info *tensor = &graph->tensors[t];

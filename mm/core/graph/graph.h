@@ -38,9 +38,9 @@ static inline bool mm_allreduce_at_end(mm_allreduce_when share) {
 
 typedef struct mm_layer_info {
     char *name;
-    char **parts; /* names of its further parts (mm_graph_add_part) */
+    char **parts; /* further names, of the parts of a fused layer (mm_graph_add_part) */
     int n_parts;
-    mm_layer_kind kind; /* policies' rules name it */
+    mm_layer_kind kind; /* policies' rules name layers by it */
     mm_layer_properties properties;
     int step[3]; /* per phase: its step; -1: none */
 } mm_layer_info;
@@ -71,16 +71,17 @@ typedef struct mm_step_info {
     int n_uses;
     const mm_pair *pairs;
     int n_pairs;
-    /* bit u: a recomputation can read the output of use u, if it is still held (mm_graph_allow_given) */
+    /* bit u: a recomputation can read the output of use u, if that output is still in memory, instead of writing it
+     * again (mm_graph_allow_given) */
     uint64_t given;
     const mm_step_code *codes;
     int n_codes;
     int64_t workspace_bytes;
-    const int64_t *less_bytes; /* smaller workspaces that it can run with, descending */
+    const int64_t *less_bytes; /* bytes of smaller workspaces that the step can run with, descending */
     int n_less;
 } mm_step_info;
 
-/* Whether the tensor may be held in a lossy code: only managed feature maps and gradient maps may. Saved tensors and
+/* Whether the tensor may be stored as a lossy code: only managed feature maps and gradient maps may. Saved tensors and
  * batches must come back exactly (mm.h). In a persistent tensor, loss would become part of the training state. */
 bool mm_tensor_takes_loss(const mm_tensor_info *tensor);
 

@@ -16,7 +16,7 @@ size_t mm_interval_map_find(const mm_interval_map *runs, int64_t offset) {
     return low;
 }
 
-/* Replaces the runs that overlap, and keeps their parts outside [begin, end). */
+/* Replaces the runs that overlap [begin, end), but keeps their parts outside of it. */
 bool mm_interval_map_tag(mm_interval_map *r, int64_t begin, int64_t end, int64_t tag) {
     size_t from = mm_interval_map_find(r, begin), to = from, n = 0;
     while (to < r->n && r->runs[to].begin < end) to++;

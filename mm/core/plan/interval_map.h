@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Interval map: byte range → tag of its last user. */
+/* Interval map: ranges of bytes, each with a tag, such as the number of the last user of these bytes. */
 #ifndef MM_CORE_PLAN_INTERVAL_MAP_H
 #define MM_CORE_PLAN_INTERVAL_MAP_H
 

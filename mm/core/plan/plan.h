@@ -4,9 +4,9 @@
  *
  * NODES are in issue order. A node is a step of the graph on the compute stream, or an operation on a side stream.
  * When a step ends, the operations that follow it in the array, up to the next step, are queued. A node waits for at
- * most one node of each other stream, and so for all nodes before that one on its stream. It waits only for nodes
- * earlier in issue order. So no plan can deadlock, and vector clocks tell what has ended before a node starts. Some
- * nodes are executed in pieces: program.h.
+ * most one node of each other stream, and so for all nodes before that one on its stream. It waits only for nodes that
+ * are earlier in issue order. So no plan can deadlock, and vector clocks (mm_program_clocks) tell which nodes have
+ * ended before a node starts. Some nodes are executed in pieces: program.h.
  *
  * SEGMENTS say where bytes lie: one for each place and form of a tensor (raw, coded, decoded again), and one for each
  * workspace. The first segments are those of the graph's persistent tensors, in the order of their declaration. Each
@@ -15,11 +15,11 @@
  *
  * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
  * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows
- * where a body begins. A body consists of chunks of at most MM_CHUNK_BYTES. A pool on the device may have a spill, a
- * pool in pinned memory for chunks that it has no room for. The two have one range of positions: a chunk that does not
- * end within the pool lies in the spill. So every chunk has room, as no body exceeds its bound. Positions only grow
- * within an iteration: no bytes of a pool are used twice, and the whole pool lives from the first encode of its codes
- * to their last decode.
+ * where a body begins. A body consists of chunks of at most MM_CHUNK_BYTES. A pool on the device may have a spill: a
+ * pool in pinned memory, for the chunks that the pool on the device has no room for. The two share one range of
+ * positions: a chunk that does not end within the pool lies in the spill. So every chunk has room, as no body exceeds
+ * its bound. Positions only grow within an iteration: no bytes of a pool are used twice, and the whole pool lives from
+ * the first encode of its codes to their last decode.
  *
  *      positions   0                      pool.bytes                  at most the sum of the bounds
  *                  | body | body | chunk | chunk      | chunk | body | body ...
@@ -29,7 +29,8 @@
  *
  * BINDINGS say, for each use of each step, in which segment the step finds or puts the tensor. A step that declares it
  * (mm_graph_allow_code) may find a code in place of elements that it reads, and may also put the code of what it reads
- * or writes into another segment. Both codes are on the device, never in pinned memory.
+ * or writes into another segment. The codes that a step reads or writes itself are on the device, never in pinned
+ * memory.
  *
  *      arena of a manager (one address range; offsets from its base, multiples of 256)
  *      0            base                                                        extent
@@ -76,7 +77,7 @@ typedef enum mm_content {
     MM_CONTENTS
 } mm_content;
 
-/* The content's word; "unknown" for a number that is none. */
+/* The name of the content, for messages; "unknown" for a number that is not an mm_content. */
 const char *mm_content_name(mm_content content);
 
 /* What a segment's bytes are for, in accounts and pictures. */
@@ -100,7 +101,8 @@ typedef struct mm_segment {
     int32_t pool;     /* CODED with a body: segment of the pool that has the body; else -1 */
     int32_t spill;    /* POOL on the device: segment of its spill, a pool in pinned memory; else -1 */
     bool pinned;      /* in pinned host memory, else on the device */
-    bool dynamic;     /* placed at run time in the heap region (the unoptimised workflow); offset unused */
+    bool dynamic;     /* placed in the heap region when it is first used at run time (the unoptimised workflow); offset
+                         is unused */
     int64_t offset;   /* from the arena's base */
     int64_t bytes;
     /* filled by mm_plan_finish */
@@ -119,36 +121,41 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: external tensor */
     int n_bindings;
-    bool keeps_all;     /* bytes are never used again: written segments count as alive to the end (naive) */
+    bool keeps_all;     /* no bytes are used for a second segment (naive): segments that were written count as alive to
+                           the end */
     mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
                            only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to
                            the root's segment and writes nothing */
-    int64_t base_bytes; /* base_bytes of the limits that it was made for */
+    int64_t base_bytes; /* base_bytes of the limits that the plan was made for */
     int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
                                     leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
     int64_t buffer_region_bytes; /* size of all tensor buffers */
     int buffers;                 /* number of tensor buffers */
-    bool cut_short;              /* its search was stopped (mm_limits.stop), so it depends on when; for reports */
-    int defragmentations; /* how often all was offloaded, and what a step needs fetched again (modnn); for reports */
+    bool cut_short;              /* the search for it was stopped (mm_limits.stop), so the plan depends on when that
+                                    was; for reports */
+    int defragmentations; /* how often the plan offloads all tensors, and fetches again those that a step needs (modnn);
+                             for reports */
     /* filled by mm_plan_finish */
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
     int64_t external_bytes;  /* external tensors of the graph */
     int64_t peak_bytes;      /* extent + external: the device limit that the plan needs */
     int64_t pinned_bytes;    /* highest end of a pinned segment */
-    int64_t live_peak_bytes; /* most bytes alive at a node: base + segments + external. No placement can need less */
-    int peak_step;           /* graph step at that node */
+    int64_t live_peak_bytes; /* most bytes alive at a node: base + live segments + external tensors. No placement of
+                                these segments can need less */
+    int peak_step;           /* graph step of the node with live_peak_bytes */
     int64_t stash_bytes;     /* segments, codes too, alive from the last forward step into the first backward step */
 } mm_plan;
 
-/* Whether a segment's bytes count among the device's live bytes from its first to its last node. Those of persistent
- * tensors do not: they are in base_bytes. */
+/* Whether a segment's bytes count among the device's live bytes from its first to its last node. Segments of persistent
+ * tensors do not: their bytes are in base_bytes. */
 static inline bool mm_segment_has_life(const mm_segment *s) {
     return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
 }
 
-/* Bytes of a graph's persistent tensors, aligned, one after the other: the base of an arena for this graph alone. */
+/* base_bytes of an arena for this graph alone: the bytes of its persistent tensors, each aligned, one after the
+ * other. */
 int64_t mm_plan_base(const mm_graph *graph);
 
 /* Creates a plan without nodes, with the segments of the persistent tensors. Each tensor is its own root. Borrows the
@@ -166,7 +173,8 @@ MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);
-/* Makes the step at `node` write its use's code to a segment. False: out of memory (mm_last_error is set). */
+/* Makes the step at `node` write the code of its use number `use` to a segment. False: out of memory (mm_last_error is
+ * set). */
 bool mm_plan_write_code(mm_plan *plan, int node, int use, int segment);
 int mm_plan_segment(mm_plan *plan, mm_content content, mm_category category, mm_tensor tensor, int64_t bytes);
 

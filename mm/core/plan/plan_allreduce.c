@@ -7,8 +7,8 @@
  *   in                                            | grad c        | grad b        | grad a |
  *
  * The copies out are in the order of the steps that write the tensors last; so are the copies in. This order is the
- * same in all processes, whatever their policies. A copy in waits on its stream for the sum, and would hold up what
- * follows on that stream. So the copies in come after all of the plan's own fetches before the update.
+ * same in all processes, whatever their policies. A copy in waits on its stream for the sum, and holds up what follows
+ * on that stream. So the copies in come after all fetches that the plan itself has before the update.
  *
  * Tensors all-reduced in place need no copies: mm_plan_allreduce_groups says after which steps their sums begin. */
 #include "mm/core/plan/plan_allreduce.h"
@@ -83,7 +83,8 @@ static void find_users(const mm_plan *plan, shared *const *by_segment, shared *l
     }
 }
 
-/* The last node before the next step. Copies follow it, so that the operations after a step stay together. */
+/* The last node before the next step. Copies are inserted after that node, so that the operations after a step stay
+ * together. */
 static int32_t behind(const mm_plan *plan, int32_t node) {
     while (node + 1 < plan->n_nodes && !mm_node_runs_step(&plan->nodes[node + 1])) node++;
     return node;
@@ -99,8 +100,8 @@ static int32_t complete(const mm_plan *plan, const shared *s) {
     return node;
 }
 
-/* Finds where the copies go. The list is sorted by writer. An update that is later than that of a following tensor is
- * replaced by that one, so that copies in keep the list's order. */
+/* Finds where the copies go. The list is sorted by writer. If a tensor's update is later than the update of a tensor
+ * that follows in the list, the earlier update is used for both, so that copies in keep the list's order. */
 static void place(const mm_plan *plan, shared *list, int n) {
     int last_fetch = -1, last_out = -1, last_in = -1;
     for (int k = n - 2; k >= 0; k--)
@@ -142,7 +143,8 @@ static void add_in(mm_plan_rewrite *r, const int32_t *kept, shared *s) {
     mm_plan_wait(r->copy, s->in_node, kept[s->used]);
 }
 
-/* kept: per node of the plan, its index in the copy. Outs, ins and updates come in the list's order. */
+/* kept: per node of the plan, its index in the copy. Copies out, copies in and updates come in the order of the
+ * list. */
 static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept, mm_plan **plan_out) {
     mm_plan_rewrite r;
     int out = 0, in = 0, update = 0;
@@ -152,7 +154,8 @@ static mm_status rewrite(const mm_plan *plan, shared *list, int n, int32_t *kept
         kept[i] = r.copy->n_nodes;
         mm_plan_rewrite_keep(&r, &plan->nodes[i]);
         for (; update < n && list[update].update == i; update++) mm_plan_wait(r.copy, kept[i], list[update].in_node);
-        for (int before = -1; before != out + in;) { /* a tensor's copy out comes first */
+        for (int before = -1; before != out + in;) { /* a copy in can follow here only once the copy out of the same
+                                                        tensor is there */
             before = out + in;
             if (out < n && list[out].out_at == i) add_out(&r, kept, &list[out++]);
             if (in < out && list[in].in_at == i) add_in(&r, kept, &list[in++]);
@@ -209,8 +212,9 @@ mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out) {
 
 /* ---------------------------------------------------------------- in place */
 
-/* The group of a tensor. Groups are ordered by update; for an update, gradients by their last writers, then all other
- * tensors. No policy changes this order. What is all-reduced at the end is one group. */
+/* The group of a tensor. Groups are ordered by update. Before an update, gradients come first, a group for each step
+ * that writes gradients last; then one group of all other tensors, and of those that are all-reduced at the end. The
+ * order is the same under every policy. */
 static mm_allreduce_group group_of(const mm_plan *plan, const shared *s) {
     const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, s->tensor);
     const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT, at_end = mm_allreduce_at_end(tensor->shared);

@@ -9,13 +9,13 @@
  * memory, after the last step that writes them, and come back before the update, which waits for them. Their pinned
  * bytes lie above the plan's. MM_ERR_NOMEM. The caller destroys the copy. */
 MM_CHECKED mm_status mm_plan_add_allreduce(const mm_plan *plan, mm_plan **plan_out);
-/* The most pinned bytes that this adds; 0: no tensor is all-reduced through copies. */
+/* The most pinned bytes that mm_plan_add_allreduce adds; 0: no tensor is all-reduced through copies. */
 int64_t mm_plan_allreduce_bytes(const mm_graph *graph);
 
 /* Tensors whose all-reduces in place begin together, when those of earlier groups have begun. */
 typedef struct mm_allreduce_group {
     int first, n;          /* its tensors: mm_allreduce_groups.tensors[first] to [first + n - 1] */
-    int32_t after, update; /* nodes: they may begin after the one, and must be done before the other */
+    int32_t after, update; /* nodes: the all-reduces may begin after `after`, and must be done before `update` */
     int32_t writer; /* the graph's step that writes these gradients last; INT32_MAX: no gradients, or all at the end */
 } mm_allreduce_group;
 
@@ -30,7 +30,7 @@ typedef struct mm_allreduce_groups {
 MM_CHECKED mm_status mm_plan_allreduce_groups(const mm_plan *plan, mm_allreduce_groups *groups_out);
 /* Bytes of a group's tensors. */
 int64_t mm_allreduce_group_bytes(const mm_plan *plan, const mm_allreduce_groups *groups, int group);
-/* Legal on a zeroed one. */
+/* Legal on a zeroed mm_allreduce_groups. */
 void mm_allreduce_groups_fini(mm_allreduce_groups *groups);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "mm/core/hash.h"
 
-/* mm_hash_word, with a shift that mixes the upper bits down. */
+/* Adds a word with mm_hash_word, then mixes the upper bits of the hash into the lower ones. */
 static uint64_t mix(uint64_t digest, int64_t word) {
     digest = mm_hash_word(digest, (uint64_t)word);
     return digest ^ digest >> 29;

@@ -5,7 +5,7 @@
 
 #include "mm/core/plan/plan.h"
 
-/* Bytes of the spills of the plan's pools. */
+/* Bytes, in pinned memory, of the spills of the plan's pools. */
 int64_t mm_plan_spill_bytes(const mm_plan *plan);
 
 /* For the end of a message about too little pinned memory: what else the user can do; "": nothing. */

@@ -5,7 +5,8 @@
 
 #include "mm/core/plan/plan.h"
 
-/* A measure to add, of what `segment` holds: right before a node, a step but not the first; or after all nodes. */
+/* A measure to add: it measures what `segment` holds, right before a node, which must be a step other than the first,
+ * or after all nodes. */
 typedef struct mm_measure_at {
     int32_t before; /* index of the node; n_nodes: after all nodes */
     int32_t segment;

@@ -22,8 +22,8 @@ const char *mm_stream_id_name(mm_stream_id id);
 /* clang-format off */
 /* Kinds of nodes, with their properties (mm_node_traits). The check, the simulator and the lowering use these. A new
  * kind needs a line here, one in the pipeline's table of operations (operation.c), and a stream of its own if it shall
- * not delay other kinds. A new cost needs a case wherever operations are checked or timed: that code does not compile
- * without.
+ * not delay other kinds. A new cost (mm_node_cost) needs a case in each switch that checks or times operations; without
+ * it, that code does not compile.
  *
  * STEP       a step of the graph
  * ENCODE     src raw -> dst coded
@@ -35,7 +35,7 @@ const char *mm_stream_id_name(mm_stream_id id);
  *            computation, on the encode stream, which also reads maps
  * RECOMPUTE  a forward step that runs again. It must read the values that it read the first time. It writes to new
  *            segments, but not to persistent tensors, which it may only read. If an output that it may be given
- *            (mm_graph_allow_given) is still held, it reads that output instead of writing it
+ *            (mm_graph_allow_given) is still in memory, it reads that output instead of writing it
  *
  *        name       word         stream   cost      source  target  carries on with */
 #define MM_NODES(X)                                                                                                    \
@@ -78,7 +78,7 @@ typedef struct mm_node_traits {
     mm_node_cost cost;
     mm_node_end src, dst;
     mm_node_kind carries_on; /* kind of the node whose result it works on piece by piece, so that both are cut
-                                (program.h); its own kind: none */
+                                (program.h); its own kind here: there is no such node */
 } mm_node_traits;
 
 extern const mm_node_traits mm_node_table[MM_NODE_KINDS];
@@ -97,9 +97,10 @@ typedef struct mm_node {
     int32_t step;          /* STEP, RECOMPUTE: the graph's step; else -1 */
     int32_t variant;       /* STEP, RECOMPUTE: index among the step's variants in the facts */
     int32_t first_binding; /* STEP, RECOMPUTE: use u has segment bindings[first_binding + u] */
-    int32_t first_code;    /* STEP that writes codes: that of use u goes to segment bindings[first_code + u], if that is
-                              not -1; else -1 */
-    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still held, and is read */
+    int32_t first_code;    /* STEP that writes codes: the code of use u goes to segment bindings[first_code + u], unless
+                              that is -1; for other nodes -1 */
+    uint64_t given;        /* RECOMPUTE: bit u: the output of use u is still in memory, and is read instead of
+                              written */
     mm_tensor tensor;      /* operations: the tensor; else -1 */
     int32_t src, dst;      /* operations: segments (a measure has no dst); else -1 */
     int32_t work;          /* segment of the step's workspace or of the codec's scratch; -1: none */

@@ -19,7 +19,7 @@ typedef struct mm_plan_rewrite {
 /* Begins a copy with room for so many more nodes and segments. MM_ERR_NOMEM: there is nothing to free. */
 MM_CHECKED mm_status mm_plan_rewrite_begin(const mm_plan *plan, int more_nodes, int more_segments,
                                            mm_plan_rewrite *rewrite_out);
-/* Appends a copy of a node of the plan. It waits for the same nodes. */
+/* Appends a copy of a node of the plan. It waits for the copies of the nodes that the original waits for. */
 void mm_plan_rewrite_keep(mm_plan_rewrite *rewrite, const mm_node *node);
 /* Appends an operation without waits: mm_plan_wait adds them. Returns its index. */
 int mm_plan_rewrite_add(mm_plan_rewrite *rewrite, mm_node_kind kind, mm_tensor tensor, int32_t src, int32_t dst);

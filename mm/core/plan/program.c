@@ -42,7 +42,8 @@ static int64_t rows_of_piece(const lowering *d, const mm_segment *code) {
     return rows < all ? rows : 0;
 }
 
-/* The same for an all-reduced tensor, which may have more pieces than MM_PIECES_MOST. Pieces are aligned. */
+/* Number of rows in a piece of an all-reduced tensor; 0: it is not cut. The tensor may have more pieces than
+ * MM_PIECES_MOST. Pieces are aligned. */
 static int64_t rows_of_shared(const lowering *d, const mm_tensor_info *tensor) {
     const int64_t all = tensor->dims[0], row_bytes = tensor->bytes / all, bytes = d->facts->piece_bytes;
     int64_t aligned = 1;
@@ -172,7 +173,8 @@ static void emit_throttled(lowering *d, int encode) {
     }
 }
 
-/* Whether the node is a throttled encode. Its OUT follows right after it, so it waits for no node issued in between. */
+/* Whether the node is a throttled encode. Its OUT follows right after it, so the OUT waits for no node that is issued
+ * between the two. */
 static bool is_throttled(const lowering *d, int node) {
     const mm_node *n = &d->plan->nodes[node];
     if (n->throttle <= 0 || node + 1 == d->plan->n_nodes) return false;

@@ -6,14 +6,14 @@
  * first: ENCODE and the OUT of its code, IN and the DECODE of that code. So a codec and the link work on one map at
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
  * its code may be cut (mm_code_facts.split_rows). The OUT of an all-reduced tensor (mm_graph_allreduce) and the IN of
- * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut it
- * alike, so no machine's facts say how large such a piece is.
+ * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut
+ * the tensor alike, so all must have the same size of such a piece (mm_facts.piece_bytes), and no file of facts has it.
  *
  *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
  *              out            |0 0 0 0|                  out      |0|1|2|3|
  *
- * Piece k of the second node waits for piece k of the first. The first piece of a node has all other waits of the
- * node. The pieces of a node follow each other on its stream. */
+ * Piece k of the second node waits for piece k of the first. All other waits of each of the two nodes are waits of its
+ * first piece. The pieces of a node follow each other on its stream. */
 #ifndef MM_CORE_PLAN_PROGRAM_H
 #define MM_CORE_PLAN_PROGRAM_H
 
@@ -116,8 +116,8 @@ int64_t mm_program_started(const mm_program *program, const int64_t *ended_ns, c
 
 /* Per side stream: how long the computation waited while that stream ran an operation that it needed. For each step
  * that waits, follows the chain of waits backwards: a step waits for a decode, that for a prefetch, that for an
- * offload, that for an encode. Needs the ends of all operations, and of each step before one that waits for an
- * operation. */
+ * offload, that for an encode. Needs the ends of all operations, and the end of each step that comes right before a
+ * step that waits for an operation. */
 void mm_program_waits(const mm_program *program, const int64_t *ended_ns, int64_t waits_out[MM_STREAM_COUNT]);
 
 /* How long the computation waited for codecs. */

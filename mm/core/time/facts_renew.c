@@ -3,7 +3,7 @@
 
 #define RATE_MOST 1e15 /* bytes/s: beyond any link, and within what files of facts may have */
 
-/* The updated time; what was measured, if the time was not known. */
+/* The updated time: ns, multiplied by measured over simulated; if ns was not known, the measured time. */
 static int64_t scaled(int64_t ns, int64_t simulated_ns, int64_t measured_ns) {
     if (measured_ns <= 0) return ns;
     double renewed = (double)measured_ns;
@@ -19,7 +19,8 @@ static void renew_step(const mm_facts *planned, const mm_node *node, int64_t sim
             facts->variants[v].ns = scaled(facts->variants[v].ns, simulated_ns, measured_ns);
 }
 
-/* Whether a part of the code goes over the link while it is encoded: its time is not the codec's alone. */
+/* Whether a part of the code goes over the link while it is encoded. If so, the measured time is not that of the codec
+ * alone. */
 static bool is_moved(const mm_plan *plan, const mm_segment *code) {
     const mm_segment *pool = code->pool >= 0 ? &plan->segments[code->pool] : NULL;
     return code->pinned || (pool && (pool->pinned || pool->spill >= 0));
@@ -30,14 +31,15 @@ typedef struct copies {
     double bytes, issue_ns, simulated_ns, measured_ns;
 } copies;
 
-/* Time of the bytes alone, without issue_ns; at least a tenth of `ns`. Chosen. */
+/* Of the time `ns` of copies, the time of the bytes alone, without issue_ns; at least a tenth of `ns` (chosen). */
 static double of_bytes(const copies *c, double ns) {
     const double rest = ns - c->issue_ns;
     return rest > 0.1 * ns ? rest : 0.1 * ns;
 }
 
-/* Multiplies a direction's rates by the simulated over the measured time of the bytes: the simulation includes how the
- * directions slow each other down. If the simulated time is next to nothing, the rate is bytes over measured time. */
+/* Multiplies a direction's rates by the simulated time of its bytes over the measured time. So copies that the other
+ * direction slowed down do not lower the rate: the simulation includes that delay. If the simulated time is next to
+ * nothing, the rate becomes bytes over measured time. */
 static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     if (c->measured_ns <= 0) return;
     const double measured = of_bytes(c, c->measured_ns), simulated = c->simulated_ns - c->issue_ns;

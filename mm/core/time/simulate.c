@@ -11,7 +11,7 @@
 #include "mm/core/time/cache_miss.h"
 
 /* Work is counted in millionths of a ns at full speed, so that a piece whose speed changes continues from where it is.
- * Rounding errors are less than 1 ns. MM_NS_MOST ns of work fit 64 bits. */
+ * Rounding errors are less than 1 ns, and MM_NS_MOST ns of work in this unit fit 64 bits. */
 enum { FULL_SPEED = 1000000 };
 
 typedef struct simulator {
@@ -23,25 +23,27 @@ typedef struct simulator {
     int64_t *miss_bytes;              /* per node; NULL: not known */
     int64_t *summed_ns;               /* per seq of the OUT stream: when the sum of that all-reduced piece ends; NULL:
                                          one device */
-    int64_t sums_ns;                  /* when the last sum that has begun ends; sums follow each other */
+    int64_t sums_ns;                  /* when the last of the sums that have begun will end; sums run one after the
+                                         other */
     mm_allreduce_groups groups;       /* all-reduces in place */
     int begun;                        /* number of groups whose sums have begun */
     int outs_left;                    /* OUT pieces of all-reduced tensors that have not ended yet */
     int64_t *link_bytes;              /* per segment with a code: bytes its codec moves over the link; NULL: none */
     int32_t ended[MM_STREAM_COUNT];   /* number of pieces that have ended */
     int32_t running[MM_STREAM_COUNT]; /* the piece that runs; -1: none */
-    int64_t left[MM_STREAM_COUNT];    /* its remaining work */
-    int64_t began[MM_STREAM_COUNT];   /* when it began; later than now: it waits for a sum until then */
+    int64_t left[MM_STREAM_COUNT];    /* remaining work of the piece that runs */
+    int64_t began[MM_STREAM_COUNT];   /* when the piece began; if that is later than now, it waits for a sum until
+                                         then */
     int64_t *ended_ns;                /* per piece */
     int64_t busy_ns[MM_STREAM_COUNT];
-    mm_work work[MM_STREAM_COUNT]; /* kind of the piece that runs */
+    mm_work work[MM_STREAM_COUNT]; /* kind of work of the piece that runs */
     int contention[MM_WORK_KINDS][MM_WORK_KINDS];
     int64_t now;
 } simulator;
 
 /* ---------------------------------------------------------------- how long, and how fast */
 
-/* ns + more; a sum beyond MM_NS_MOST stays beyond it, and is refused later. */
+/* ns + more; a sum above MM_NS_MOST does not overflow: it stays above MM_NS_MOST, and is refused later. */
 static int64_t add_ns(int64_t ns, double more) {
     return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1;
 }
@@ -132,7 +134,7 @@ static mm_status piece_ns(const simulator *s, const mm_piece *piece, int64_t *ns
     return MM_OK;
 }
 
-/* Whether a stream slows others down; one whose piece has no work left does not. */
+/* Whether a stream slows others down: it runs a piece that has work left. */
 static bool is_busy(const simulator *s, mm_stream_id t) {
     return s->running[t] >= 0 && s->left[t] > 0 && s->began[t] <= s->now;
 }
@@ -164,12 +166,13 @@ static bool is_moving(const simulator *s, mm_stream_id codec) {
     return is_busy(s, codec) && link_bytes_of(s, &s->plan->nodes[s->program->pieces[s->running[codec]].node]) > 0;
 }
 
-/* Whether a direction of the link is busy: with a copy, or with its codec. */
+/* Whether a direction of the link is busy: with a copy, or with bytes that a codec moves itself. */
 static bool is_link_busy(const simulator *s, mm_stream_id direction) {
     return is_busy(s, direction) || is_moving(s, codec_of(direction));
 }
 
-/* By how many permille a stream's work takes longer beside what else runs; a codec's own moves do not slow it. */
+/* By how many permille the work of a stream takes longer because of what runs on other streams. Bytes that a codec
+ * itself moves over the link do not slow that codec down. */
 static int64_t contention(const simulator *s, mm_stream_id t) {
     const int *beside = s->contention[s->work[t]];
     int permille = 0;
@@ -261,7 +264,8 @@ static bool updates_with_sums(const simulator *s, int node) {
     return false;
 }
 
-/* When a piece that starts now begins its work: copies back of a sum, and updates, hold up their stream for the sum. */
+/* When a piece that starts now begins its work. A copy back of a sum, and an update, hold up their stream until the sum
+ * is there. */
 static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (updates_with_sums(s, piece->node)) return s->sums_ns > s->now ? s->sums_ns : s->now;
@@ -270,8 +274,9 @@ static int64_t sum_of(const simulator *s, const mm_piece *piece) {
     return there > s->now ? there : s->now;
 }
 
-/* Called when a piece has ended. If it brought an all-reduced tensor to the host, its sum begins as soon as earlier
- * ones have ended; under MM_SUM_AT_DEVICE, all sums begin when the last tensor is on the host. */
+/* Called when a piece has ended. If the piece brought a part of an all-reduced tensor to the host, the sum of that part
+ * begins as soon as earlier sums have ended; under MM_SUM_AT_DEVICE, all sums begin when the last tensor is on the
+ * host. */
 static void begin_sum(simulator *s, const mm_piece *piece) {
     const mm_node *n = &s->plan->nodes[piece->node];
     if (!s->summed_ns || n->kind != MM_NODE_OUT || !mm_node_allreduces(s->plan, n)) return;
@@ -280,10 +285,10 @@ static void begin_sum(simulator *s, const mm_piece *piece) {
     s->sums_ns =
         (one_by_one || s->sums_ns > s->now ? s->sums_ns : s->now) + mm_facts_sum_ns(s->facts, piece->stored_bytes);
     s->summed_ns[piece->seq] = s->sums_ns;
-    if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* before, sums_ns is how long all sums take */
+    if (one_by_one && s->outs_left == 0) s->sums_ns += s->now; /* until now, sums_ns was how long all sums take */
 }
 
-/* Called when a node has ended: begins the sums in place that follow it. */
+/* Called when a node has ended: begins the all-reduces in place that may begin after this node. */
 static void begin_sums_in_place(simulator *s, int node) {
     for (; s->begun < s->groups.n && s->groups.groups[s->begun].after == node; s->begun++) {
         mm_period *span = &s->spans[s->program->n + s->begun];
@@ -311,8 +316,8 @@ static int allocations(const simulator *s, int t) {
     return piece && mm_piece_is_first(s->program, piece) ? count_unplanned(s->plan, piece->node) : 0;
 }
 
-/* If a stream's next piece allocates or frees: waits until all streams are idle, then spends that time and starts the
- * piece. Until then *drains_out is true, and no piece may start. */
+/* If a stream's next piece allocates or frees: waits until all streams are idle, then lets the time of the allocations
+ * pass and starts the piece. Until then *drains_out is true, and no piece may start. */
 static mm_status allocate(simulator *s, bool *drains_out) {
     bool idle = true;
     *drains_out = false;

@@ -13,12 +13,13 @@ typedef struct mm_sim_node {
 typedef struct mm_simulation {
     int64_t iteration_ns;
     int64_t compute_ns; /* time in which the compute stream runs steps */
-    int64_t stall_ns;   /* time in which it waits, from the first step to the last */
+    int64_t stall_ns;   /* time in which the compute stream waits, from the start of the first step to the end of the
+                           last */
     int64_t busy_ns[MM_STREAM_COUNT];
-    int64_t exposed_ns[MM_STREAM_COUNT]; /* side streams: how long the compute stream waited for it
+    int64_t exposed_ns[MM_STREAM_COUNT]; /* for each side stream: how long the compute stream waited for that stream
                                             (mm_program_waits) */
     int hidden_permille;       /* share of the side streams' busy time in which the compute stream did not wait: 1000 *
-                                  (1 - stall / side busy), clamped; 1000 if they do nothing */
+                                  (1 - stall / side busy), clamped; 1000 if the side streams do nothing */
     int codec_hidden_permille; /* share of the codecs' busy time in which the compute stream did not wait for a codec
                                   (mm_program_codec_wait); waits for the link do not count */
     int n_nodes;
@@ -28,7 +29,8 @@ typedef struct mm_simulation {
 } mm_simulation;
 
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
- * takes two thirds: it is a batch norm that is given its statistics, and skips one of its three passes over the map. */
+ * takes two thirds of the time: it is taken for a batch norm that is given its statistics, and so skips one of its
+ * three passes over the map. */
 int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
 
 /* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
@@ -38,14 +40,14 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm
  * ended. It takes the time in the facts. Contention: all work takes longer while other streams work; the facts have a
  * delay for each pair of kinds (mm_contention), and delays add up. Steps take longer by their far bytes (cache_miss.h).
  * Codecs: bodies of codes take their typical bytes, one after the other in their pool. If a part of a body lies in the
- * spill, its time on the link is added to the codec's; with a pool or a code in pinned memory, the longer of both
- * counts. Such a codec keeps the link busy; this is not in busy_ns of the copy streams. Copies run at the link's rate
- * at each moment, and take issue_ns more. An allocation or free at run time takes alloc_ns, with all streams idle.
- * Several ranks (mm_facts_set_ranks) all do the same at the same time. Sums of tensors that are all-reduced through
- * copies (mm_graph_allreduce) run on the host one after the other, in the order in which the tensors arrive; the copy
- * back waits for its sum. All-reduces in place begin after the steps that they follow, one after the other, and the
- * update waits for its own; they slow nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range
- * (facts.h); MM_ERR_NOMEM. */
+ * spill, the time of that part on the link is added to the codec's time. If the pool or the code lies in pinned memory,
+ * the longer of the two times counts. A codec that moves bytes over the link keeps the link busy; busy_ns of the copy
+ * streams does not include this. Copies run at the link's rate at each moment, and take issue_ns more. An allocation or
+ * free at run time takes alloc_ns, with all streams idle. Several ranks (mm_facts_set_ranks) all do the same at the
+ * same time. Sums of tensors that are all-reduced through copies (mm_graph_allreduce) run on the host one after the
+ * other, in the order in which the tensors arrive; the copy back waits for its sum. All-reduces in place begin after
+ * the steps that write their tensors, and run one after the other; the update waits for the sums that it uses. They
+ * slow nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
                                          mm_simulation *simulation_out);
 

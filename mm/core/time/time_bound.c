@@ -7,8 +7,8 @@
 #include "mm/core/status.h"
 #include "mm/core/time/time_bound_prices.h"
 
-/* The multipliers that the search varies: weights (W_) and prices (P_) of the proof. The computation's weight in X, and
- * in Y, is 1 less the two others. */
+/* The multipliers that the search varies: weights (W_) and prices (P_) of the proof. The computation's weight is, in X,
+ * 1 less the two weights W_OUT and W_ENCODE; in Y, 1 less W_IN and W_DECODE. */
 enum { W_OUT, W_ENCODE, W_IN, W_DECODE, P_DEVICE, P_PINNED, MULTIPLIERS };
 
 typedef struct search {
@@ -16,13 +16,14 @@ typedef struct search {
     double room, pinned; /* bytes on the device beside model.fixed_bytes; bytes of pinned memory, HUGE_VAL: no limit */
     double share[MM_BOUND_RESOURCES]; /* share of each ns that the computation loses while a copy or a codec runs */
     double scale[MULTIPLIERS];        /* unit of each multiplier in the search's coordinates */
-    int varied[MULTIPLIERS], n;       /* those that are varied; the others are 0 */
+    int varied[MULTIPLIERS], n;       /* indices of the n multipliers that the search varies; all others are 0 */
     double best, best_at[MULTIPLIERS];
 } search;
 
 /* ---------------------------------------------------------------- the bound for given multipliers */
 
-/* The prices for given multipliers. A ns on a side stream costs its weight, and what the computation loses by it. */
+/* The prices for given multipliers. The price of a ns on a side stream is the stream's weight, plus the weight of the
+ * computation times the share of a ns that it loses meanwhile. */
 static mm_bound_amounts prices_of(const search *s, const double *m) {
     const double before = 1 - m[W_OUT] - m[W_ENCODE], after = 1 - m[W_IN] - m[W_DECODE];
     return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
@@ -34,7 +35,8 @@ static mm_bound_amounts prices_of(const search *s, const double *m) {
                                      [MM_BOUND_PINNED] = m[P_PINNED]}};
 }
 
-/* The bound for given multipliers. slope: its derivatives by the multipliers, while each tensor keeps its way. */
+/* The bound for given multipliers. slope: its derivatives by the multipliers, where the choice of how each tensor is
+ * kept stays the same. */
 static double evaluate(search *s, const double *m, double *slope) {
     const mm_bound_amounts prices = prices_of(s, m), sum = mm_bound_cheapest(&s->model, &prices);
     const double *of = sum.of;
@@ -107,7 +109,8 @@ static void search_ellipsoid(search *s, int rounds) {
     }
 }
 
-/* Finds a price of the device's bytes at which all that is needed fits: the unit of prices. False: there is none. */
+/* Finds a price of the device's bytes so high that, with the cheapest ways, all that is needed fits. The search uses it
+ * as the unit of prices. False: there is no such price. */
 static bool find_scale(search *s) {
     const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
     double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];
@@ -128,7 +131,8 @@ static double room_beside(const mm_graph *graph, const mm_limits *limits) {
     return room;
 }
 
-/* The bound for c = step; HUGE_VAL: no plan fits. start, unless NULL: evaluates it for these multipliers only. */
+/* The bound for c = step; HUGE_VAL: no plan fits. start NULL: searches for the best multipliers; else evaluates the
+ * bound for the multipliers in `start` alone. */
 static double bound_at(search *s, double room, int step, const double *start) {
     double slope[MULTIPLIERS];
     mm_bound_cut(&s->model, step);
@@ -142,7 +146,7 @@ static double bound_at(search *s, double room, int step, const double *start) {
     return s->best;
 }
 
-/* The first step of the backward pass; without one, the first. */
+/* The first step of the backward pass; the first step of all if there is no backward pass. */
 static int turn_of(const mm_graph *graph) {
     for (int s = 0; s < mm_graph_steps(graph); s++)
         if (mm_graph_step(graph, s)->phase == MM_BACKWARD) return s;
@@ -170,7 +174,8 @@ static double best_bound(search *s, double room, int *step_out) {
     return most;
 }
 
-/* The least share that any step loses of each ns in which work `other` runs beside it, whatever else runs. */
+/* The least share of each ns that a step loses while work `other` runs at the same time: the least over all kinds of
+ * steps, whatever else runs. */
 static double lost_share(const mm_facts *facts, mm_work other) {
     double least = 1;
     for (mm_work step = MM_WORK_EXPENSIVE; step <= MM_WORK_CHEAP; step++) {

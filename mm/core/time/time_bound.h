@@ -11,19 +11,22 @@
  *
  * 1. Memory. A segment is alive then if a node that uses it has started and another one, or the same, has not ended.
  *    Segments that share a byte are not alive at the same time: all users of one have ended before the other's first
- *    starts (except what c itself writes in place, which is left out). So the bytes of all live segments, and those of
- *    c's outputs and workspace, are at most what the limits have beside the base and external tensors.
+ *    starts (except segments that c itself writes in place, which are not counted). So the bytes of all live segments,
+ *    and of c's outputs and workspace, are together at most what the limits leave beside the base and the external
+ *    tensors.
  *
- * 2. Values. A managed tensor that is written before c, and read by c or later, is held then. Follow the chain of its
- *    reader's segment back to the node that computed it, and take the last node of that chain that has started:
+ * 2. Values. A managed tensor that is written before c, and read by c or by a later step, must be kept in some form
+ *    while c starts. Follow the chain from the segment that its reader reads back to the node that computed the
+ *    tensor, and take the last node of that chain that has started:
  *      kept         it wrote a map that is on the device: the map's bytes
  *      compressed   it wrote a code that is on the device: the code's bytes, a whole encode in X, a whole decode in Y
  *      swapped      it wrote a map or a code to pinned memory, and has ended (if not, its source is alive, too): a
  *                   whole copy in X, and one in Y; or its codec writes to pinned memory and reads from there itself
- *      recomputed   none has started: the step that writes the tensor runs again in Y. It reads its inputs in Y, so
- *                   they are held, too, in one of these four ways
- *    If only its signs are read, a mask may be held instead. Tensors that may share one storage count as one; a body
- *    of a code takes its typical bytes on the device, or its codec takes as long as these take over the link.
+ *      recomputed   none has started: the step that writes the tensor runs again in Y. That step reads its inputs in
+ *                   Y, so they are kept, too, in one of these four ways
+ *    If only a tensor's signs are read, a mask of its signs may be kept instead. Tensors that may share one storage
+ *    count as one. The body of a code either takes its typical bytes on the device, or its codec takes at least as long
+ *    as these bytes take over the link.
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
  *    are in X; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
@@ -33,13 +36,15 @@
  *    p(w) / (1000 + the sum of p over all kinds) or more; the bound takes the kind of step that loses least. If no step
  *    runs, all of the ns is lost, which is not less: the shares of all kinds are less than 1 together.
  *
- * 4. Duality. The least X + Y under 1 to 3 is a linear programme if a tensor may be held in shares of several ways.
- *    Weights of the three bounds of X, and of those of Y, which sum up to 1, and prices of a byte on the device and of
- *    a byte of pinned memory turn it into a sum over tensors, in which each takes its cheapest way:
+ * 4. Duality. The least X + Y under 1 to 3 is the solution of a linear programme, if a tensor may be kept partly in one
+ *    of these ways and partly in others. Take a weight for each of the three bounds of X, which sum up to 1, and for
+ *    each of those of Y, likewise, and a price for a byte on the device and for a byte of pinned memory. They turn the
+ *    programme into a sum over tensors, in which each takes its cheapest way:
  *      X + Y >= weights . times of the steps + sum of the cheapest ways - price . bytes that there are
- *    A recomputation's price is that of its step, and of its inputs in so far as nothing else needs them; where several
- *    steps read such an input or a step has several outputs, each is charged a share. Whatever the weights and prices,
- *    this is a bound: the search for good ones (the ellipsoid method; the bound is concave in them) needs no proof.
+ *    The price of a recomputation is that of the step that runs again, and of the inputs that nothing else needs. If
+ *    several steps read such an input, each is charged a share of its price; if a step has several outputs, each output
+ *    is charged a share of the step's price. Whatever the weights and prices, this is a bound: the search for good ones
+ *    (the ellipsoid method; the bound is concave in them) needs no proof.
  *
  * The result is the largest such bound over several steps c: the turn from the forward to the backward pass, and a
  * sample of other steps. Roundings of the simulator (at most 1 ns for a piece, speeds to 1e-6) are subtracted. */
@@ -49,11 +54,12 @@
 #include "mm/core/plan/plan.h"
 
 typedef struct mm_time_bound {
-    int64_t ns; /* INT64_MAX: no plan fits the limits. If it is less, a plan need not fit, either */
-    int step;   /* the step c that gives this bound */
+    int64_t ns; /* INT64_MAX: no plan fits the limits. A smaller number does not say that some plan fits */
+    int step;   /* the step c (of the proof above) that gives this bound */
 } mm_time_bound;
 
-/* device_bytes of the limits: 0 for no limit. MM_ERR_NOMEM. O(steps) for each of some hundred prices: some ms. */
+/* limits->device_bytes 0: no limit. MM_ERR_NOMEM. The search evaluates the bound for hundreds to thousands of choices
+ * of weights and prices, each in O(steps). */
 MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                                       mm_time_bound *bound_out);
 

@@ -107,7 +107,8 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    /* Steps that read or write the code by themselves count as 0: they may be delayed by less than a codec takes. */
+    /* If steps read or write the code by themselves, the time of the codec counts as 0, because such a step may take
+     * less additional time than a codec. */
     const bool by_steps = is_coded_by_steps(m, codec, t);
     const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
@@ -244,14 +245,14 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
     return false;
 }
 
-/* Adds what the step reads, if that is a value from before the cut. */
+/* Adds what the step reads, as far as these are values that were written before the cut. */
 static void add_needs(mm_bound_model *m, int s) {
     const mm_step_info *step = mm_graph_step(m->graph, s);
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         const int at = m->storage_of[use->tensor];
         if (at < 0 || m->gone[use->tensor]) continue;
-        m->gone[use->tensor] = use->access != MM_READ; /* it has another value from here on */
+        m->gone[use->tensor] = use->access != MM_READ; /* the tensor has another value from this step on */
         mm_bound_storage *storage = &m->storages[at];
         if (use->access == MM_WRITE || storage->first >= m->cut) continue;
         const mm_bound_need needed = use->form == MM_FORM_SIGN                ? MM_BOUND_SIGN

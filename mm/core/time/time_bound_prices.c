@@ -3,16 +3,17 @@
 
 #include "mm/core/time/time_bound_prices.h"
 
-/* Ways to hold a storage. A code of codec k: WAY_CODES + 2 k on the device, WAY_CODES + 2 k + 1 in pinned memory.
- * Recomputed by step s: -1 - s. */
+/* The ways in which a storage can be kept from before step c until it is read. A code of codec k: WAY_CODES + 2 k on
+ * the device, WAY_CODES + 2 k + 1 in pinned memory. Recomputed by step s: -1 - s. */
 enum { WAY_KEPT, WAY_SWAPPED, WAY_MASK, WAY_PINNED_MASK, WAY_CODES };
 
 enum { SIGNS, ELEMENTS }; /* the forms in which a storage is held */
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* What a code in pinned memory takes. On each side, a copy moves it or the codec does as it works, whichever is
- * cheaper. codec, link: ns of the two, to the host and back. */
+/* What a code in pinned memory takes. On its way to the host, and on its way back, either a copy moves it, or the codec
+ * itself does while it works, whichever is cheaper. codec, link: ns of the codec and of the copy; [0] to the host, [1]
+ * back. */
 static mm_bound_amounts pinned_code(const mm_bound_amounts *prices, const double codec[2], const double link[2]) {
     static const mm_bound_resource on_codec[2] = {MM_BOUND_ENCODE, MM_BOUND_DECODE};
     static const mm_bound_resource on_link[2] = {MM_BOUND_OUT, MM_BOUND_IN};
@@ -38,7 +39,7 @@ static mm_bound_amounts code_amounts(const mm_bound_model *m, int at, int way, c
     return amounts;
 }
 
-/* What a way takes, for all ways but recomputation. */
+/* The time and the bytes that a way (WAY_...) takes. Not for recomputation. */
 static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
     static const double codec[2] = {0, 0};
     const mm_bound_storage *storage = &m->storages[at];

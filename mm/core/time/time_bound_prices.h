@@ -6,7 +6,8 @@
 
 #include "mm/core/plan/plan.h"
 
-/* What a way to hold a tensor takes: ns of streams, before the step c starts or after, and bytes. */
+/* What it takes to keep a tensor in one of the ways of the proof: ns of streams, before or after the step c starts, and
+ * bytes. */
 typedef enum mm_bound_resource {
     MM_BOUND_OUT,    /* ns of copies to the host, before */
     MM_BOUND_ENCODE, /* ns of encodes, before */
@@ -30,18 +31,18 @@ typedef enum mm_bound_need {
     MM_BOUND_NOW, /* c reads its elements */
 } mm_bound_need;
 
-/* Tensors that may share one storage, because each equals the others. */
+/* A storage: tensors that may share the same bytes, because each equals the others. */
 typedef struct mm_bound_storage {
     double bytes, mask_bytes;
-    double copy_ns[2], mask_ns; /* of a copy to the host, and back; of a mask's copy to the host */
-    bool plain;                 /* one step alone writes elements to it, once: all readers read that value */
+    double copy_ns[2], mask_ns; /* ns of a copy to the host ([0]) and back ([1]); of a mask's copy to the host */
+    bool plain;                 /* only one step writes elements to it, once, so all readers read the same value */
     int32_t first;              /* first step that writes it */
     int32_t readers;            /* steps that can run again and read its elements */
     mm_bound_need need;
-    double price[2]; /* of the cheapest way to hold its signs, and its elements */
+    double price[2]; /* price of the cheapest way to keep its signs ([0]) and its elements ([1]) */
     int way[2];      /* that way */
-    double taken[2]; /* how often that way counts: once if c or a later step needs it, and by shares for
-                        recomputations */
+    double taken[2]; /* how often way[] counts in the sum: once if c or a later step needs the storage, and by shares
+                        for recomputations */
 } mm_bound_storage;
 
 /* What a code of the storage takes: the least among its tensors. */
@@ -56,7 +57,7 @@ typedef struct mm_bound_code {
 /* A storage whose elements a step that can be recomputed reads, or writes. */
 typedef struct mm_bound_link {
     int32_t storage;
-    double part; /* of the bytes that the step writes; < 0: the step reads it */
+    double part; /* the share of this storage in the bytes that the step writes; < 0: the step reads the storage */
 } mm_bound_link;
 
 /* A graph's storages and steps, and the cut between the steps before c and the others. */
@@ -73,8 +74,8 @@ typedef struct mm_bound_model {
     mm_bound_link *links;       /* what recomputing a step reads, then what it writes */
     bool *gone;                 /* per tensor: scratch of mm_bound_cut */
     int cut;                    /* the step c */
-    double before_ns, after_ns; /* of the steps before c; of c and the steps after it */
-    double fixed_bytes;         /* on the device while c runs, under every plan */
+    double before_ns, after_ns; /* time of the steps before c; time of c and the steps after it */
+    double fixed_bytes;         /* bytes that are on the device while c runs, under every plan */
 } mm_bound_model;
 
 MM_CHECKED mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,

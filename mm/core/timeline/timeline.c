@@ -12,7 +12,8 @@ static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory f
 
 /* ---------------------------------------------------------------- life */
 
-/* Maps the buffer. It is not on the heap, whose bytes count as allocated by libraries (mm_stats.outside_bytes). */
+/* Maps the buffer. The buffer is not on the C heap, because growth of the heap counts as memory of libraries
+ * (mm_stats.outside_bytes). */
 static mm_status map_buffer(mm_timeline *t, int64_t bytes) {
     bytes = bytes / (int64_t)sizeof(mm_timeline_iteration) * (int64_t)sizeof(mm_timeline_iteration);
     if (bytes == 0) return MM_OK;
@@ -192,7 +193,8 @@ static int reader_of(const mm_plan *plan, int node, int segment) {
     return -1;
 }
 
-/* The operation that made what another one works on; -1: none, because the other one evicts a map. */
+/* The operation whose result the operation at `node` works on; -1: there is none, because that operation evicts a
+ * map. */
 static int operation_before(const mm_plan *plan, int node) {
     const mm_segment *src = &plan->segments[plan->nodes[node].src];
     if (!src->pinned && src->content == MM_CONTENT_RAW) return -1;

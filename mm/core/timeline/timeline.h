@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A timeline: when the pieces of iterations ran. It copies what a trace says about them, because their plans may be
- * gone by then. Its buffer of times is bounded: iterations that find no room in it are dropped, and counted.
- * mm_timelines_write makes a trace of it. Threads: one at a time. */
+/* A timeline: when the pieces of iterations ran. It copies what a trace says about the pieces, because their plans may
+ * be gone when the trace is written. Its buffer of times is bounded: iterations that find no room in it are dropped,
+ * and counted. mm_timelines_write makes a trace of it. Threads: one at a time. */
 #ifndef MM_CORE_TIMELINE_TIMELINE_H
 #define MM_CORE_TIMELINE_TIMELINE_H
 
 #include "mm/core/account/account.h"
 #include "mm/core/plan/program.h"
 
-/* Enough for 65536 iterations of 16 pieces, or 2600 of ResNet-32, which has 400 pieces. Chosen. */
+/* Chosen: enough for 65536 iterations with 16 pieces each, or for 2600 iterations of ResNet-32 with 400 pieces each. */
 enum { MM_TIMELINE_BYTES = 16 << 20 };
 
 /* What a trace says about a piece. */
@@ -17,7 +17,8 @@ typedef struct mm_timeline_piece {
     mm_stream_id stream;
     int32_t step; /* STEP, RECOMPUTE: the graph's step; else -1 */
     mm_phase phase;
-    const char *layer;             /* the step's; for an operation, the one that made the tensor. NULL: none */
+    const char *layer;             /* the step's layer; for an operation, the layer that produced the tensor. NULL:
+                                      none */
     const char *tensor_name;       /* operations; else NULL */
     mm_tensor tensor;              /* operations; else -1 */
     int64_t bytes;                 /* operations: of the tensor's part; steps: of the tensors that they write */
@@ -35,7 +36,7 @@ typedef struct mm_timeline_step {
 } mm_timeline_step;
 
 /* A map's way from its eviction to the step that reads it when it is back. links[first] to links[first + n - 1] are
- * indices of pieces; the last one is the reader. */
+ * indices of pieces; the last one is the piece of the step that reads the map. */
 typedef struct mm_timeline_flow {
     mm_tensor tensor;
     int32_t first, n;
@@ -83,7 +84,7 @@ typedef struct mm_timeline {
     mm_timeline_plan *plans;
     int n_plans;
     mm_timeline_iteration *iterations; /* from the end of the buffer downwards; [-1 - i] is the i-th */
-    int64_t n_iterations, begun;       /* begun: with those that were dropped */
+    int64_t n_iterations, begun;       /* begun: iterations that were begun, including dropped ones */
     mm_period *spans;                  /* at the beginning of the buffer */
     int64_t n_spans;
     int64_t buffer_bytes;

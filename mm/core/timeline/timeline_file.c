@@ -152,8 +152,8 @@ static int64_t later(int64_t ns, const scene *s, int32_t piece) {
     return is_known(s, piece) && s->spans[piece].end_ns > ns ? s->spans[piece].end_ns : ns;
 }
 
-/* Writes the wait of a piece: from when its stream was free and it was queued, until it started. The awaited piece that
- * ended last names it; if that one ended before, there is no wait. */
+/* Writes the wait of a piece: from when its stream was free and it was queued, until it started. The wait is named
+ * after the awaited piece that ended last. If that piece had ended before, there was no wait. */
 static mm_status put_wait(scene *s, const mm_timeline_piece *p, int64_t start_ns) {
     const int64_t ready_ns = later(later(s->w->origin_ns, s, p->before), s, p->due);
     const mm_timeline_piece *last = NULL;

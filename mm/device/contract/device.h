@@ -33,8 +33,8 @@ typedef struct mm_device_config {
     uint64_t delay_seed;   /* host: if not 0, each task is delayed by a random time up to delay_max_ns */
     int64_t delay_max_ns;
     int codec_threads; /* host: threads for one operation of a codec; 0: 1 */
-    bool timed; /* cuda: record when events completed and how long streams were busy. Costs about as much as the events
-                   themselves. The host always does */
+    bool timed; /* cuda: record when events completed and how long streams were busy. Timing costs about as much as the
+                   events themselves. The host always records both */
 } mm_device_config;
 
 typedef struct mm_device_description {
@@ -79,10 +79,10 @@ typedef struct mm_call {
 } mm_call;
 
 typedef struct mm_device_ops {
-    const char *name, *summary; /* the kind: "host", and one line about it */
+    const char *name, *summary; /* name: the kind, such as "host"; summary: one line about it */
     bool cpu_reaches_memory;    /* the CPU may read and write device memory */
     bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
-                                figure counts what is reserved, not what is in use */
+                                   free_bytes counts what is reserved, not what is in use */
     bool always_timed;          /* events have times, whatever mm_device_config.timed says */
     /* Functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may run the functions of all
      * streams one after the other. */
@@ -93,8 +93,8 @@ typedef struct mm_device_ops {
     void (*destroy)(mm_device *device);
     /* enter makes the device the calling thread's current one; *entered_out: false if it was already. After true, leave
      * restores the previous one. silent: a failure leaves mm_last_error as it is. Both NULL: threads have no current
-     * device. All functions below but describe and charge_alloc are called between the two. A function that returns no
-     * status is called even if enter failed. */
+     * device. All functions below, except describe and charge_alloc, are called between enter and leave. A function
+     * that returns no status is called even if enter failed. */
     mm_status (*enter)(mm_device *device, bool silent, bool *entered_out);
     void (*leave)(mm_device *device);
     void (*describe)(mm_device *device, mm_device_description *description_out);
@@ -102,7 +102,7 @@ typedef struct mm_device_ops {
     void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
-                         int64_t bytes); /* NULL: trimmed memory comes back by itself */
+                         int64_t bytes); /* NULL: trimmed memory can be used again without a call */
     bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     void (*charge_alloc)(mm_device *device);
@@ -164,14 +164,14 @@ const mm_device_ops *mm_device_table(size_t i);
 MM_CHECKED mm_status mm_device_find(const char *name, const mm_device_ops **ops_out, int *ordinal_out);
 /* Writes text such as "there are 2, cuda:0 to cuda:1". */
 void mm_device_count_text(const char *kind, int count, char *text, size_t capacity);
-/* Returns MM_ERR_NOT_FOUND with the message that `count` devices of the kind answer, and this ordinal is none of
+/* Returns MM_ERR_NOT_FOUND. The message says that `count` devices of the kind answer, and that `ordinal` is not among
  * them. */
 mm_status mm_device_fail_ordinal(const char *kind, int ordinal, int count);
 
 /* Opens a device by name. `config` NULL: all zero. The errors of mm_device_find; MM_ERR_INVALID (a negative rate or
  * time, too many threads), MM_ERR_NOMEM, MM_ERR_DEVICE. The caller destroys it. */
 MM_CHECKED mm_status mm_device_create(const char *name, const mm_device_config *config, mm_device **device_out);
-/* Its streams and events must be destroyed first, its memory released. NULL is legal. */
+/* The streams and events of the device must be destroyed before, and its memory released. NULL is legal. */
 void mm_device_destroy(mm_device *device);
 
 /* Makes the device the calling thread's current one (CUDA; nothing on the host). To be called around launches and calls
@@ -185,11 +185,12 @@ void mm_device_leave(mm_device *device, bool entered);
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
 /* memory, bytes: as reserved. Nothing may use it any more. */
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
-/* Gives the memory behind part of a reservation of device memory to others. Its content is lost; the addresses stay
- * reserved, and must not be used until mm_device_restore. Nothing may be using them. */
+/* Gives the physical memory behind part of a reservation of device memory back, so that others can use it. Its content
+ * is lost; the addresses stay reserved, and must not be used until mm_device_restore. Nothing may be using them. */
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
 /* Makes part of a reservation of device memory usable again. What was trimmed is zero, the rest keeps its bytes.
- * MM_ERR_NOMEM: others have the memory; the message has the sizes, and part may still be trimmed. */
+ * MM_ERR_NOMEM: others have taken the memory. The message has the sizes; a part of the range may have been restored,
+ * and the rest is still trimmed. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
 /* For memory that the CPU reaches: finds the next bytes at *at or later that may have been written since they were
  * reserved or trimmed, and sets *at and *end_out to them (offsets in `memory`). Bytes between such ranges are zero.
@@ -204,14 +205,14 @@ void mm_device_charge_alloc(mm_device *device);
  * ask to run soon after they wake (thread.h). name: copied, 15 bytes; the name of the stream's thread, and of the
  * stream in messages. The caller destroys it. */
 MM_CHECKED mm_status mm_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
-/* Drains, then frees. NULL is legal. */
+/* Waits until all tasks of the stream have run, then frees it. NULL is legal. */
 void mm_stream_destroy(mm_stream *stream);
 /* Tasks enqueued on `stream` after this call start when the event's latest recording has completed. Never blocks the
  * caller. MM_ERR_ORDER: the event was never recorded (CUDA itself would not wait at all). */
 MM_CHECKED mm_status mm_stream_wait(mm_stream *stream, mm_event *event);
 /* Blocks until all tasks enqueued before the call are done; returns the stream's status. */
 MM_CHECKED mm_status mm_stream_sync(mm_stream *stream);
-/* Clears the failure of a drained stream. */
+/* Clears the failure of a stream that has no tasks left. */
 void mm_stream_reset(mm_stream *stream);
 void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out);
 
@@ -221,7 +222,8 @@ MM_CHECKED mm_status mm_event_create(mm_device *device, mm_event **event_out);
 void mm_event_destroy(mm_event *event);
 /* Enqueues a recording: the event completes when all tasks enqueued on `stream` before this call are done. */
 MM_CHECKED mm_status mm_event_record(mm_event *event, mm_stream *stream);
-/* Blocks until the latest recording has completed; returns the status that the stream had there. */
+/* Blocks until the latest recording has completed; returns the status that the stream had when it reached the
+ * recording. */
 MM_CHECKED mm_status mm_event_sync(mm_event *event);
 /* Whether the latest recording has completed; true if there is none. */
 bool mm_event_done(mm_event *event);
@@ -255,17 +257,18 @@ enum { MM_SUMS_SCRATCH_BYTES = 1 << 16 };
 MM_CHECKED mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch,
                                    mm_sums *sums_out);
 
-/* Calls a function when the tasks before it are done; tasks behind it wait until it has returned. `call` is borrowed
- * until then. It may block only if the device's calls_may_block. On the host a failure of the function poisons the
- * stream; CUDA cannot do that, and drops the failure. It cannot be captured. */
+/* Calls a function when the tasks before it are done; tasks enqueued after it wait until it has returned. `call` is
+ * borrowed until then. It may block only if the device's calls_may_block. On the host a failure of the function poisons
+ * the stream; CUDA cannot do that, and drops the failure. It cannot be captured. */
 MM_CHECKED mm_status mm_call_async(mm_stream *stream, const mm_call *call);
-/* The same for a function that may block, on any device. If the device's calls may not block, the calling thread waits
- * for `after`, or (NULL) for all of the stream's tasks, then calls the function itself, and returns its status. */
+/* Like mm_call_async, for a function that may block, on any device. If the device's calls may not block, the calling
+ * thread waits for `after`, or (NULL) for all of the stream's tasks, then calls the function itself, and returns its
+ * status. */
 MM_CHECKED mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after);
 
 /* A capture collects tasks instead of running them; the replay made from it runs them any number of times with one
- * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device (host) has
- * no captures; enqueue the tasks each time.
+ * cheap call (a CUDA graph). Addresses and sizes stay those of the capture. MM_ERR_UNSUPPORTED: the device has no
+ * captures (the host has none); the caller enqueues the tasks each time instead.
  *
  * From begin to end, tasks enqueued on `stream` are captured. Another stream of the device joins the capture when it
  * waits for an event that was recorded in it. Only the thread that began the capture may enqueue on these streams. It

@@ -3,10 +3,12 @@
  * order in which they are added up.
  *
  * The elements lie in strips of equal length, a multiple of MM_SUMS_STRIP_ELEMS. In a strip, element i goes to lane i
- * mod MM_SUMS_LANES, and each lane adds up its elements in order. Then lane l adds lane l + MM_SUMS_LANES / 2, and so
- * on by halves, down to lane 0. The strips' results are added up in the same way.
+ * mod MM_SUMS_LANES, and each lane adds up its elements in order. Then lane l adds the result of lane l + MM_SUMS_LANES
+ * / 2. So half of the lanes are left; this is repeated until only lane 0 is left. The strips' results are added up in
+ * the same way.
  *
- * A float's square is exact in double precision: it does not matter whether it is fused with the addition. */
+ * A float's square is exact in double precision: so the result is the same whether or not a device fuses the
+ * multiplication with the addition. */
 #ifndef MM_DEVICE_CONTRACT_SUMS_H
 #define MM_DEVICE_CONTRACT_SUMS_H
 
@@ -63,7 +65,7 @@ MM_SUMS_FUNCTION mm_sums mm_sums_of(const mm_sums_part *all) {
 
 /* Computes the result of a strip of `elems` elements on the host. */
 void mm_sums_host_strip(const float *src, int64_t elems, mm_sums_part *part_out);
-/* The same bits, without instructions that only some CPUs have. */
+/* Computes the same bits as mm_sums_host_strip, without instructions that only some CPUs have. */
 void mm_sums_host_strip_portable(const float *src, int64_t elems, mm_sums_part *part_out);
 
 #endif

@@ -34,7 +34,7 @@ mm_status cuda_capture_begin(mm_stream *base) {
     return MM_OK;
 }
 
-/* Makes the stream that the capture began on wait for all others. */
+/* Makes the stream that the capture began on wait for all other streams that joined the capture. */
 static mm_status join_all(const cuda_device *device, const cuda_stream *origin) {
     for (const cuda_stream *s = device->captured; s != NULL; s = s->next_captured) {
         if (s == origin) continue;

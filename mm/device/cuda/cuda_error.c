@@ -4,7 +4,7 @@
 
 mm_status mm_cuda_check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return MM_OK;
-    cudaGetLastError(); /* clears it, so that a later launch is not blamed */
+    cudaGetLastError(); /* clears the error, so that a later launch does not report it as its own */
     return mm_fail(error == cudaErrorMemoryAllocation ? MM_ERR_NOMEM : MM_ERR_DEVICE, "cuda: %s: %s, %s", what,
                    cudaGetErrorName(error), cudaGetErrorString(error));
 }

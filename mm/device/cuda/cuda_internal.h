@@ -95,7 +95,7 @@ void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
 
 /* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
 
-/* own: the device uses the memory itself, and cuda_pinned_fini releases it. */
+/* own: the memory is for the device's own slots, and cuda_pinned_fini releases it. */
 mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
 void cuda_pinned_release(cuda_device *device, const void *memory);
 void cuda_pinned_fini(cuda_device *device);
@@ -107,13 +107,14 @@ typedef struct cuda_span cuda_span;
 struct cuda_stream {
     mm_stream base;
     cudaStream_t stream;
-    cudaEvent_t join; /* orders the end of a capture after this stream */
+    cudaEvent_t join; /* an event that makes the stream on which the capture began wait, at the end of the capture, for
+                         this stream */
     char name[16];
     atomic_long tasks;
     /* used only by the thread that enqueues: */
     long capture; /* the number of the capture that the stream is part of; 0: none */
     cuda_stream *next_captured;
-    cuda_span *open; /* cuda_time.c: has a begin and no end yet */
+    cuda_span *open; /* cuda_time.c: the span that has a begin and no end yet */
     pthread_mutex_t lock;
     /* cuda_time.c, under the lock. first to last: spans that have an end and are not added up yet, oldest first;
      * unused: spans to use again */

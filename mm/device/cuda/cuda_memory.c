@@ -12,8 +12,8 @@
 #include "mm/core/size.h"
 #include "mm/device/cuda/cuda_internal.h"
 
-/* A chunk has 16 granules (of 2 MiB on GPUs of today, so 32 MiB). Chosen: smaller chunks are given back more exactly,
- * and take more calls of the driver. */
+/* A chunk has 16 granules (of 2 MiB on GPUs of today, so 32 MiB). Chosen: with smaller chunks, the bytes given back are
+ * closer to those asked for, but there are more calls of the driver. */
 enum { CHUNK_GRANULES = 16 };
 
 struct cuda_range {
@@ -57,7 +57,7 @@ static mm_status map_chunk(cuda_device *device, cuda_range *range, int chunk) {
     CUmemGenericAllocationHandle handle;
     MM_TRY(cuda_driver_check(driver->create(&handle, bytes, &properties, 0), "cuMemCreate"));
     mm_status status = cuda_driver_check(driver->map(address, bytes, 0, handle, 0), "cuMemMap");
-    driver->release(handle); /* the mapping keeps the memory */
+    driver->release(handle); /* only the handle goes: the memory stays as long as it is mapped */
     MM_TRY(status);
     range->mapped[chunk] = true;
     count_mapped(device, (int64_t)bytes);
@@ -130,7 +130,8 @@ static mm_status range_open(cuda_device *device, cuda_range *range) {
                              "cuMemAddressReserve"));
     range->base = base;
     for (int i = 0; i < range->chunks; i++) MM_TRY(map_chunk(device, range, i));
-    MM_TRY(open_access(device, base, range->mapped_to)); /* in one call: each waits for the GPU */
+    MM_TRY(open_access(device, base, range->mapped_to)); /* in one call for all chunks, because each call waits for the
+                                                            GPU */
     MM_TRY(cuda_fill_async(device->service, (void *)range->base, 0, range->bytes));
     return cuda_stream_sync(device->service);
 }

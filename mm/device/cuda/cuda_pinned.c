@@ -47,7 +47,8 @@ static int64_t room_in_group(int64_t room, const char *limit_path, const char *u
 }
 
 /* A process that touches more memory than there is gets killed, while cudaHostAlloc fails. So a block that takes nearly
- * all memory is left to cudaHostAlloc. The eighth is chosen: room for what others take meanwhile. */
+ * all memory is left to cudaHostAlloc. An eighth of the memory stays free (chosen), for what other programs take
+ * meanwhile. */
 static bool has_room(int64_t bytes) {
     int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
     int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;
@@ -93,7 +94,7 @@ static void touch_all(char *memory, size_t bytes) {
         if (started[i]) pthread_join(thread[i], NULL);
 }
 
-/* False: cudaHostAlloc is to be used. */
+/* False: the block could not be mapped or registered, and the caller uses cudaHostAlloc instead. */
 static bool map_and_register(cuda_device *device, size_t bytes, cuda_pinned *pinned) {
     if (!atomic_load(&device->registers) || bytes < LARGE_BYTES || !has_room((int64_t)bytes)) return false;
     size_t mapped = round_up(bytes, PAGE_BYTES) + HUGE_PAGE_BYTES;

@@ -15,7 +15,7 @@ struct cuda_span {
     bool is_wait;
 };
 
-/* Chosen. UNREAD_SPANS bounds the events of a stream that nobody asks for statistics. */
+/* Both are chosen. UNREAD_SPANS bounds the number of events of a stream whose statistics nobody reads. */
 enum { ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
 
 /* ---------------------------------------------------------------- events' times */
@@ -30,7 +30,8 @@ static mm_status record_origin(cuda_device *device, cudaEvent_t event, int64_t *
     return MM_OK;
 }
 
-/* The origin's error is at most the time that recording and waiting take, so the fastest of ORIGIN_TRIES is used. */
+/* The error of the origin's time is at most the time that recording the event and waiting for it take. So of
+ * ORIGIN_TRIES tries, the fastest is used. */
 mm_status cuda_time_init(cuda_device *device) {
     if (!device->config.timed) return MM_OK;
     CUDA_TRY(cudaEventCreateWithFlags(&device->origin, cudaEventDefault), "cudaEventCreate");

@@ -74,8 +74,9 @@ static void slot_tell(void *arg) {
     slot_give(slot);
 }
 
-/* A kernel can write to pinned memory only, and sum_out may be any host memory: so the result passes through a slot. If
- * the host function cannot be enqueued after the kernel, the slot is lost, because the kernel may still write to it. */
+/* Of host memory, a kernel can write only to pinned memory, but sum_out may be any host memory. So the result passes
+ * through a slot. If the host function cannot be enqueued after the kernel, the slot is lost, because the kernel may
+ * still write to it. */
 mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
     cuda_stream *stream = (cuda_stream *)base;
     cuda_slot *slot;

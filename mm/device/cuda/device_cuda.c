@@ -18,7 +18,7 @@ static mm_status find_driver(cuda_driver *driver) {
 }
 
 /* Nominal rate to and from pinned memory, each way, by the PCI Express generation of the GPU's architecture.
- * Generation 3: chosen, what is commonly reached of its 15.75 GB/s; generation 4 has twice the rate. Generation 5:
+ * Generation 3: chosen, the part of its 15.75 GB/s that is commonly reached. Generation 4: twice that. Generation 5:
  * 55.2 GB/s, measured on an H200 with other programs, none of them ours (tools/facts/README.md). */
 static int64_t link_rate(int architecture) {
     static const int64_t GENERATION_3 = INT64_C(12000000000);

@@ -108,7 +108,7 @@ static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-/* in_memory[i], bit 0: whether page i is in memory. All set if the system does not say. */
+/* Sets bit 0 of in_memory[i] if page i is in memory; for all pages if the system does not say. */
 static void look_for_pages(uintptr_t page, size_t pages, unsigned char *in_memory) {
     if (mincore((void *)page, pages * PAGE, in_memory) != 0) memset(in_memory, 1, pages);
 }
@@ -145,8 +145,8 @@ static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int
 
 static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
     host_device *device = (host_device *)base;
-    /* Negative if others freed memory that they held when the device was created. Includes the device's own queues and
-     * events: some ten kilobytes a stream, growing with the longest queue. */
+    /* Negative if other code of the process has freed memory that was allocated when the device was created. Includes
+     * the device's own queues and events: some ten kilobytes a stream, growing with the longest queue. */
     int64_t outside_bytes = heap_bytes() - device->heap_bytes;
     pthread_mutex_lock(&device->lock);
     *info_out = (mm_memory_info){
@@ -174,7 +174,7 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
     while (info != NULL && fgets(line, sizeof line, info) != NULL)
         if (sscanf(line, "model name : %127[^\n]", description.model) == 1) break;
     if (info != NULL) fclose(info);
-    if (out > 0 && in > 0) { /* without a simulated link, no rates: the link is a memcpy */
+    if (out > 0 && in > 0) { /* only with a simulated link: without one, the link is a memcpy, and no rates are given */
         description.memory_bytes_per_s = memory_bytes_per_s;
         description.link_bytes_per_s = out < in ? out : in;
     }

@@ -18,9 +18,9 @@ MM_CHECKED mm_status mm_host_launch(mm_stream *stream, mm_status (*fn)(void *arg
  * (clock.h) would be over. Returns at once if the link has no rate. */
 void mm_host_link_charge(mm_stream *stream, mm_copy_kind kind, int64_t bytes, int64_t began_ns);
 
-/* Called by a task that only waits for something that no stream does: says that it was there at ns (clock.h). Copies
- * after the task count as begun then, however late the thread woke. Ignored on threads that are no stream's, and in
- * tasks of other devices. */
+/* Called by a task that only waits for something outside of all streams: says that what it waited for happened at `ns`
+ * (clock.h). Copies after the task count as begun then, however late the thread woke. Ignored on threads that are no
+ * stream's, and in tasks of other devices. */
 void mm_host_waited_until(int64_t ns);
 
 /* The pool that operations of codecs on the stream run on (mm_device_config.codec_threads); NULL: the stream's own

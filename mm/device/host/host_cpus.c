@@ -9,7 +9,7 @@
 
 enum { PATH_CAPACITY = 1024 };
 
-/* Number of CPUs that a quota of CPU time in each period allows, both in microseconds; 0: no limit. */
+/* Number of CPUs that are allowed by a quota: `quota` us of CPU time in each `period` us. 0: no limit. */
 static int cpus_of(long long quota, long long period) {
     if (quota <= 0 || period <= 0) return 0;
     long long cpus = (quota + period - 1) / period;

@@ -30,8 +30,9 @@ void host_event_destroy(mm_event *base) {
     atomic_fetch_sub(&device->alive, 1);
 }
 
-/* Whether nobody else refers to the last recording, so that it can be used again. References are taken from the event
- * only, under its lock, so a single one stays single. An event that is recorded once an iteration allocates once. */
+/* Whether nobody else refers to the last recording, so that it can be used again. References are taken only from the
+ * event, under its lock, so the event's own stays the only one if it is that now. So an event that is recorded once in
+ * each iteration allocates a recording only once. */
 static bool event_last_reusable(const host_event *event) {
     return event->last != NULL && atomic_load_explicit(&event->last->references, memory_order_acquire) == 1;
 }

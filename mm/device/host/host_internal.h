@@ -38,10 +38,11 @@ typedef struct host_recording {
     pthread_cond_t completed;
     bool done;
     int64_t queued_ns;   /* when it was enqueued */
-    mm_task_times tasks; /* times of the stream's tasks since its recording before; both done_ns if there was no task */
-    int64_t done_ns;     /* this, tasks and failure are set before `done`, and constant until the object is used
-                            again */
-    mm_failure failure;  /* the stream's, when it reached the recording */
+    mm_task_times tasks; /* times of the stream's tasks since its recording before; both times are done_ns if there was
+                            no task */
+    int64_t done_ns;     /* done_ns, tasks and failure are set before `done`, and do not change until the object is used
+                            for another recording */
+    mm_failure failure;  /* failure of the stream when it reached the recording */
 } host_recording;
 
 /* A new recording with one reference, the caller's. NULL: out of memory. */

@@ -9,7 +9,8 @@
  * A helper that wakes late finds the run closed and never touches it. A thread that waits spins for SPIN_NS first,
  * because the next operation of a layer follows within microseconds, and waking a sleeping thread takes about 50 us on
  * a virtual machine. It does not spin longer, so that codecs and copies get the core. SPIN_NS is chosen below those 50
- * us; LOOKS, the looks between two readings of the clock, is chosen too. */
+ * us; LOOKS, the number of times that a spinning thread checks for work between two readings of the clock, is chosen,
+ * too. */
 #include "mm/device/host/host_pool.h"
 
 #include <pthread.h>
@@ -46,7 +47,7 @@ struct mm_host_pool {
     mm_host_pool_fn fn;
     void *ctx;
     int64_t failed;     /* lowest number of a failed task; `tasks` if none has failed */
-    mm_failure failure; /* that task's */
+    mm_failure failure; /* failure of the task number `failed` */
 };
 
 /* ---------------------------------------------------------------- tasks */

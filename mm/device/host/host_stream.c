@@ -47,7 +47,7 @@ typedef struct host_stream {
     mm_stream base;
     pthread_t thread;
     char name[16];
-    bool urgent;           /* it has most of the work, and seldom sleeps */
+    bool urgent;           /* the stream has a high priority: it has most of the work, and its thread seldom sleeps */
     task_buffer running;   /* used by the thread alone */
     mm_task_times tasks;   /* used by the thread alone: times of tasks since the last recording; both 0: no task */
     uint64_t delay_random; /* used by the thread alone: state of the generator of delays */
@@ -218,7 +218,7 @@ static void run_wait(host_stream *stream, host_recording *recording) {
         int64_t start_ns = mm_now_ns();
         host_recording_wait(recording);
         pthread_mutex_lock(&stream->lock);
-        /* All calls before this wait have finished, so the pending ones come after it. */
+        /* All calls before this wait have finished, so pending calls are queued behind it. */
         if (stream->calls_pending > 0) {
             int64_t since_ns = start_ns > stream->calls_since_ns ? start_ns : stream->calls_since_ns;
             stream->stats.wait_ns += mm_now_ns() - since_ns;

@@ -9,7 +9,8 @@ enum { TOGETHER = 1 << 20 };
 
 typedef struct lanes {
     double sum_abs[MM_SUMS_LANES], sum_squares[MM_SUMS_LANES];
-    int32_t nonzero[MM_SUMS_LANES]; /* counts over at most TOGETHER elements, which are then added to the strip's */
+    int32_t nonzero[MM_SUMS_LANES]; /* per lane: count over at most TOGETHER elements; the counts are then added to
+                                       those of the strip */
     uint32_t max_bits[MM_SUMS_LANES];
 } lanes;
 

@@ -51,8 +51,8 @@ static int64_t thread_ns(void) {
 }
 
 /* A real link needs no thread: it begins a stream's next copy at once. So a copy counts as begun when it is queued and
- * the stream's tasks before it have ended, however late the thread wakes. It takes as long as the simulated link, or
- * the CPU time of memcpy if that is longer; time in which the thread waits for a core does not count. */
+ * the tasks before it on its stream have ended, however late the thread wakes. Its time is that of the simulated link,
+ * or the CPU time of memcpy if that is longer. Time in which the thread waits for a core does not count. */
 static mm_status copy_run(void *arg) {
     const copy_task *copy = arg;
     const int64_t at_ns = host_stream_at(copy->stream), ran_ns = thread_ns();

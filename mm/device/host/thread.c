@@ -15,10 +15,10 @@ typedef struct attributes {
 } attributes;
 
 void mm_thread_run_soon(void) {
-    enum { SLICE_NS = 100000, ITSELF = 0, NO_FLAGS = 0 }; /* SLICE_NS: the shortest that Linux grants */
+    enum { SLICE_NS = 100000, ITSELF = 0, NO_FLAGS = 0 }; /* SLICE_NS: the shortest time slice that Linux grants */
     attributes now = {0};
     if (syscall(SYS_sched_getattr, ITSELF, &now, sizeof now, NO_FLAGS) != 0 || now.policy != 0) return;
     now.size = sizeof now;
     now.runtime_ns = SLICE_NS;
-    (void)!syscall(SYS_sched_setattr, ITSELF, &now, NO_FLAGS); /* a hint */
+    (void)!syscall(SYS_sched_setattr, ITSELF, &now, NO_FLAGS); /* the call is a hint, so a failure does not matter */
 }
