@@ -85,7 +85,7 @@ fetch_that_reaches_nothing_says_so_and_leaves_nothing() {
     # shellcheck disable=SC2016
     stand_in dpkg-query 'for name in "${@:3}"; do echo "installed $name"; done'
     expect 1 "$tools/fetch-cifar10" "$work/data"
-    says "could not be fetched"
+    says "could be fetched: see above"
     says "--data synthetic"
     [[ ! -e $work/data ]] || fail "a folder was left"
     mkdir "$work/data"

@@ -294,10 +294,11 @@ static mm_status run(study *s) {
 
 static const char help_text[] =
     "Trains a network and measures, at the listed iterations, every map that is kept for the backward\n"
-    "pass: the share of its elements that are not zero, and the ratio of its bytes to those of its codes, by\n"
-    "codec, in windows of 4 KiB, laid out as NCHW, NHWC and CHWN (cDMA, Rhu et al., HPCA 2018). Ratios are as\n"
-    "published: a dense window takes 33/32 of its bytes in zvc, although our codec stores it uncompressed.\n"
-    "deflate is zlib at level 6. The ratios of zvc and csr do not depend on the layout.\n"
+    "pass: the share of its elements that are not zero, and the ratio of its bytes to those of its\n"
+    "codes, by codec, in windows of 4 KiB, laid out as NCHW, NHWC and CHWN (cDMA, Rhu et al., HPCA\n"
+    "2018). Ratios are as published: a dense window takes 33/32 of its bytes in zvc, although our codec\n"
+    "stores it uncompressed. deflate is zlib at level 6. The ratios of zvc and csr do not depend on the\n"
+    "layout.\n"
     "\n"
     "--draw trains nothing: it draws random maps with that share of zeros, for networks and batches that\n"
     "cannot be trained here. Zeros lie together within a plane, and deeper maps have more of them.\n"
