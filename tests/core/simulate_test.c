@@ -707,7 +707,7 @@ TEST_CASE(sums_in_place_run_beside_steps_and_hold_up_the_update) {
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's sum begins at 2000, a's at 3000 */
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both sums follow from 3000 on */
-    /* With four, each sends three quarters twice, at a quarter of the rate: 2400 ns. a's sum begins at b's end, 4400. */
+    /* With four, each sends three quarters twice, at a quarter of the rate: 2400 ns. a's sum begins when b's ends. */
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 4, MM_SUM_IN_PLACE, 7800);
     shared_case c = shared_create(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE);
     mm_simulation sim;

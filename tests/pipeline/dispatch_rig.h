@@ -11,13 +11,13 @@
 
 typedef enum fault_place {
     FAULT_NOWHERE,
-    FAULT_ISSUE, /* the call itself fails */
+    FAULT_ISSUE, /* the call of the codec fails */
     FAULT_RUN,   /* the enqueued task fails on the stream */
     FAULT_BIT,   /* decodes only: no failure, but one bit of the result is wrong */
     FAULT_COUNT, /* decodes only: no failure, but a damaged chunk is counted, as on a device that cannot fail a task */
 } fault_place;
 
-/* Wraps another codec. The `at`-th encode or decode (from 0, over all iterations) fails with MM_ERR_DEVICE, "the codec
+/* Wraps another codec. The `at`-th encode or decode (counted from 0, over all iterations) fails with MM_ERR_DEVICE, "the codec
  * broke". */
 typedef struct fault_codec {
     mm_codec base;
