@@ -50,10 +50,7 @@ static const threshold lossy[] = {
     {"freelunch:codec=group:bits=4,eligible=all,when=always", 0.95, 0.70},
 };
 
-enum {
-    LOSSY = sizeof lossy / sizeof lossy[0],
-    ZFP = 4 /* the ZFP rows, the first ones: faults are planted under these */
-};
+enum { LOSSY = sizeof lossy / sizeof lossy[0], ZFP = 4 /* the first rows, under which faults are planted */ };
 
 /* A net after some training, a batch, and its exact gradients. */
 typedef struct fixture {
@@ -190,8 +187,7 @@ TEST_CASE(a_wrong_mask_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < ZFP; i++) {
-        if (!strstr(lossy[i].policy, "eligible=all"))
-            continue; /* without it only convolutions' outputs are coded, which have no mask */
+        if (!strstr(lossy[i].policy, "eligible=all")) continue; /* only convolutions' outputs are coded: no masks */
         for (codec_fault fault = FAULT_MASK_SHIFTED; fault <= FAULT_MASK_TRANSPOSED; fault++)
             expect_below(&f, &lossy[i], fault);
         assert_true(codec_fault_masks() > 0);

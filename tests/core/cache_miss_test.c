@@ -52,7 +52,7 @@ static void expect_far(fixture *f, int64_t cache_bytes, const int64_t expected[S
 TEST_CASE(what_was_used_longer_ago_than_the_cache_holds_is_far) {
     fixture f = fixture_create();
     /* Bytes that steps use between the last step with a tensor and the first one with it in the next iteration: map
- * 28000, out 8000, d_out 20000, d_map 24000. */
+     * 28000, out 8000, d_out 20000, d_map 24000. */
     expect_far(&f, 28000, (int64_t[SMALL_STEPS]){0});
     expect_far(&f, 24000, (int64_t[SMALL_STEPS]){[CONV_F] = 4000});
     expect_far(&f, 19999, (int64_t[SMALL_STEPS]){[CONV_F] = 4000, [LOSS_B] = 4000, [RELU_B] = 4000});

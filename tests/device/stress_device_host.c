@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many threads, streams and events at once. What it proves it proves best under the thread sanitizer. */
+/* Many threads, streams and events at once. Best run under the thread sanitizer, which finds races that do no harm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 
 #include "mm/core/plan/program.h"
 
-/* The digest covers every node with its stream, its waits and the segments that it uses; every segment, alias and region; and every
- * piece. (mm_plan_digest tells plans of one graph apart, by less.) */
+/* The digest of every node with its stream, its waits and the segments that it uses; of every segment, alias and
+ * region; and every piece. (mm_plan_digest tells plans of one graph apart, by less.) */
 uint64_t whole_digest(const mm_program *program);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A codec's job that fails is told to whoever waits for it: the beginning of a step, if the caller computes inline or the
- * job could not be issued; else the end of the iteration. Weights are not updated from garbage, and the dispatcher can
- * be used further. */
+/* A codec's job that fails is told to whoever waits for it: the beginning of a step, if the caller computes inline
+ * or the job could not be issued; else the end of the iteration. Weights are not updated from garbage, and the
+ * dispatcher can be used further. */
 #include <string.h>
 
 #include "tests/core/test_case.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Measures of maps, gradient maps and persistent tensors find what a plain loop finds, which runs the steps in memory of
- * its own; and an iteration with measures gives the same bits as one without. */
+/* Measures of maps, gradient maps and persistent tensors find what a plain loop finds, which runs the steps in
+ * memory of its own; and an iteration with measures gives the same bits as one without. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,8 @@ static mm_sums sums_of(const float *elements, int64_t n) {
 
 static bool is_near(double value, double expected) { return fabs(value - expected) <= 1e-12 * expected; }
 
-/* Runs an iteration in the plain loop's memory. found: per tensor, its sums after the step after which it is measured. */
+/* Runs an iteration in the plain loop's memory. found: per tensor, its sums after the step after which it is
+ * measured. */
 static void run_plain(plain *plain, mm_sums *found) {
     for (int s = 0; s < mm_graph_steps(plain->graph); s++) {
         plain_steps(plain, s, 1);

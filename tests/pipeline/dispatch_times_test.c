@@ -74,7 +74,8 @@ TEST_CASE(where_there_is_no_codec_none_is_waited_for) {
         mm_dispatch_stats stats = stats_of("swap:when=always", 0, on_stream);
         assert_true(stats.out_bytes > 0);
         assert_int_equal(stats.codec_wait_ns, 0);
-        /* A caller that computes inline waits for data; one that enqueues on a stream, at most until operations are issued. */
+        /* A caller that computes inline waits for data; one that enqueues on a stream, at most until operations are
+         * issued. */
         assert_int_equal(on_stream ? stats.data_wait_ns : stats.issue_wait_ns, 0);
     }
 }

@@ -63,7 +63,8 @@ TEST_CASE(every_dynamic_segment_is_allocated_once_an_iteration) {
     rig_fini(&r);
 }
 
-/* Steps run ahead of encodes until there is no memory left, and wait; an abort of the iteration must end these waits. */
+/* Steps run ahead of encodes until there is no memory left, and wait; an abort of the iteration must end these
+ * waits. */
 TEST_CASE(giving_up_reaches_those_who_wait_for_memory) {
     for (int encode = 0; encode < 12; encode++) {
         rig r;

@@ -87,8 +87,8 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
                         "relu2' conv2' relu1' conv1'");
     mm_plan_destroy(plan);
 
-    /* fetch: the step before which a map is fetched; if none is given, the step that needs it. gone: the step by which it
- * has left. */
+    /* fetch: the step before which a map is fetched; if none is given, the step that needs it. gone: the step by
+     * which it has left. */
     for (int t = 0; t < 16; t++) fetch[t] = INT32_MAX, gone[t] = 0;
     fetch[terse_tensor(graph, "b")] = 9; /* relu3' */
     gone[terse_tensor(graph, "b")] = 5;  /* conv3 */

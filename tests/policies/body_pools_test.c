@@ -123,7 +123,8 @@ TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     assert_int_equal(find_pools(p, pools), 1);
     assert_int_equal(pools[0]->bytes, MAPS * BOUND);
     mm_plan_destroy(p);
-    /* If the larger pool does not fit the budget, the pool has its reserve, and the plan takes too much pinned memory. */
+    /* If the larger pool does not fit the budget, the pool has its reserve, and the plan takes too much pinned
+     * memory. */
     const mm_limits limits = {.device_bytes = peak - 1, .pinned_bytes = LESS};
     p = plan(graph, facts, spec, limits.device_bytes, limits.pinned_bytes);
     assert_int_equal(find_pools(p, pools), 2);

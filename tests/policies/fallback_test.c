@@ -313,8 +313,8 @@ TEST_CASE(of_those_that_fit_the_fastest_is_advised) {
     const world turned = {{{"swap-async", 100, 60, 10, 50, 99}, {"recompute:mode=sqrt", 100, 70, 0, 60, 95}}};
     advise(turned, false, MM_ADVICE_FITS, "swap-async", 100);
     advise(turned, true, MM_ADVICE_FITS, "recompute:mode=sqrt", 70);
-    /* A lossless policy is advised before a lossy one, however slow it is, and even if only its default form fits. liveness,
- * if it fits, is advised before all. */
+    /* A lossless policy is advised before a lossy one, however slow it is, and even if only its default form fits.
+     * liveness, if it fits, is advised before all. */
     advise((world){{{"swap", 90, 90, 10, 80, 80}, {"freelunch", 90, 90, 0, 20, 20}}}, false, MM_ADVICE_FITS, "swap",
            90);
     advise((world){{{"swap", 90, 120, 10, 80, 80}, {"freelunch", 90, 90, 0, 20, 20}}}, false, MM_ADVICE_FITS, "swap",

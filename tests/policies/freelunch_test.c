@@ -227,8 +227,8 @@ TEST_CASE(a_residual_network_takes_one_buffer_more_and_no_more_however_deep) {
 
 /* ---------------------------------------------------------------- signs, and what is eligible */
 
-/* conv -> c; relu over it -> r; conv2 reads r; the relu's backward reads r's sign, `value`: conv2's backward its value.
- */
+/* conv -> c; relu over it -> r; conv2 reads r; the relu's backward step reads r's sign. value: conv2's backward
+ * step reads r's value. */
 static mm_graph *rectified(bool value) {
     terse_graph g;
     terse_init(&g, "rectified");
