@@ -78,11 +78,10 @@ static void make_dense(pattern_items *out, int depth) {
             int forward = begin + i, backward = 2 * depth - 1 - forward;
             pattern_add(out, growth, forward, backward);
             pattern_add(out, growth, block_backward, backward);
-            pattern_add(out, 4 * growth, forward, backward);      /* the bottleneck */
-            pattern_add(out, 4 * growth, backward, backward);     /* its gradient */
-            pattern_add(out, (i + 1) * growth, forward, forward); /* the concatenation */
-            pattern_add(out, (i + 1) * growth, backward - 1,
-                        backward); /* the concatenation made again, or its gradient */
+            pattern_add(out, 4 * growth, forward, backward);            /* the bottleneck */
+            pattern_add(out, 4 * growth, backward, backward);           /* its gradient */
+            pattern_add(out, (i + 1) * growth, forward, forward);       /* the concatenation */
+            pattern_add(out, (i + 1) * growth, backward - 1, backward); /* made again, or its gradient */
         }
         pattern_add(out, LAYERS * growth, begin + LAYERS - 1, block_backward + 1);
     }

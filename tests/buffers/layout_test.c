@@ -225,8 +225,8 @@ TEST_CASE(training_lifetimes_are_within_one_percent_of_the_bound_on_average) {
     }
 }
 
-/* As many items as a network of 1202 layers has, and more; unstructured lifetimes too, which the search cannot
- * solve. /
+/* As many items as a network of 1202 layers has, and more; also with unstructured lifetimes, for which the exact search
+ * finds nothing. */
 TEST_CASE(ten_thousand_items_are_placed) {
     pattern_items items = {.random = 1};
     for (int i = 0; i < 10000; i++) {

@@ -140,9 +140,8 @@ static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable)
     int copies = reachable ? 0 : untouchable_copies_out(f.device);
     assert_int_equal(count(&f, FILLED - 100, BYTES - FILLED + 100), 0);
     if (reachable) assert_int_equal(pages_in_memory(&f, FILLED), 0);
-    if (!reachable)
-        assert_int_equal(untouchable_copies_out(f.device),
-                         copies + 1); /* only the 100 bytes of the pattern are copied */
+    /* Only the 100 bytes of the pattern are copied. */
+    if (!reachable) assert_int_equal(untouchable_copies_out(f.device), copies + 1);
     memset(f.window + FAR, 7, 100);
     f.window[FILLED + 5] = 1;
     memset(f.window + FILLED - 8, 0, 12);

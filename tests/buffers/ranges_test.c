@@ -46,8 +46,7 @@ TEST_CASE(each_fit_takes_its_span) {
         mm_ranges_fini(&ranges);
     }
     mm_ranges ranges = make(0, 50);
-    assert_int_equal(mm_ranges_take(&ranges, 20, 1, MM_FIT_EXACT_LOWEST),
-                     0); /* none fits exactly: it takes the lowest */
+    assert_int_equal(mm_ranges_take(&ranges, 20, 1, MM_FIT_EXACT_LOWEST), 0); /* none fits exactly */
     mm_ranges_fini(&ranges);
 }
 

@@ -132,16 +132,14 @@ static bool is_one_of(const char *name, const char *const *names) {
 /* Whether the device's caller need not learn that this call failed: it only asks, and the answer comes from elsewhere,
  * or is left out. */
 static bool only_asks(const char *name, bool timed) {
-    static const char *const names[] = {
-        "cudaGetLastError",
-        "cudaEventElapsedTime",
-        "cudaEventQuery",
-        "cudaMemGetInfo",
-        "cuCtxGetCurrent",
-        "cuCtxPushCurrent", /* by functions without a status; others return the failure */
-        NULL};
-    static const char *const of_times[] = {"cudaEventRecord", "cudaEventCreateWithFlags",
-                                           NULL}; /* times are left out */
+    static const char *const names[] = {"cudaGetLastError",
+                                        "cudaEventElapsedTime",
+                                        "cudaEventQuery",
+                                        "cudaMemGetInfo",
+                                        "cuCtxGetCurrent",
+                                        "cuCtxPushCurrent", /* by calls without a status; others return it */
+                                        NULL};
+    static const char *const of_times[] = {"cudaEventRecord", "cudaEventCreateWithFlags", NULL}; /* no times then */
     return is_one_of(name, names) || (timed && is_one_of(name, of_times));
 }
 

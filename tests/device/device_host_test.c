@@ -21,7 +21,7 @@
 /* ---------------------------------------------------------------- launcher */
 
 typedef struct argument_log {
-    size_t expected_bytes; /* bytes of the next argument; each of its bytes is its index */
+    size_t expected_bytes; /* of the next argument, whose bytes follow from their index */
     int wrong;
 } argument_log;
 
