@@ -141,7 +141,7 @@ TEST_CASE(a_codec_takes_longer_beside_steps_by_their_kind) {
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3400);
     mm_simulation_fini(&sim);
     f.facts->variants[RELU_F].ns = 0; /* the encode begins with loss forward, as before */
-    f.facts->variants[LOSS_F].ns = 0; /* now only a convolution can run beside the encode */
+    f.facts->variants[LOSS_F].ns = 0; /* nothing runs beside it: backward waits for the decode */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 1500);
     mm_simulation_fini(&sim);
