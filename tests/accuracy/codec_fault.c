@@ -12,7 +12,7 @@ typedef mm_status codec_call(const mm_codec *codec, mm_stream *stream, const mm_
                              void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
 codec_call __real_mm_codec_encode, __real_mm_codec_decode, __wrap_mm_codec_encode, __wrap_mm_codec_decode;
 
-/* What the linker puts in a function's place has no context to carry these in. */
+/* Global, since the functions that the linker puts in place of the codecs' have no context argument. */
 static atomic_int current;
 static atomic_llong masks, decodes;
 
@@ -25,7 +25,7 @@ void codec_fault_set(codec_fault fault) {
 int64_t codec_fault_masks(void) { return atomic_load(&masks); }
 int64_t codec_fault_decodes(void) { return atomic_load(&decodes); }
 
-/* Spoils a mask or a map; `before` is a copy of it. */
+/* Spoils a mask or a map, `data`; `before` is a copy of it. */
 typedef void spoil_fn(const mm_shape *shape, const void *before, void *data);
 
 typedef struct spoil_job {
@@ -51,7 +51,7 @@ static int64_t elems_of(const mm_shape *shape) {
     return elems;
 }
 
-/* Where element i of an NHWC tensor goes if height and width are exchanged. */
+/* The place that element i of an NHWC tensor has when height and width are exchanged. */
 static int64_t transposed(const mm_shape *shape, int64_t i) {
     const int64_t h = shape->dims[1], w = shape->dims[2], c = shape->dims[3];
     const int64_t n = i / (h * w * c), y = i / (w * c) % h, x = i / c % w;
@@ -78,7 +78,7 @@ static void transpose_mask(const mm_shape *shape, const void *before, void *data
     for (int64_t i = 0; i < elems_of(shape); i++) copy_bit(before, i, data, transposed(shape, i));
 }
 
-/* To ZFP, back, and only then to a mask. */
+/* Encodes a map with ZFP, decodes it, and encodes the mask of the result. */
 static mm_status encode_mask_of_decoded(const mm_codec *mask, mm_stream *stream, const mm_shape *shape, const void *src,
                                         void *dst) {
     mm_codec *zfp;

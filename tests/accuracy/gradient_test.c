@@ -19,7 +19,8 @@
  *      a wrong mapping                <0.82
  *
  * Measured is the least over six seeds (dpr, mx, group: three) and 1, 4 and 8 iterations; the least of all parameters
- * are batch norm's 16 scales, whose gradients are small. Wrong ones: the greatest of the faults below. */
+ * are batch norm's 16 scales, whose gradients are small. Of wrong masks and
+ * mappings: the greatest cosine of any fault below. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static const threshold lossy[] = {
     {"freelunch:codec=group:bits=4,eligible=all,when=always", 0.95, 0.70},
 };
 
-enum { LOSSY = sizeof lossy / sizeof lossy[0], ZFP = 4 /* the first, under which faults are planted */ };
+enum { LOSSY = sizeof lossy / sizeof lossy[0], ZFP = 4 /* the first rows, under which faults are planted */ };
 
 /* A net after some training, a batch, and its exact gradients. */
 typedef struct fixture {
@@ -106,7 +107,7 @@ static void finish(fixture *f) {
     free(f->figures);
 }
 
-/* The parameter whose gradient is farthest off, under a policy with a fault. */
+/* The parameter whose gradient is farthest off when this fault is planted under this policy. */
 static const gradient_figure *worst(fixture *f, const char *policy, codec_fault fault, bool conv_only) {
     probe(f, policy, fault, f->gradients);
     f->n = gradient_compare(f->net, f->exact_gradients, f->gradients, f->figures);
@@ -143,7 +144,7 @@ TEST_CASE(gradients_under_lossy_codecs_stay_above_the_thresholds) {
         expect_above(&f, lossy[i].policy, worst(&f, lossy[i].policy, FAULT_NONE, true), lossy[i].conv);
         expect_above(&f, lossy[i].policy, gradient_worst(f.figures, f.n, false), lossy[i].all);
         assert_true(codec_fault_decodes() > 0);
-        /* Lossy: had the codes not been used, nothing would differ. */
+        /* Something must differ: if not, the lossy codes were not used. */
         assert_true(gradient_worst(f.figures, f.n, true)->relative_error > 0);
     }
     finish(&f);
@@ -170,7 +171,7 @@ TEST_CASE(gradients_through_masks_alone_are_equal_bit_for_bit) {
     expect_equal_bits(&f, "freelunch:codec=raw,eligible=all,when=always");
     assert_int_equal(codec_fault_masks(), 2);
     const gradient_figure *figure = worst(&f, "freelunch:codec=raw,eligible=all,when=always", FAULT_MASK_SHIFTED, true);
-    assert_true(figure->relative_error > 0); /* the masks are what the gradients went through */
+    assert_true(figure->relative_error > 0); /* so the masks were used */
     finish(&f);
 }
 
@@ -186,7 +187,7 @@ TEST_CASE(a_wrong_mask_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");
     for (int i = 0; i < ZFP; i++) {
-        if (!strstr(lossy[i].policy, "eligible=all")) continue; /* convolutions' outputs need no mask */
+        if (!strstr(lossy[i].policy, "eligible=all")) continue; /* only convolutions' outputs are coded: no masks */
         for (codec_fault fault = FAULT_MASK_SHIFTED; fault <= FAULT_MASK_TRANSPOSED; fault++)
             expect_below(&f, &lossy[i], fault);
         assert_true(codec_fault_masks() > 0);
@@ -194,7 +195,7 @@ TEST_CASE(a_wrong_mask_misses_the_threshold) {
     finish(&f);
 }
 
-/* ZFP gives few of a ReLU's zeros back as zeros. */
+/* A mask made of a map after ZFP is wrong: ZFP gives few of a ReLU's zeros back as zeros. */
 TEST_CASE(the_mask_of_a_lossy_map_misses_the_threshold) {
     fixture f;
     start(&f, "resnet20");

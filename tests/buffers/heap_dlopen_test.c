@@ -12,7 +12,7 @@ static void *probe(void *unused) {
     return (void *)(intptr_t)heap_probe();
 }
 
-/* The main thread, which used it, ends after it was closed, and then runs a destructor of it. */
+/* The main thread has used the library, and ends after it was closed. A destructor of the library runs then. */
 TEST_CASE(a_library_with_a_heap_opens_works_in_threads_and_closes) {
     pthread_t thread;
     void *result = (void *)1;

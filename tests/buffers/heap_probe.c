@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "buffers/pool.h"
 
-/* Allocates and frees once; 0 if all went well. */
+/* Opens a heap, allocates and frees once, closes it. Returns 0 if all went well. */
 MM_API int heap_probe(void);
 
 int heap_probe(void) {

@@ -101,7 +101,7 @@ TEST_CASE(a_full_heap_says_so_and_serves_again_after_a_free) {
     third = alloc(heap, 30 * MIB);
     mm_heap_free(heap, second);
     mm_heap_free(heap, third);
-    mm_heap_free(heap, alloc(heap, 50 * MIB)); /* all of it is one piece again */
+    mm_heap_free(heap, alloc(heap, 50 * MIB)); /* the free memory is one piece again */
     mm_heap_close(heap);
     fixture_close(&f);
 }
@@ -135,7 +135,7 @@ static int64_t mapped_pages(void) {
     return size;
 }
 
-/* The address space: an arena that is not destroyed keeps 2 MiB of it, and there are only 4095 of them. */
+/* An arena that is not destroyed keeps 2 MiB of address space, and there can be only 4095 arenas. */
 TEST_CASE(opening_and_closing_leaves_nothing) {
     enum { ROUNDS = 5000, WARM = 10, PAGES_OF_8_MIB = 2048 };
     fixture f = fixture_open(64 * MIB);
@@ -174,9 +174,9 @@ enum { TENSORS = 60 };
 
 typedef struct sequence {
     uint64_t random;
-    int64_t largest;  /* bytes of one */
-    int64_t sizes[4]; /* a network has few shapes; 0: any size */
-    int64_t live_max; /* sum of classes */
+    int64_t largest;  /* most bytes of one allocation */
+    int64_t sizes[4]; /* sizes to choose from, as a network has few shapes; 0: any size */
+    int64_t live_max; /* limit of `live` */
     void *memory[TENSORS];
     int64_t bytes[TENSORS];
     int n;
@@ -206,7 +206,7 @@ static void free_one(sequence *s, mm_heap *heap) {
     s->bytes[i] = s->bytes[s->n];
 }
 
-/* Allocations up to the limit, frees in any order when it is reached and in between. */
+/* Allocates up to the limit; frees in random order when the limit is reached, and in between. */
 static void sequence_run(sequence *s, mm_heap *heap, int operations) {
     for (int op = 0; op < operations; op++) {
         int64_t bytes = s->sizes[below(&s->random, 4)];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What tools/bazel/jemalloc.bzl cuts off jemalloc's thread state is never touched: checked with the whole of it. */
+/* tools/bazel/jemalloc.bzl cuts jemalloc's thread state short. This test has the whole state, and checks that the part
+ * behind the cut is never touched. */
 
 #include <pthread.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ const char *const je_malloc_conf_2_conf_harder = MM_JEMALLOC_CONF;
 
 extern __thread unsigned char je_tsd_tls[STATE_BYTES];
 
-/* A range that is used up, never again. */
+/* Memory for an arena's extents: each byte is given out once, and never again. */
 typedef struct range {
     extent_hooks_t hooks;
     char *next, *end;

@@ -30,7 +30,7 @@ TEST_CASE(sliding_refuses_bad_sizes) {
     assert_int_equal(height, -1);
 }
 
-/* Each map lives until the next but one is made: encoded beside the next layer's computation. */
+/* Each map is encoded while the next layer computes, so it lives until the next map but one is made. */
 TEST_CASE(a_linear_network_needs_three_buffers) {
     enum { N = 20 };
     mm_interval items[N];
@@ -77,8 +77,8 @@ TEST_CASE(an_item_takes_the_closest_fit_or_the_smallest_enlargement) {
     int64_t height;
     assert_int_equal(mm_layout_buffers(items, 5, 0, 1, buffer, &k, &height), MM_OK);
     assert_int_equal(k, 3);
-    assert_int_equal(buffer[3], buffer[1]); /* 50 holds 40 closest */
-    assert_int_equal(buffer[4], buffer[0]); /* 100 needs the least to hold 120 */
+    assert_int_equal(buffer[3], buffer[1]); /* of the buffers that hold 40, 50 is the smallest */
+    assert_int_equal(buffer[4], buffer[0]); /* 100 needs the least growth to hold 120 */
     assert_int_equal(height, 120 + 50 + 10);
 }
 

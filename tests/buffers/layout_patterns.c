@@ -17,17 +17,17 @@ void pattern_fini(pattern_items *items) {
     *items = (pattern_items){0};
 }
 
-/* A convolutional network's map at layer i of depth: four stages, each of half the bytes. */
+/* Bytes of a convolutional network's map at layer i of `depth`: four stages, each with half of the one before. */
 static int64_t stage_bytes(int i, int depth) { return INT64_C(8 << 20) >> (4 * i / depth); }
 
 static int64_t uneven_bytes(pattern_items *out) { return 1000 + random_below(&out->random, 4 << 20); }
 
-/* What a step needs besides, up to twice the largest map. */
+/* Adds a step's workspace, of up to twice the largest map. */
 static void add_workspace(pattern_items *out, int step) {
     pattern_add(out, 1 + random_below(&out->random, 16 << 20), step, step);
 }
 
-/* Every map is stashed until the backward step of the layer that read it; gradient maps form a chain. */
+/* Adds a chain: every map lives until the backward step of the layer that read it, a gradient for two steps. */
 static void chain(pattern_items *out, int depth, bool even, bool workspaces) {
     for (int i = 0; i < depth; i++) {
         int64_t bytes = even ? stage_bytes(i, depth) : uneven_bytes(out);
@@ -45,8 +45,8 @@ static void make_chain(pattern_items *out, int depth) { chain(out, depth, true, 
 static void make_chain_uneven(pattern_items *out, int depth) { chain(out, depth, false, false); }
 static void make_chain_workspaces(pattern_items *out, int depth) { chain(out, depth, false, true); }
 
-/* Blocks of two convolutions with normalisation and a skip: its input is stashed, and its gradient waits for the inner
- * gradients. */
+/* Blocks of two convolutions with normalisation, and a skip. The skip's input lives until the block's backward, and its
+ * gradient until the inner gradients are there. */
 static void make_residual(pattern_items *out, int depth) {
     enum { INNER = 6 };
     int blocks = depth / INNER;
@@ -55,7 +55,7 @@ static void make_residual(pattern_items *out, int depth) {
         int forward = b * INNER, end = 2 * depth - 1 - forward;
         for (int i = 0; i < INNER; i++) {
             int backward = end - i;
-            bool inplace = i % 3 == 2; /* relu over the normalisation's output */
+            bool inplace = i % 3 == 2; /* the relu writes over the normalisation's output */
             if (!inplace) pattern_add(out, bytes, forward + i, i + 1 < INNER ? backward - 1 : backward);
             if (!inplace) pattern_add(out, bytes / 64 + 512, forward + i, backward);
             pattern_add(out, bytes, backward, backward + 1);
@@ -81,7 +81,7 @@ static void make_dense(pattern_items *out, int depth) {
             pattern_add(out, 4 * growth, forward, backward);            /* the bottleneck */
             pattern_add(out, 4 * growth, backward, backward);           /* its gradient */
             pattern_add(out, (i + 1) * growth, forward, forward);       /* the concatenation */
-            pattern_add(out, (i + 1) * growth, backward - 1, backward); /* remade, or its gradient */
+            pattern_add(out, (i + 1) * growth, backward - 1, backward); /* made again, or its gradient */
         }
         pattern_add(out, LAYERS * growth, begin + LAYERS - 1, block_backward + 1);
     }
@@ -102,7 +102,7 @@ static void make_unet(pattern_items *out, int depth) {
     }
 }
 
-/* Maps leave after their forward use and return some steps before their backward use; their codes stay. */
+/* Maps end after their forward use, and others begin some steps before the backward use; codes live in between. */
 static void make_compressed(pattern_items *out, int depth) {
     for (int i = 0; i < depth; i++) {
         int64_t bytes = stage_bytes(i, depth);
@@ -117,8 +117,8 @@ static void make_compressed(pattern_items *out, int depth) {
     }
 }
 
-/* Checkpoints stay; the maps between two of them are made again in the backward pass. Positions are stretched: a
- * segment's backward begins with its second forward. */
+/* Checkpoints stay; the maps between two of them are made again in the backward pass. That has more positions: each
+ * segment's backward begins with a second forward. */
 static void make_recomputed(pattern_items *out, int depth) {
     int segment = 1;
     while (segment * segment < depth) segment++;

@@ -6,7 +6,7 @@
 
 enum { ALIGN = 256 };
 
-/* Brute force: every pair, every bound. */
+/* Checks every pair of items, and every bound, by brute force. */
 static void assert_valid(const mm_interval *items, size_t n, int64_t align, int64_t height) {
     int64_t top = 0;
     for (size_t i = 0; i < n; i++) {
@@ -68,7 +68,7 @@ TEST_CASE(bad_items_are_refused) {
     assert_int_equal(height, -1);
 }
 
-/* The hole of 30 is lower, the one of 20 fits exactly. */
+/* For the last item of 20 there is a hole of 30, which is lower, and one of 20, which fits exactly. */
 TEST_CASE(modnn_prefers_the_exact_fit) {
     mm_interval items[] = {
         {.bytes = 30, .first = 0, .last = 0}, {.bytes = 10, .first = 0, .last = 2},
@@ -89,7 +89,7 @@ TEST_CASE(modnn_takes_the_first_fit_otherwise) {
     assert_int_equal(items[4].offset, 0);
 }
 
-/* In order of first use the long item lands above the short one, and the next short one above that. */
+/* Placed in order of first use, the item of 20 lies above that of 10, and that of 30 above both. */
 TEST_CASE(best_is_below_modnn_where_order_matters) {
     mm_interval items[] = {
         {.bytes = 10, .first = 0, .last = 0},
@@ -100,7 +100,7 @@ TEST_CASE(best_is_below_modnn_where_order_matters) {
     assert_int_equal(place(items, 3, MM_LAYOUT_BEST, 1), 50);
 }
 
-/* A place is not split: two small items that live together do not both take that of the large one before them. */
+/* A group's place is not split: of two small items that live together, only one takes the place of the large one. */
 TEST_CASE(groups_are_as_large_as_their_largest_item) {
     mm_interval items[] = {
         {.bytes = 10, .first = 1, .last = 2},
@@ -110,13 +110,14 @@ TEST_CASE(groups_are_as_large_as_their_largest_item) {
     };
     assert_int_equal(place(items, 4, MM_LAYOUT_GROUPS, 1), 40);
     assert_int_equal(items[1].offset, 0);
-    assert_int_equal(items[2].offset, 0); /* before the first of 10, which it lives together with */
+    assert_int_equal(items[2].offset, 0); /* it is placed before items[0], with which it lives */
     assert_int_equal(items[0].offset, 30);
     assert_int_equal(items[3].offset, 0);
     assert_int_equal(place(items, 4, MM_LAYOUT_BEST, 1), 30);
 }
 
-/* Gist's example (Figure 7), in its MB: X is needed again at the end. Encoded, it leaves its place to others. */
+/* The example of Gist's Figure 7, with its MB for bytes: the first map is needed again at the end. If it is encoded in
+ * between, others take its place. */
 TEST_CASE(groups_are_those_of_gists_example) {
     mm_interval kept[] = {{.bytes = 10, .first = 0, .last = 9},
                           {.bytes = 8, .first = 1, .last = 2},
@@ -224,8 +225,8 @@ TEST_CASE(training_lifetimes_are_within_one_percent_of_the_bound_on_average) {
     }
 }
 
-/* As many items as a network of 1202 layers has, and more; unstructured lifetimes too, which the search cannot solve.
- */
+/* As many items as a network of 1202 layers has, and more; also with unstructured lifetimes, for which the exact search
+ * finds nothing. */
 TEST_CASE(ten_thousand_items_are_placed) {
     pattern_items items = {.random = 1};
     for (int i = 0; i < 10000; i++) {
@@ -318,7 +319,7 @@ TEST_CASE(exact_search_proves_that_no_placement_reaches_the_bound) {
     pattern_fini(&items);
 }
 
-/* Cuts a rectangle of positions first to last and bytes from 0 to `height` into pieces, at most `pieces`. */
+/* Cuts a rectangle, of the positions first to last and of `height` bytes, into `pieces` items at most. */
 static void cut(pattern_items *out, int first, int last, int64_t height, int pieces) {
     bool upright = height < 2 || (first < last && random_chance(&out->random, 50));
     if (pieces < 2 || (upright && first == last)) {
@@ -334,7 +335,7 @@ static void cut(pattern_items *out, int first, int last, int64_t height, int pie
     }
 }
 
-/* In two sections, one of which is hard. */
+/* Makes items in random order: a rectangle that is hard to put together, and behind it a small one. */
 static void make_cut(pattern_items *out, int pieces) {
     enum { POSITIONS = 40, BYTES = 1000 };
     cut(out, 0, POSITIONS - 1, BYTES, pieces);
@@ -347,7 +348,7 @@ static void make_cut(pattern_items *out, int pieces) {
     }
 }
 
-/* No byte may be idle at any position, so a heuristic hardly succeeds. */
+/* In an optimal placement no byte of the rectangle is idle at any position, so a heuristic hardly finds one. */
 TEST_CASE(exact_search_puts_a_rectangle_together_that_was_cut_into_pieces) {
     enum { CASES = 20 };
     int skyline = 0, exact = 0;
@@ -380,7 +381,7 @@ TEST_CASE(exact_search_stops_after_its_nodes_and_leaves_the_offsets) {
     make_cut(&same, 64);
     (void)place(items.items, items.n, MM_LAYOUT_MODNN, 1);
     (void)place(same.items, same.n, MM_LAYOUT_MODNN, 1);
-    assert_true(items.n > 78); /* so that none of these can suffice */
+    assert_true(items.n > 78); /* each item takes a node, so no limit below suffices */
     for (int64_t limit = 0; limit < 79; limit += 13) {
         int64_t nodes = limit;
         assert_false(fit(&items, 1, 1000, &nodes));

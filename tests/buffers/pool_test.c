@@ -92,7 +92,7 @@ static void what_is_written_is_counted_by_words(bool reachable) {
     assert_int_equal(count(&f, 4, 4092), 0);
     assert_int_equal(count(&f, 0, 8000) + count(&f, 8000, BYTES - 8000), count(&f, 0, BYTES));
     extend(&f, BYTES);
-    assert_int_equal(count(&f, 0, BYTES), 4 + 10000 + 4); /* what has the pattern is not filled again */
+    assert_int_equal(count(&f, 0, BYTES), 4 + 10000 + 4); /* extend does not fill again what is within the pattern */
     assert_int_equal(count(&f, 4097, 5), 5);
     assert_int_equal(count(&f, 4090, 9), 3);
     fixture_close(&f);
@@ -111,7 +111,7 @@ static void a_pattern_grows_from_any_byte(bool reachable) {
         assert_int_equal(count(&f, 1001, 5000), 0);
     }
     memset(f.window + 1001, 0, 5000);
-    assert_int_equal(count(&f, 0, BYTES), 5004); /* 1000 up to 6004 */
+    assert_int_equal(count(&f, 0, BYTES), 5004); /* whole words: from 1000 to 6004 */
     fixture_close(&f);
 }
 
@@ -129,8 +129,8 @@ static int pages_in_memory(const fixture *f, int64_t offset) {
     return n;
 }
 
-/* A pool of 20 MiB whose pattern ends after 4: large pages would reach into the rest, but for which it takes
- * nothing. */
+/* A pool of 20 MiB whose pattern ends after 4 MiB. The rest is counted without taking memory for it; large pages, which
+ * would reach into the rest, are switched off. */
 static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable) {
     enum { FILLED = 4 << 20, FAR = BYTES - 5000 };
     fixture f = fixture_open(reachable);
@@ -140,7 +140,8 @@ static void what_is_beyond_the_pattern_is_counted_and_left_alone(bool reachable)
     int copies = reachable ? 0 : untouchable_copies_out(f.device);
     assert_int_equal(count(&f, FILLED - 100, BYTES - FILLED + 100), 0);
     if (reachable) assert_int_equal(pages_in_memory(&f, FILLED), 0);
-    if (!reachable) assert_int_equal(untouchable_copies_out(f.device), copies + 1); /* of the pattern's 100 bytes */
+    /* Only the 100 bytes of the pattern are copied. */
+    if (!reachable) assert_int_equal(untouchable_copies_out(f.device), copies + 1);
     memset(f.window + FAR, 7, 100);
     f.window[FILLED + 5] = 1;
     memset(f.window + FILLED - 8, 0, 12);

@@ -46,7 +46,7 @@ TEST_CASE(each_fit_takes_its_span) {
         mm_ranges_fini(&ranges);
     }
     mm_ranges ranges = make(0, 50);
-    assert_int_equal(mm_ranges_take(&ranges, 20, 1, MM_FIT_EXACT_LOWEST), 0); /* none is exact */
+    assert_int_equal(mm_ranges_take(&ranges, 20, 1, MM_FIT_EXACT_LOWEST), 0); /* none fits exactly */
     mm_ranges_fini(&ranges);
 }
 
@@ -61,7 +61,7 @@ TEST_CASE(alignment_leaves_the_rest_free) {
     mm_ranges_fini(&ranges);
 }
 
-/* Against a map of bytes. */
+/* Compares the ranges with an array that has an entry for each byte. */
 TEST_CASE(random_takes_and_gives_match_a_byte_map) {
     enum { BYTES = 500, PIECES = 64 };
     uint64_t random = 1;

@@ -46,7 +46,7 @@ struct launch {
     }
 };
 
-/* Where it ends: at a group that has published its sum, however far before, or before the first. */
+/* The look back ends at a group that has published its sum, however far before, or before the first group. */
 void a_group_adds_up_what_others_published_back_to_a_sum(void **) {
     static const int64_t groups[] = {0, 1, 2, 31, 32, 33, 64, 65, 127, GROUPS - 1};
     for (const int64_t g : groups)
@@ -63,7 +63,7 @@ void a_group_adds_up_what_others_published_back_to_a_sum(void **) {
     first.finish(state.data(), 0);
 }
 
-/* 2^32 words and more, which a map has none of, but an iteration's positions would. */
+/* Sums of 2^32 words and more: no map has so many. */
 void sums_do_not_end_at_32_bits(void **) {
     unsigned long long state[3] = {SUM | (1ull << 61), PART | 7, 0}, sums[WARP];
     cudaStream_t stream;
@@ -75,7 +75,7 @@ void sums_do_not_end_at_32_bits(void **) {
     assert_true(state[2] == (SUM | ((1ull << 61) + 7 + 0xffffffff)));
 }
 
-/* Groups before it publish while it waits, the nearest first: a sum is true only with all between. */
+/* A group waits while those before it publish, the nearest first: it may end only when all back to a sum have. */
 void a_group_waits_for_those_before_it(void **) {
     constexpr int64_t G = 70;
     std::vector<unsigned long long> state(GROUPS, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of codecs, and the suite over every entry of it in each of its formats, at more rates where it has
- * rates. */
+/* Checks the table of codecs, and runs the suite on each codec of it in each of its formats, and at several rates where
+ * it has rates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes on CUDA are those on the host device, whatever the data, the shape and the rate; so are what is decoded of them
- * and what is counted. The host's are libzfp's: zfp_code_test.c. */
+/* CUDA makes the same codes, decoded maps and counts as the host device, whatever the data, the shape and the rate.
+ * (zfp_code_test.c checks that the host's zfp codes are libzfp's.) */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,16 +27,16 @@ typedef struct side {
     uint8_t *staging, *spill;
     mm_codec_counters *counters;
     int64_t *iteration;
-    mm_body_record *records; /* of the body before, and of the last one */
+    mm_body_record *records; /* [0]: of the body before; [1]: of the body made last */
     mm_code_body body;
-    int shift; /* where codes begin: at 8 bytes, or at as many as are taken at once */
+    int shift; /* bytes by which codes begin behind a multiple of MOST_SHIFT */
 } side;
 
 typedef struct rig {
     side host, cuda;
 } rig;
 
-/* What it has of memory: device memory first. */
+/* Numbers of memory areas of a side: of device memory, then of pinned memory. */
 enum { DEVICE_AREAS = 5, PINNED_AREAS = 5 };
 typedef struct area {
     void **at;
@@ -68,7 +68,7 @@ static void side_init(side *s, const char *name) {
     for (int i = 0; i < DEVICE_AREAS + PINNED_AREAS; i++)
         assert_int_equal(mm_device_reserve(s->device, kind_of(i), areas[i].bytes, areas[i].at), MM_OK);
     *s->counters = (mm_codec_counters){0};
-    *s->iteration = INT64_C(1) << 33 | 7; /* pinned memory is the device's, too */
+    *s->iteration = INT64_C(1) << 33 | 7; /* the device reads pinned memory, too */
     memcpy(s->staging, &error_bound, sizeof error_bound);
     assert_int_equal(mm_copy_async(s->stream, s->bound, s->staging, sizeof error_bound, MM_COPY_IN), MM_OK);
     assert_int_equal(mm_stream_sync(s->stream), MM_OK);
@@ -116,13 +116,14 @@ static int64_t bytes_of(const mm_shape *shape) {
     return bytes;
 }
 
-/* As near the area's end as it may begin there: what is touched beyond is nobody's, and a checker sees it. */
+/* An address as near to the area's end as alignment and shift allow: an access beyond it leaves the area, and a checker
+ * sees that. */
 static uint8_t *place(void *area, int64_t bytes, int shift) {
     assert_true(bytes + MOST_SHIFT <= AREA_BYTES);
     return (uint8_t *)area + (AREA_BYTES - bytes - shift) / MOST_SHIFT * MOST_SHIFT + shift;
 }
 
-/* One job of that side's codec: `in` to `out`, of whose bytes each is written. */
+/* Runs one encode or decode on that side: of `in`, to `out`, which is filled with other bytes before. */
 static mm_status try_job(side *s, const mm_codec *codec, bool encode, const mm_shape *shape, const void *in,
                          int64_t in_bytes, void *out, int64_t out_bytes) {
     uint8_t *src = place(s->src, in_bytes, encode ? 0 : s->shift),
@@ -151,7 +152,8 @@ static void job(side *s, const mm_codec *codec, bool encode, const mm_shape *sha
 
 static uint8_t memory[5][AREA_BYTES];
 
-/* Gives the side a pool, whose last byte is its memory's, for a third of a map of that size, and a spill for it all. */
+/* Gives the side a pool for a third of a map of `bytes` bytes, which ends where its memory ends, and a spill with room
+ * for the whole map. */
 static void put_body(side *s, int64_t bytes) {
     const int64_t pool_bytes = (bytes / 3 + 255) / 256 * 256;
     memset(s->spill, 0x5a, SPILL_BYTES);
@@ -271,7 +273,7 @@ static void check_formats(rig *r, mm_shape shape, const void *values) {
         }
 }
 
-/* Where kernels are checked, every fifth of what a case goes over; under a sanitizer every third. */
+/* The step of loops over a case's inputs: each fifth input where kernels are checked, each third under a sanitizer. */
 static int step(void) { return test_is_slow() ? 5 : test_is_sanitized() ? 3 : 1; }
 
 static void every_format_on_odd_shapes_and_of_every_family(void **state) {
@@ -284,7 +286,7 @@ static void every_format_on_odd_shapes_and_of_every_family(void **state) {
     }
 }
 
-/* Any bits; and mostly zeros, so that chunks become codes. */
+/* Elements of any bits; and elements that are mostly zeros, so that chunks are not left as they are. */
 static void every_format_of_elements_of_16_bits(void **state) {
     rig *r = rig_of(state);
     uint16_t *halves = (uint16_t *)(void *)memory[4];
@@ -332,7 +334,7 @@ static void every_family_of_values(void **state) {
                                         "zfp:rate=4,dims=3",
                                         "zfp:rate=6.4,dims=3",
                                         "zfp:rate=20,dims=3",
-                                        "eb:abs=3.5e-5", /* its planes are as many as there can be */
+                                        "eb:abs=3.5e-5", /* this bound gives the most planes */
                                         "eb:abs=0.1"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
         for (int family = 0; family < FAMILIES; family += step())
@@ -357,7 +359,7 @@ static void blocks_that_are_not_finite_and_their_count(void **state) {
     assert_true(r->cuda.counters->nonfinite_blocks > before);
 }
 
-/* Codes shorter than what tells the classes of 64 values: the last lanes must not look for it behind the shared
+/* Codes shorter than the classes of 64 values: the last lanes must not look for their classes behind the shared
  * memory. */
 static void short_codes_of_cubes(void **state) {
     rig *r = rig_of(state);
@@ -384,7 +386,7 @@ static void nobody_need_count(void **state) {
     r->cuda.counters = counters;
 }
 
-/* More blocks than a grid has threads, so that threads go on to their next: on few multiprocessors soon. */
+/* With sms=, a grid has fewer threads than there are blocks of values, so each thread goes on to a next block. */
 static void a_capped_grid_makes_the_same_code(void **state) {
     rig *r = rig_of(state);
     static const char *const specs[] = {"zfp:rate=4,sms=1",
@@ -408,7 +410,7 @@ static void a_capped_grid_makes_the_same_code(void **state) {
         check_family(r, of_chunks[i], (mm_shape){MM_F32, 2, {300, 251}}, FAMILY_RELU, i);
 }
 
-/* Chunks' codes with words that were changed: they are damaged for both, or give the same. */
+/* Codes of chunks with changed words: host and CUDA either both find the damage, or decode the same. */
 static void damaged_chunks_are_zeros_and_counted(void **state) {
     rig *r = rig_of(state);
     static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10", "eb:abs=0.01"};
@@ -465,7 +467,7 @@ static void shapes_beyond_what_kernels_count_are_unsupported(void **state) {
     }
     mm_codec_destroy(codec);
 
-    /* what is far apart in one layout need not be in the other */
+    /* a shape can be too large in one layout, but not in the other */
     const mm_shape deep = {MM_F32, 4, {1, (int64_t)1 << 30, 4, 4}};
     const mm_shape wide = {MM_F32, 4, {1, 8, (int64_t)1 << 15, (int64_t)1 << 15}};
     int64_t bytes = 7;

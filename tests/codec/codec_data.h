@@ -6,7 +6,7 @@
 #include "tests/core/random.h"
 
 typedef enum codec_family {
-    FAMILY_UNIFORM,     /* in [-1, 1) */
+    FAMILY_UNIFORM,     /* uniform in [-1, 1) */
     FAMILY_SMOOTH,      /* neighbours are alike */
     FAMILY_CONSTANT,    /* each run of 16 is one value */
     FAMILY_RELU,        /* about half are 0 */

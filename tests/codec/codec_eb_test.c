@@ -12,7 +12,7 @@
 
 enum { CHUNK = 1024, DAMAGED = 8000 };
 
-/* A product of floats, which a double has exactly, rounded once. */
+/* The product of two floats, rounded once: a double has it exactly. */
 static float product(float a, float b) { return (float)((double)a * (double)b); }
 
 /* ---------------------------------------------------------------- values */
@@ -85,13 +85,13 @@ static uint32_t *words_of(int n) {
     return words;
 }
 
-/* q of a value that is not below the bound. */
+/* The number q of steps of a value that is not below the bound. */
 static float steps_of(float bound, float x) {
     const float step = product(bound, 1.96875f), inverse = (float)(1.0 / (double)step);
     return floorf(product(fabsf(x), inverse) + 0.5f);
 }
 
-/* What a value comes back as, whatever codes look like. */
+/* The value that a value is decoded to. */
 static float decoded(float bound, float x) {
     return fabsf(x) < bound ? 0 : copysignf(product(steps_of(bound, x), product(bound, 1.96875f)), x);
 }
@@ -106,23 +106,24 @@ static void append(bits *b, uint32_t bit) {
     b->count++;
 }
 
-/* Bits of planes and layers for a low. */
+/* The bits that planes and layers take with `low` planes. */
 static int64_t rice_bits(const uint32_t *u, int kept, int low) {
     int64_t sum = 0;
     for (int k = 0; k < kept; k++) sum += low + 1 + (int64_t)(u[k] >> low);
     return sum;
 }
 
-/* Whether element i of n is of another kind than the one 32 << (before - 1) elements before. */
+/* Whether element i differs, in being kept, from the one 32 << (before - 1) elements before. ones: elements before the
+ * first count as kept. */
 static bool changes(const bool *kept, int i, int before, bool ones) {
     const int there = i - (32 << (before - 1));
     return kept[i] != (there >= 0 ? kept[there] : ones);
 }
 
-/* The masks by their description, and what the prefix says of them. */
+/* Appends the code of the masks as eb_mask.h describes it. */
 static void append_masks(bits *b, const bool *kept, int n, int before, bool ones) {
     static const char *const codes[8] = {"0",   "100",   "110",   "11100",
-                                         "101", "11110", "11101", "11111"}; /* cba: 0 to 7 */
+                                         "101", "11110", "11101", "11111"}; /* [cba]: a code's bits, any first */
     uint32_t places[11][32] = {{0}};
     for (int i = 0; i < n; i++)
         if (before) places[i / 96][i % 32] |= (uint32_t)changes(kept, i, before, ones) << i / 32 % 3;
@@ -131,9 +132,9 @@ static void append_masks(bits *b, const bool *kept, int n, int before, bool ones
         bool any = false;
         for (int j = 0; j < 32; j++) any |= places[t][j] != 0;
         append(b, any);
-        places[t][0] |= any ? 8 : 0; /* says so for what follows */
+        places[t][0] |= any ? 8 : 0; /* a flag: this three has changes */
     }
-    for (int bit = 0; before && bit < 5; bit += bit ? 2 : 1) /* 0; 1 and 2; 3 and 4 */
+    for (int bit = 0; before && bit < 5; bit += bit ? 2 : 1) /* any; which; rest */
         for (int t = 0; t < 11; t++)
             for (int second = 0; second < 1 + (bit > 0); second++)
                 for (int j = 0; (places[t][0] & 8) && j < 32; j++) {
@@ -142,7 +143,7 @@ static void append_masks(bits *b, const bool *kept, int n, int before, bool ones
                 }
 }
 
-/* The code by its description; its words, or n. */
+/* Makes the code of a chunk as eb_chunk.h describes it. Returns the number of its words; n: it is not smaller. */
 static int reference(float bound, const float *src, int n, uint32_t *words) {
     static bits out;
     static uint32_t u[CHUNK];
@@ -163,9 +164,9 @@ static int reference(float bound, const float *src, int n, uint32_t *words) {
         k++;
     }
     if (k == 0) return 0;
-    /* the first that has few enough layers, and after which the bits would be more */
+    /* the first `low` that has few enough layers, and whose successor takes no fewer bits */
     while (most >> low > 31 || rice_bits(u, k, low + 1) < rice_bits(u, k, low)) low++;
-    for (int with = 2; with < 14; with++) { /* before, and ones */
+    for (int with = 2; with < 14; with++) { /* all `before` and `ones` */
         int sum = 0;
         for (int i = 0; i < n; i++) sum += changes(kept, i, with / 2, with % 2);
         if (sum >= least) continue;
@@ -230,7 +231,7 @@ TEST_CASE(chunks_are_what_the_header_says) {
                 }
 }
 
-/* Each element is kept or not as the one `distance` blocks before, or the first ones as all, but for some. */
+/* Each element is kept or not as the element `distance` blocks before it; but a few are not as that one. */
 TEST_CASE(masks_repeat_at_each_distance) {
     static const int lengths[] = {33, 352, 353, 700, 992, 993, CHUNK};
     static float src[CHUNK];
@@ -254,7 +255,7 @@ TEST_CASE(masks_repeat_at_each_distance) {
     assert_true(seen_ones > 100);
 }
 
-/* Encodes what has these values at these places and zeros elsewhere, which gives this code, and decodes it. */
+/* Encodes a chunk with these values at these places, and zeros elsewhere; expects this code; and decodes it. */
 static void check_by_hand(const float (*at)[2], int values, const uint32_t *code, int count) {
     enum { N = 70 };
     const mm_eb_quantiser z = mm_eb_quantiser_of(1);
@@ -264,7 +265,7 @@ static void check_by_hand(const float (*at)[2], int values, const uint32_t *code
         src[(int)at[i][0]] = at[i][1];
         expected[(int)at[i][0]] = decoded(1, at[i][1]);
     }
-    src[1] = -0.0f, src[2] = 0.999f, src[69] = -0.5f; /* are dropped */
+    src[1] = -0.0f, src[2] = 0.999f, src[69] = -0.5f; /* below the bound: they come back as zeros */
     memcpy(bits, src, sizeof bits);
     assert_int_equal(mm_eb_encode(z, bits, N, words), count);
     assert_memory_equal(words, code, (size_t)count * sizeof *words);
@@ -273,29 +274,30 @@ static void check_by_hand(const float (*at)[2], int values, const uint32_t *code
 }
 
 TEST_CASE(chunks_by_hand) {
-    /* steps of 63/32; u = 5 0 9 2 12, the header's example; blocks 0 and 2 change, a's and c's of the first three */
+    /* steps of 63/32; u = 5 0 9 2 12, the example in eb_chunk.h; of the first three blocks (a, b, c in eb_mask.h), a
+     * and c have changes */
     const float example[][2] = {{3, 11.8f}, {4, 1.25f}, {31, 19.7f}, {64, 5.9f}, {66, 25.6f}};
     check_by_hand(
         example, 5,
         (const uint32_t[]){2 << 1 | 3 << 5 | 3 << 10 | 1 << 14 | 0x1d << 25, 1 << 24 | 3u << 30,
                            (1 << 3 | 1 << 5) | 1 << 11 | (1 << 13 | 1 << 15 | 1 << 17) | (1 << 19 | 1 << 20) | 1 << 22},
         3);
-    /* u = 1 0 7: with low = 1, 0 0 3 */
+    /* u = 1 0 7; with low = 1, u >> low = 0 0 3 */
     const float signs[][2] = {{33, -1.2f}, {34, 1.25f}, {40, -8}};
     check_by_hand(signs, 3,
                   (const uint32_t[]){1 | 1 << 1 | 3 << 5 | 2 << 10 | 1 << 14 | 6 << 25, 1 << 1 | 7 << 25 | 1u << 31,
                                      1 << 1 | 1 << 4 | 1 << 5 | 1 << 6},
                   3);
-    /* all are q = 1: no plane, no layer */
+    /* q = 1 for both: no plane, no layer */
     const float least[][2] = {{68, 1}, {67, 2.9f}};
     check_by_hand(least, 2, (const uint32_t[]){1 << 10 | 1 << 14 | 0x18 << 25, 3 << 27}, 2);
-    /* u = 16383 alone: 1 with low = 13, whose planes are ones, and one layer */
+    /* only u = 16383: with low = 13, u >> low = 1; all planes are ones, and there is one layer */
     const float largest[][2] = {{5, 16384 * 1.96875f}};
     check_by_hand(largest, 1, (const uint32_t[]){13 << 1 | 1 << 5 | 3 << 10 | 1 << 14 | 1 << 30, 0x1fu << 27, 0x1ff},
                   3);
 }
 
-/* A value far from the others makes no more than 31 layers, also where fewer planes would be shorter. */
+/* A value far above the others makes 31 layers at most, even if fewer planes and more layers would take fewer bits. */
 TEST_CASE(an_outlier_makes_few_layers) {
     static float src[CHUNK];
     static uint32_t bits[CHUNK], words[CHUNK];
@@ -303,7 +305,7 @@ TEST_CASE(an_outlier_makes_few_layers) {
     for (int at = 0; at < CHUNK; at += 341) {
         src[at] = 16384 * 1.96875f;
         memcpy(bits, src, sizeof bits);
-        /* 25 bits before; 9 planes, a layer of all, and 30 of the outlier */
+        /* 25 bits; then 9 planes, a layer of all elements, and 30 layers of the outlier alone */
         assert_int_equal(mm_eb_encode(mm_eb_quantiser_of(1), bits, CHUNK, words), (25 + 10 * CHUNK + 30 + 31) / 32);
         assert_int_equal(words[0] & 0x1ffffff, 9 << 1 | 31 << 5 | 1 << 10 | 1 << 13);
         check_chunk(1, src, CHUNK);
@@ -311,25 +313,25 @@ TEST_CASE(an_outlier_makes_few_layers) {
     }
 }
 
-/* Words that no encoder makes. */
+/* Codes that no encoder makes. any, which, rest: eb_mask.h. */
 TEST_CASE(impossible_codes_are_refused) {
-    enum { ONE = 1 << 10 | 1 << 14 }; /* each block as the one before, changes in the first three */
+    enum { ONE = 1 << 10 | 1 << 14 }; /* before = 1; the first three has changes */
     static const struct {
         int count;
         uint32_t words[4];
     } cases[] = {
-        {1, {0}},                                    /* masks past the end */
-        {4, {0, 0, 1 << 20, 0}},                     /* an element past the last, as it is */
-        {1, {1 << 10}},                              /* no element */
-        {1, {ONE}},                                  /* any past the end */
-        {2, {ONE | 0x7f << 25, 0x1ffffff}},          /* which past the end */
-        {2, {ONE | 7 << 25, 0x3f << 25}},            /* rest past the end */
+        {1, {0}},                                    /* the code ends before the masks */
+        {4, {0, 0, 1 << 20, 0}},                     /* a plain mask with an element past the last */
+        {1, {1 << 10}},                              /* no element is kept */
+        {1, {ONE}},                                  /* the code ends before any */
+        {2, {ONE | 0x7f << 25, 0x1ffffff}},          /* the code ends before which */
+        {2, {ONE | 7 << 25, 0x3f << 25}},            /* the code ends before rest */
         {2, {ONE | 1u << 31, 1 << 26}},              /* an element past the last */
-        {2, {1 << 10 | 1 << 15 | 1 << 25, 0}},       /* a block past the last */
-        {2, {1 << 10 | 1 << 24 | 1 << 25, 1 << 26}}, /* the 33rd block */
+        {2, {1 << 10 | 1 << 15 | 1 << 25, 0}},       /* changes of a block past the last */
+        {2, {1 << 10 | 1 << 24 | 1 << 25, 1 << 26}}, /* changes of a 33rd block */
         {3, {ONE | 1 << 25, 0, 0}},                  /* a word too many */
-        {2, {ONE | 1 << 25 | 15 << 1, 0}},           /* a plane past the end */
-        {2, {ONE | 1 << 25 | 2 << 5, 0x1fu << 27}},  /* a layer past the end */
+        {2, {ONE | 1 << 25 | 15 << 1, 0}},           /* the code ends before a plane */
+        {2, {ONE | 1 << 25 | 2 << 5, 0x1fu << 27}},  /* the code ends before a layer */
     };
     const mm_eb_quantiser z = mm_eb_quantiser_of(1);
     uint32_t back[70];
@@ -344,8 +346,8 @@ TEST_CASE(impossible_codes_are_refused) {
     assert_int_equal(back[32], mm_float_bits(1.96875f));
 }
 
-/* A damaged code is refused, or is another code, the same one for each instruction set: nothing outside its words and
- * elements is touched. */
+/* A damaged code is refused, or decodes to other elements, the same ones with each instruction set; nothing outside of
+ * its words and elements is touched. */
 TEST_CASE(damage_is_refused_or_harmless) {
     uint64_t random = codec_seed(7);
     static float src[CHUNK];

@@ -7,8 +7,8 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/test_case.h"
 
-/* A cut leaves the map and the code aligned behind it, as codecs may rely on; it is where the codec allows one, and
- * none is left out that comes before. */
+/* A map is cut after the first rows where the codec allows a cut, and where both the map and the code are aligned
+ * behind it, as codecs may rely on. */
 TEST_CASE(codes_are_cut_where_map_and_code_are_aligned) {
     static const char specs[][MM_SPEC_CAPACITY] = {"raw", "mask", "zfp:rate=6.4", "zfp:rate=32", "dpr:fp10", "mx"};
     enum { SPECS = sizeof specs / sizeof *specs };
@@ -50,7 +50,7 @@ TEST_CASE(codes_are_cut_where_map_and_code_are_aligned) {
     assert_true(cuts > 100 && none > 100);
 }
 
-/* reserve= says what is reserved of a map; what it is bound to and usually takes does not change. Codes of fixed size
+/* reserve= sets what is reserved for a body; it does not change the body's bound and typical size. Codes of fixed size
  * have no body. */
 TEST_CASE(bodies_have_a_bound_a_reserve_and_a_typical_size) {
     static const char specs[][MM_SPEC_CAPACITY] = {"zvc", "zvc:reserve=1", "zvc:reserve=100", "mask", "csr:values=fp8"};

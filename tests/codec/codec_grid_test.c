@@ -12,7 +12,7 @@
 #include "pipeline/codec/codec.h"
 #include "tests/cuda_emulation/control.h"
 
-/* Map and code: of more blocks than the emulated GPU's 4 multiprocessors run at once. */
+/* A map of more blocks than the 4 multiprocessors of the emulated GPU run at once. */
 enum { ELEMS = 1 << 19, MAP_BYTES = 4 * ELEMS, CODE_BYTES = MAP_BYTES + 4096, MULTIPROCESSORS = 4, MOST_STRIDES = 8 };
 
 typedef struct rig {
@@ -60,8 +60,8 @@ static mm_codec *codec_of(const char *spec) {
     return codec;
 }
 
-/* Encodes and decodes a map of so many rows of 1024 elements, on a stream. Returns the number of launches, which are
- * the last ones. */
+/* Encodes and decodes a map of so many rows of 1024 elements, on a stream. Returns the number of launches that
+ * this took; cuda_emulation_launch_get tells them. */
 static long launches_of(rig *r, mm_stream *stream, const char *spec, int64_t rows) {
     const mm_shape shape = {MM_F32, 4, {1, 4 * rows, 4, 64}};
     const mm_code_body body = {.pool = r->pool, .pool_bytes = CODE_BYTES, .record = r->record};
@@ -94,7 +94,7 @@ static const struct kernels {
 };
 enum {
     CODECS = sizeof codecs / sizeof *codecs,
-    STATE_VALUES = 8 * 1024 /* of the map, whose state `prepare` clears */
+    STATE_VALUES = 8 * 1024 /* values of the map whose state one block of `prepare` clears */
 };
 
 static long strides_of(cuda_emulation_launch launch, long elems, long values) {
@@ -133,14 +133,14 @@ static void sms_are_as_many_blocks_of_1024_threads(void **state) {
             assert_true(launches > 1);
             for (long i = 0; i < launches; i++) {
                 const cuda_emulation_launch l = cuda_emulation_launch_get(i);
-                const bool prepares = strcmp(l.kernel, "prepare") == 0; /* which has a block's work only */
+                const bool prepares = strcmp(l.kernel, "prepare") == 0; /* `prepare` has work for one block only */
                 if (l.blocks != (prepares ? 1 : sms) || l.threads != (prepares ? 1024 : codecs[c].fat_threads))
                     fail_msg("%s: %s of %ld blocks of %ld threads", spec, l.kernel, l.blocks, l.threads);
             }
         }
 }
 
-/* More multiprocessors than there are, and less work than they would take. */
+/* sms= is capped: by the number of multiprocessors, and by the blocks that there is work for. */
 static void sms_are_no_more_than_there_are_or_have_work(void **state) {
     rig *r = *state;
     assert_true(launches_of(r, r->stream, "zfp:rate=4,sms=1000", ELEMS / 1024) == 2);
@@ -149,7 +149,8 @@ static void sms_are_no_more_than_there_are_or_have_work(void **state) {
     assert_int_equal(cuda_emulation_launch_get(0).blocks, 2);
 }
 
-/* A kernel's limit is not the last launch's, which may need less than others that are under way, or recorded. */
+/* A kernel's limit of shared memory does not shrink to the last launch's need: launches that are under way, or
+ * recorded, may need more. */
 static void shared_memory_is_asked_for_once_and_all(void **state) {
     static const char *const specs[] = {"zfp:rate=32,dims=3,sms=2", "zfp:rate=20,dims=3,sms=2",
                                         "zfp:rate=4,dims=3,sms=2"};
@@ -179,7 +180,7 @@ static void launches_have_the_priority_that_was_asked(void **state) {
     }
 }
 
-/* The scratch holds what was there before. */
+/* The scratch has bytes of earlier work, which a later launch must not take for its input. */
 static void an_encode_whose_first_launch_fails_launches_nothing_more(void **state) {
     rig *r = *state;
     const mm_shape shape = {MM_F32, 4, {1, 4, 4, 64}};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* group against its definition, computed in doubles; the mean of many iterations against the map; and what its random
- * numbers hang on. That all kernels give the same bits: codec_packed_test.c, codec_cuda_test.c. */
+/* The codec group: against its definition, computed in doubles; the mean of many iterations against the map; and
+ * what its random numbers depend on. (codec_packed_test.c and codec_cuda_test.c check that all kernels give the same
+ * bits.) */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +69,7 @@ static double half_value(uint32_t half) {
     return half >> 15 ? -size : size;
 }
 
-/* The half next to it, above or below; not for zeros and the largest. */
+/* The next half above or below this one, which is neither zero nor the largest. */
 static double half_beside(uint32_t half, bool above) {
     return half_value(above == (half >> 15 == 0) ? half + 1 : half - 1);
 }
@@ -90,7 +91,7 @@ static uint32_t level_at(const uint8_t *code, int bits, int e) {
     return (uint32_t)codes[bit / 8] >> bit % 8 & ((1u << bits) - 1);
 }
 
-/* A group as group_code.h says it: where its scale and minimum may lie, and its elements' levels. */
+/* Checks a group's code by group_code.h: the ranges of its scale and minimum, and its elements' levels. */
 static void check_group(const float *src, int n, const float *back, const uint8_t *code, int bits, int group) {
     const uint32_t scale_half = half_at(code, bits, group, 0), minimum_half = half_at(code, bits, group, 1);
     const double scale = half_value(scale_half), minimum = half_value(minimum_half), levels = (1 << bits) - 1;
@@ -161,8 +162,8 @@ static void what_is_a_level_stays_what_it_is(void **state) {
     }
 }
 
-/* Whether the mean of what is decoded is the element, within a few standard errors: each alone, and all together, which
- * shows what is wrong by a small part of a level, as with a minimum or a scale that cuts off the ends. */
+/* Checks that the mean of what is decoded is the element, within a few standard errors: for each element alone, and for
+ * all together. The latter shows errors of a small part of a level, as of a minimum or a scale that cuts off ends. */
 static void check_mean(fixture *f, int w, const float *src, int64_t iterations) {
     enum { ELEMS = 2 * MM_GROUP_PACK };
     static double sum[ELEMS];
@@ -196,7 +197,7 @@ static void the_mean_over_iterations_is_the_element(void **state) {
     fixture *f = *state;
     for (int w = 0; w < WIDTHS; w++)
         for (int offset = 0; offset < 3; offset++) {
-            static const float add[] = {0, 0.7f, -1000.3f}; /* minimums that are no binary16 */
+            static const float add[] = {0, 0.7f, -1000.3f}; /* give minimums that no binary16 is equal to */
             float src[2 * MM_GROUP_PACK];
             codec_data_fill(src, 2 * MM_GROUP_PACK, offset ? FAMILY_UNIFORM : FAMILY_SMOOTH, (uint64_t)w);
             for (int i = 0; i < 2 * MM_GROUP_PACK; i++) src[i] = src[i] * 3.1f + add[offset];
@@ -232,7 +233,7 @@ static void random_numbers_hang_on_seed_iteration_tensor_and_element_alone(void 
         run(f, others[i].codec, src, MOST, &others[i].inputs, other, NULL);
         assert_in_range(differing(code, other, MOST), 600, 900); /* half of the elements, 762 */
     }
-    for (int g = 1; g < MOST / MM_GROUP; g++) { /* groups and lanes among themselves */
+    for (int g = 1; g < MOST / MM_GROUP; g++) { /* different groups have different random numbers */
         int same = 0;
         for (int e = 0; e < MM_GROUP; e++) same += level_at(code, 4, e) == level_at(code, 4, g * MM_GROUP + e);
         assert_in_range(same, 90, 170);
@@ -278,7 +279,7 @@ static void a_group_that_is_not_finite_reads_as_nan_and_is_counted(void **state)
         }
 }
 
-/* Codes that no encoder makes, too: halves that are not finite. */
+/* Any code can be decoded, even if no encoder makes it: scales and minimums that are not finite. */
 static void any_code_is_read(void **state) {
     fixture *f = *state;
     for (int w = 0; w < WIDTHS; w++)
@@ -295,7 +296,7 @@ static void any_code_is_read(void **state) {
         }
 }
 
-/* With the last element: zeros would widen the range of a group that has none. */
+/* An incomplete group is filled up with copies of the last element: zeros could widen the group's range. */
 static void an_incomplete_group_is_filled_up_with_the_last_element(void **state) {
     fixture *f = *state;
     uint8_t code[CODE_MOST];

@@ -40,7 +40,7 @@ static double value_of(const type *t, uint16_t half) {
     return half >> 15 ? -size : size;
 }
 
-/* By search: the nearest finite number, of two as near the even one. */
+/* The nearest finite number of the type, by search; of two equally near, the even one. */
 static uint16_t nearest(const type *t, float value) {
     const uint16_t sign = signbit(value) ? 0x8000 : 0;
     const double size = fabs((double)value);
@@ -84,7 +84,7 @@ static void every_element_widens_to_its_value_and_narrows_to_itself(void **state
     }
 }
 
-/* Around each element and each middle between two. */
+/* Checks floats around each element, and around each middle between two. */
 static void floats_narrow_to_the_nearest_element(void **state) {
     (void)state;
     for (const type *t = types; t < types + TYPES; t++)
@@ -99,7 +99,7 @@ static void floats_narrow_to_the_nearest_element(void **state) {
                             nearest(t, value));
             }
         }
-    /* what lies beyond the largest is the largest, but for infinities */
+    /* a finite float beyond the largest becomes the largest; an infinity stays one */
     assert_int_equal(mm_half_narrow(0x7f7fffff, MM_F16), 0x7bff);
     assert_int_equal(mm_half_narrow(0xff7fffff, MM_BF16), 0xff7f);
     assert_int_equal(mm_half_narrow(0xff800000, MM_F16), 0xfc00);
@@ -146,7 +146,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* Encodes `src` to r->code and r->pool, and that to `back`. Returns the code's bytes without its body. */
+/* Encodes `src` to r->code and r->pool, and decodes them to `back`. Returns the code's bytes without its body. */
 static int64_t code_and_back(rig *r, const char *spec, const mm_shape *shape, const void *src, void *back) {
     mm_codec *codec;
     int64_t bytes;
@@ -176,7 +176,7 @@ static mm_shape as(const mm_shape *shape, mm_dtype dtype) {
     return of;
 }
 
-/* Elements as families of floats give them, or any bits at all; and as floats. */
+/* Kinds of test elements: the families of floats, narrowed, and random bits. */
 enum { ANY_BITS = FAMILIES, KINDS };
 static void fill(rig *r, const type *t, int64_t n, int kind, uint64_t seed) {
     uint64_t random = codec_seed(seed);
@@ -191,7 +191,7 @@ static const mm_shape shapes[] = {{MM_F32, 4, {2, 8, 8, 16}},  {MM_F32, 4, {1, 1
                                   {MM_F32, 2, {5, 515, 1, 1}}, {MM_F32, 4, {3, 7, 6, 33}}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-/* Calls fn with each spec of a host codec of that kind in the table. */
+/* Calls fn with each spec in the table of a host codec that is lossless, and of fixed size, or not. */
 static void each(rig *r, bool lossless, bool fixed, void (*fn)(rig *r, const char *spec)) {
     const mm_codec_ops *ops;
     const char *format;
@@ -313,7 +313,7 @@ static void zvc_lays_values_out_in_pairs(void **state) {
         assert_int_equal(words[32 + k / 2] >> k % 2 * 16 & 0xffff, k < 33 ? 0x8000 + 7 + 31 * k : 0);
 }
 
-/* A chunk is what the widened map's becomes, or as it was. */
+/* A decoded chunk is that of the widened map's code, narrowed; or, if it was kept as it is, the original. */
 static void as_widened_or_raw(rig *r, const char *spec) {
     for (const type *t = types; t < types + TYPES; t++)
         for (int i = 0; i < SHAPES * KINDS; i += 5) {
@@ -352,7 +352,8 @@ static void eb_stays_within_its_bound_and_half_an_ulp(void **state) {
     }
 }
 
-/* Nothing of the map that was encoded before is in the code: the last element's neighbour is none. */
+/* A map with an odd number of elements, whose last word is half unused, has the same code after different maps: what an
+ * earlier map left there does not get into it. */
 static void the_same_after_another_map(rig *r, const char *spec) {
     enum { ODD = 1003 };
     static uint8_t codes[2][2 * MOST_BYTES];
@@ -419,7 +420,7 @@ static bool is_positive(const type *t, const void *map, int64_t i) {
     return t ? value_of(t, ((const uint16_t *)map)[i]) > 0 : ((const float *)map)[i] > 0;
 }
 
-/* What the other codec decodes, with the map's signs. t: NULL for f32. */
+/* Checks that a codec with signs decodes what the plain one does, with the map's signs. t: NULL for f32. */
 static void expect_signs(const type *t, const char *spec, const void *map, const void *plain, const void *have,
                          int64_t n) {
     for (int64_t i = 0; i < n; i++) {

@@ -47,7 +47,7 @@ static int64_t bound(const char *spec, int64_t elems) {
     return bytes;
 }
 
-/* `src` to `code` unless NULL, and that to `back` unless NULL. */
+/* Encodes `src` to `code`, unless `src` is NULL; then decodes `code` to `back`, unless that is NULL. */
 static void run(fixture *f, const char *spec, const float *src, int64_t elems, uint8_t *code, float *back) {
     mm_codec *codec;
     const mm_shape shape = {MM_F32, 1, {elems, 1, 1, 1}};
@@ -103,7 +103,7 @@ static double dpr_rounded(const dpr_format *f, float value) {
     return copysign(size, (double)value);
 }
 
-/* By its fields. */
+/* The value of a code, by its fields. */
 static double dpr_value(const dpr_format *f, uint32_t code) {
     const int fields = 1 << f->mantissa, bias = (1 << (f->exponent - 1)) - 1;
     const int mantissa = (int)code % fields, exponent = (int)code / fields % (1 << f->exponent);
@@ -113,7 +113,8 @@ static double dpr_value(const dpr_format *f, uint32_t code) {
     return code >> (f->exponent + f->mantissa) ? -size : size;
 }
 
-/* Each exponent and each of the leading bits of a mantissa with what decides about rounding behind them. */
+/* Writes floats of every sign, exponent and leading bits of the mantissa, with the bits behind them near each border of
+ * rounding. Returns their number. */
 static int64_t fill_borders(int leading, float *values) {
     static const uint32_t rests[] = {0, 1, ~0u, ~0u >> 1, ~0u << 1};
     const uint32_t below = (1u << (23 - leading)) - 1;
@@ -141,7 +142,7 @@ static void dpr_gives_the_nearest_value_and_its_code_that_value(void **state) {
             if (isnan(src[e])) assert_int_equal(is_negative(back[e]), is_negative(src[e]));
         }
     }
-    assert_int_equal(f->counters.nonfinite_blocks, 0); /* none lost what is finite */
+    assert_int_equal(f->counters.nonfinite_blocks, 0); /* no finite value was lost */
     free(src);
     free(back);
     free(code);
@@ -163,7 +164,7 @@ static void dpr_pads_with_zeros(void **state) {
         }
 }
 
-/* Codes that no encoder makes, too: denormals, and bits where there are to be zeros. */
+/* Any code can be decoded, even if no encoder makes it: denormals, and ones in the padding. */
 static void dpr_reads_any_code(void **state) {
     fixture *f = *state;
     for (int i = 0; i < DPR; i++) {
@@ -201,13 +202,14 @@ static double mx_element(const mx_format *f, uint32_t code) {
     return code >> (f->bits - 1) ? -size : size;
 }
 
-/* By search of all there are: the nearest, of two the one with an even last bit. */
+/* The code of the element nearest to the value, by search of all codes; of two equally near, the one whose last bit is
+ * 0. */
 static uint32_t mx_nearest(const mx_format *f, double value) {
     uint32_t best = 0;
     double best_off = INFINITY;
     for (uint32_t code = 0; code < 1u << f->bits; code++) {
         const double element = mx_element(f, code), off = fabs(element - value);
-        const bool minus_two = f->exponent == 0 && code == 128; /* left out */
+        const bool minus_two = f->exponent == 0 && code == 128; /* the encoder does not use -2 */
         if (isnan(element) || minus_two) continue;
         if (f->exponent > 0 && is_negative(element) != is_negative(value)) continue; /* zeros keep their sign */
         if (off > best_off || (off == best_off && code % 2 != 0)) continue;
@@ -217,7 +219,7 @@ static uint32_t mx_nearest(const mx_format *f, double value) {
     return best;
 }
 
-/* A block as the standard converts it; its scale. */
+/* Converts a block as the standard says. Returns its scale. */
 static int mx_block(const mx_format *f, const float *values, int n, uint32_t *codes_out) {
     double largest = 0;
     for (int i = 0; i < n; i++) {
@@ -286,7 +288,7 @@ static void mx_gives_the_standards_block_at_every_border(void **state) {
                 const float places[] = {(float)(low * power), (float)((last ? low * 1.03 : (low + high) / 2) * power)};
                 for (int p = 0; p < 2; p++)
                     for (int sign = -1; sign <= 1; sign += 2) {
-                        src[n++] = (float)(ldexp(1, mx[i].most) * power); /* the largest, which makes the scale */
+                        src[n++] = (float)(ldexp(1, mx[i].most) * power); /* the block's largest: makes the scale */
                         src[n++] = (float)sign * places[p];
                         src[n++] = (float)sign * nextafterf(places[p], INFINITY);
                         src[n++] = (float)sign * nextafterf(places[p], 0);
@@ -326,7 +328,7 @@ static void mx_makes_nan_of_a_block_with_what_is_not_finite_and_counts_it(void *
     assert_true(f->counters.nonfinite_blocks > 0);
 }
 
-/* Of codes that no encoder makes, too: NaNs of E4M3, -2 of int8, products that are no floats. */
+/* Any code can be decoded, even if no encoder makes it: NaNs of E4M3, -2 of int8, products beyond the floats. */
 static void mx_reads_any_code(void **state) {
     fixture *f = *state;
     for (int i = 0; i < MX; i++)
@@ -334,7 +336,7 @@ static void mx_reads_any_code(void **state) {
             uint8_t code[8 + GROUP];
             float back[GROUP];
             memset(code, scale, 8);
-            for (int b = 0; b < GROUP * mx[i].bits; b++) { /* element e is e */
+            for (int b = 0; b < GROUP * mx[i].bits; b++) { /* element e has code e */
                 const int byte = 8 + b / 8, e = b / mx[i].bits;
                 if (b % 8 == 0) code[byte] = 0;
                 code[byte] = (uint8_t)(code[byte] | (e >> b % mx[i].bits & 1) << b % 8);
@@ -389,7 +391,7 @@ static void all_kernels_of_a_format_give_the_same_bits(void **state) {
             }
         }
     }
-    assert_int_equal(compared, (DPR + MX + 3) * (FAMILIES + 2)); /* 3: group */
+    assert_int_equal(compared, (DPR + MX + 3) * (FAMILIES + 2)); /* 3: specs of group */
 }
 
 static void specs_name_a_format_or_get_the_default(void **state) {

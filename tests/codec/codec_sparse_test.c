@@ -83,7 +83,7 @@ static const format formats[] = {{"rle", rle_encode, rle_decode, as_it_is},
                                  {"deflate", deflate_encode, deflate_decode, as_it_is}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-/* Encodes and decodes n elements; the words of the code, or n if it would not be smaller. */
+/* Encodes and decodes n elements. Returns the words of the code, or n if it would not be smaller. */
 static int round_trip(const format *f, const uint32_t *src, int n) {
     uint32_t *words = words_of(n);
     const int count = f->encode(src, n, words);
@@ -123,9 +123,9 @@ TEST_CASE(zvc_has_the_masks_and_then_what_is_not_zero) {
 
 TEST_CASE(csr_has_the_rows_ends_and_a_byte_a_column) {
     uint32_t src[600] = {0};
-    src[3] = 0x3f800000; /* row 0; 1, 2 and 1e-6 in fp10, whose least normal number is 2^-14: 0x0f0, 0x100, 0 */
+    src[3] = 0x3f800000; /* row 0. In fp10: 1 is 0x0f0, 2 is 0x100; 1e-6, below its least normal 2^-14, is 0 */
     src[255] = 0x40000000;
-    src[512] = 0xb58637bd; /* row 2; -1e-6 */
+    src[512] = 0xb58637bd; /* row 2: -1e-6 */
     src[599] = 0x3f800000;
     const uint32_t plain[] = {2 | 2 << 16, 4 | 4u << 16, 3 | 255u << 8 | 0u << 16 | 87u << 24, 0x3f800000, 0x40000000,
                               0xb58637bd,  0x3f800000};
@@ -157,7 +157,7 @@ TEST_CASE(zeros_take_a_word_or_two_and_dense_chunks_are_no_smaller) {
     free(src);
 }
 
-/* Any length; NaNs with payloads and infinities, too. */
+/* Chunks of any length, with NaNs of any payload and infinities, too. */
 TEST_CASE(every_float_comes_back) {
     static const int lengths[] = {1, 2, 3, 4, 31, 32, 33, 255, 256, 257, 511, 513, 768, 1000, 1023, CHUNK};
     static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff, 1, 0x80000000};
@@ -177,7 +177,7 @@ TEST_CASE(every_float_comes_back) {
     }
 }
 
-/* A damaged code is refused, or is another code: it decodes to as many elements, and nothing else is touched. */
+/* A damaged code is refused, or decodes to n other elements; no other memory is touched. */
 TEST_CASE(damage_is_refused_or_harmless) {
     uint64_t random = codec_seed(5);
     for (int f = 0; f < FORMATS; f++) {
@@ -200,7 +200,7 @@ TEST_CASE(damage_is_refused_or_harmless) {
             free(words);
             free(src);
         }
-        assert_true(refused > DAMAGED / 3); /* all that are cut short, and some others */
+        assert_true(refused > DAMAGED / 3); /* at least those that are cut short */
     }
 }
 
@@ -209,24 +209,24 @@ TEST_CASE(each_fault_of_a_code_is_refused) {
         int format, count;
         uint32_t words[6];
     } cases[] = {
-        {0, 0, {0}},                                          /* nothing */
-        {0, 1, {1}},                                          /* a run that is not there */
-        {0, 2, {0xffffffff, 0}},                              /* as many as overflow */
-        {0, 3, {1, 3 | 3 << 16, 5}},                          /* a run of nothing */
-        {0, 3, {1, 19 | 21u << 16, 5}},                       /* past the end, and longer than its values */
-        {0, 5, {2, 4 | 5 << 16, 4 | 5 << 16, 5, 6}},          /* not in order */
-        {0, 5, {2, 4 | 5 << 16, 5 | 6 << 16, 5, 6}},          /* two runs that are one */
+        {0, 0, {0}},                                          /* no words */
+        {0, 1, {1}},                                          /* the only run is missing */
+        {0, 2, {0xffffffff, 0}},                              /* a number of runs that overflows */
+        {0, 3, {1, 3 | 3 << 16, 5}},                          /* an empty run */
+        {0, 3, {1, 19 | 21u << 16, 5}},                       /* a run past the end, with too few values */
+        {0, 5, {2, 4 | 5 << 16, 4 | 5 << 16, 5, 6}},          /* runs that are not in order */
+        {0, 5, {2, 4 | 5 << 16, 5 | 6 << 16, 5, 6}},          /* two runs without a gap between */
         {0, 4, {1, 4 | 5 << 16, 5, 6}},                       /* a value of no run */
         {5, 0, {0}},                                          /* no mask */
-        {5, 1, {1}},                                          /* a value that is not there */
-        {5, 2, {0, 5}},                                       /* one too many */
-        {5, 2, {1 << 20, 5}},                                 /* beyond the end */
+        {5, 1, {1}},                                          /* the only value is missing */
+        {5, 2, {0, 5}},                                       /* a value too many */
+        {5, 2, {1 << 20, 5}},                                 /* a value past the end */
         {1, 1, {0}},                                          /* half a head */
         {1, 3, {0, 0, 1}},                                    /* a word too many */
         {1, 4, {1 | 1 << 16, 1 | 1 << 16, 20, 5}},            /* a column past the end */
         {1, 4, {0, 1 << 16, 0, 5}},                           /* a row past the end */
-        {1, 4, {0, 0xffffu << 16, 0, 5}},                     /* more than there are */
-        {1, 5, {2 | 1 << 16, 2 | 2 << 16, 1 | 2 << 8, 5, 6}}, /* ends that fall */
+        {1, 4, {0, 0xffffu << 16, 0, 5}},                     /* an end beyond all values */
+        {1, 5, {2 | 1 << 16, 2 | 2 << 16, 1 | 2 << 8, 5, 6}}, /* a row's end before the last row's */
         {1, 5, {2 | 2 << 16, 2 | 2 << 16, 2 | 2 << 8, 5, 6}}, /* a column twice */
         {1, 5, {3 | 2 << 16, 2 | 2 << 16, 1 | 2 << 8, 5, 6}}, /* an end past the last */
     };
@@ -238,7 +238,7 @@ TEST_CASE(each_fault_of_a_code_is_refused) {
     }
 }
 
-/* Every chunk codec of the host: all instruction sets that this machine has give the bits of the portable form. */
+/* With every chunk codec of the host, all instruction sets of this machine give the bits of the portable form. */
 TEST_CASE(every_instruction_set_gives_the_same_bits) {
     static const int lengths[] = {1, 15, 16, 17, 31, 32, 33, 48, 100, 511, 1000, 1023, CHUNK};
     static const float bounds[] = {0, 1e-4f, 0.02f, 0.5f, 1e10f};
@@ -294,7 +294,7 @@ static void same_as_the_header(const format *f, const mm_chunk_host *host, const
     assert_int_equal(host->encode[isa](params, (const float *)src, n, words), count);
     assert_memory_equal(words, count < n ? expected : src, (size_t)count * sizeof *words);
     if (count < n) {
-        uint32_t *code = words_of(count); /* no word behind it may be read */
+        uint32_t *code = words_of(count); /* allocated to size: reading a word more is found */
         memcpy(code, words, (size_t)count * sizeof *code);
         same_decoded(f, host, params, isa, code, count, n);
         for (int i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mm_codec_split's answers, and what threads make of pieces. That pieces are what it promises: codec_suite.c. */
+/* What mm_codec_split returns, and codes made by threads in pieces. (codec_suite.c checks the pieces themselves.) */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,8 @@ TEST_CASE(packed_codecs_are_split_where_their_groups_end) {
     assert_int_equal(split("dpr", (mm_shape){MM_I32, 4, {65, 8, 8, 3}}), 0);
 }
 
-/* The strips of a code, made one by one in any order, are what encode makes of the whole; and decode to the same. */
+/* The strips of a code, made one by one in any order, are bit for bit those of the whole encode, and decode to the
+ * same. */
 static void check_strips(const char *spec, mm_shape shape) {
     mm_codec *codec = NULL;
     mm_device *device;

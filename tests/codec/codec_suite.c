@@ -37,7 +37,7 @@ typedef struct suite {
     mm_device *device;
     const suite_arg *arg;
     mm_codec_counters *counters;
-    int64_t first; /* number of the first element that is encoded in its tensor */
+    int64_t first; /* index in the tensor of the first element that is encoded */
     lane lanes[2];
 } suite;
 
@@ -66,7 +66,7 @@ static void lane_init(lane *l, mm_device *device, const char *name) {
     l->inputs = (mm_code_inputs){.body = &l->body, .bound = (const float *)(const void *)l->bound};
 }
 
-/* As each case finds it. */
+/* Puts the lane in the state in which each case begins. */
 static void lane_reset(lane *l) {
     l->body = (mm_code_body){.pool = l->pool, .pool_bytes = AREA_BYTES, .record = &l->records[1]};
     memset(l->records, 0, 2 * sizeof *l->records);
@@ -78,8 +78,8 @@ static void lane_fini(lane *l, mm_device *device) {
         mm_device_release(device, i < DEVICE_AREAS ? MM_MEMORY_DEVICE : MM_MEMORY_PINNED, l->areas[i], AREA_BYTES);
 }
 
-/* What the suite runs with. Its devices, streams and memory are made once for all cases: emulated, they take longer
- * than most of these. */
+/* The codec and device that the suite runs with. Device, streams and memory are made once for all cases: on an emulated
+ * device, making them takes longer than most cases. */
 static suite_arg asked;
 
 static int suite_setup(void **state) {
@@ -151,8 +151,8 @@ static void fill_source(const mm_shape *shape, uint64_t seed, uint8_t *bytes_out
 typedef mm_status (*direction)(const mm_codec *codec, mm_stream *stream, const mm_shape *shape, const void *src,
                                void *dst, void *scratch, const mm_code_inputs *inputs, mm_codec_counters *counters);
 
-/* Enqueues: host bytes in, one encode or decode into a destination filled with `fill`, with its guards, and it all back
- * out to l->host. */
+/* Enqueues a copy of the source to the device, an encode or decode into a destination that is filled with `fill` and
+ * has guards around, and a copy of destination and guards to l->host. */
 static void enqueue(suite *s, lane *l, direction run, const mm_shape *shape, const uint8_t *host_src, int64_t src_bytes,
                     int64_t dst_bytes, uint8_t fill) {
     const int64_t whole = dst_bytes + 2 * GUARD_BYTES;
@@ -166,7 +166,7 @@ static void enqueue(suite *s, lane *l, direction run, const mm_shape *shape, con
     assert_int_equal(mm_copy_async(l->stream, l->host, l->dst, whole, MM_COPY_OUT), MM_OK);
 }
 
-/* Waits for that; the destination's bytes go to `out`. */
+/* Waits for what `enqueue` enqueued, checks the guards, and copies the destination's bytes to `out`. */
 static void finish(lane *l, int64_t dst_bytes, uint8_t fill, uint8_t *out) {
     assert_int_equal(mm_stream_sync(l->stream), MM_OK);
     for (int i = 0; i < GUARD_BYTES; i++) {
@@ -182,7 +182,8 @@ static uint8_t *bytes_new(int64_t bytes) {
     return memory;
 }
 
-/* One run over other garbage must give the same bytes: so every one of them is written, and always the same. */
+/* Runs twice, into a destination with different old bytes. Both must give the same: so each byte is written, and the
+ * result does not vary. */
 static void run_twice(suite *s, direction run, const mm_shape *shape, const uint8_t *src, int64_t src_bytes,
                       int64_t dst_bytes, uint8_t *out) {
     uint8_t *again = bytes_new(dst_bytes);
@@ -256,7 +257,7 @@ static void shapes_that_make_no_sense_are_invalid(void **state) {
 static void bounds_grow_with_the_batch_beyond_32_bits(void **state) {
     const suite *s = *state;
     int64_t one = 0, many = 0;
-    if (!s->codec->flags.fixed_size) skip(); /* its maps are below 16 GiB */
+    if (!s->codec->flags.fixed_size) skip(); /* a codec with bodies takes maps below 16 GiB only */
     assert_int_equal(mm_codec_bound(s->codec, &(mm_shape){MM_F32, 4, {1, 32, 32, 48}}, &one), MM_OK);
     const int64_t batch = (int64_t)1 << 20; /* 3 * 2^34 elements */
     assert_int_equal(mm_codec_bound(s->codec, &(mm_shape){MM_F32, 4, {batch, 32, 32, 48}}, &many), MM_OK);
@@ -343,7 +344,7 @@ static mm_shape rows_of(const mm_shape *shape, int64_t rows) {
     return piece;
 }
 
-/* Cut at every place where it may be: what each piece gives alone is its part of the whole, both ways. */
+/* A map is cut wherever it may be. Each piece, encoded or decoded alone, gives exactly its part of the whole. */
 static void pieces_are_byte_ranges_of_the_whole(void **state) {
     suite *s = *state;
     int cut = 0;
@@ -380,7 +381,7 @@ static void pieces_are_byte_ranges_of_the_whole(void **state) {
     assert_true(cut > 0 || !s->codec->ops->split);
 }
 
-/* One codec, two tensors, two streams at once, many times: what each gives alone. */
+/* One codec works on two streams at once, many times; each gives what it gives alone. */
 static void two_streams_at_once_do_not_disturb_each_other(void **state) {
     suite *s = *state;
     const mm_shape *of[2] = {&shapes[0], &shapes[2]};
@@ -442,11 +443,11 @@ static void sizes_of_bodies_are_possible_and_none_of_a_fixed_code(void **state) 
     assert_int_equal(mm_codec_bound(s->codec, &too_large, &bound), MM_ERR_UNSUPPORTED);
 }
 
-/* Where bodies go: the bytes of the pool, and those of the spill behind it. */
+/* Where a body lies: in the pool, in pool and spill, in the spill, or in a pool in pinned memory. */
 typedef enum body_place { IN_POOL, SPILLING, SPILLED, IN_PINNED_POOL, BODY_PLACES } body_place;
 
-/* Gives the lane a pool, and a spill, with room for a body of at most `bound` bytes from `begin` on, at the ends of
- * their areas: beyond is memory of others. */
+/* Gives the lane a pool, and a spill, with room for a body of at most `bound` bytes from `begin` on. They end where
+ * their areas end, so that an access beyond is found. */
 static void put_body(lane *l, body_place place, int64_t begin, int64_t bound) {
     const int64_t all = (begin + bound + 255) / 256 * 256, slack = 4096;
     const int64_t pool = place == SPILLED ? 0 : place == SPILLING ? all / 3 / 4 * 4 : all, spill = all + slack - pool;
@@ -470,7 +471,7 @@ typedef struct head_of_code {
 
 static int chunks_of(const mm_shape *shape) { return (int)((bytes_of(shape) + 4095) / 4096); }
 
-/* The body, gathered from where its chunks must lie, and what of it must be in pinned memory. */
+/* Copies the body's chunks from where they must lie to `out`. *pinned_out: bytes that must lie in pinned memory. */
 static void gather(lane *l, const mm_shape *shape, const head_of_code *head, uint8_t *out, int64_t *pinned_out) {
     const mm_code_body *b = &l->body;
     int64_t pinned = 0;
@@ -497,7 +498,7 @@ static const mm_shape body_shapes[] = {
 };
 enum { BODY_SHAPES = sizeof body_shapes / sizeof body_shapes[0] };
 
-/* Bits of every kind: infinities, NaNs with payloads, denormals, -0. */
+/* Fills a map with a family of floats; for the last kinds, also with infinities, NaNs, denormals and -0. */
 static void fill_special(const mm_shape *shape, int kind, uint8_t *bytes_out) {
     static const uint32_t special[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001,
                                        0xffffffff, 0x80000000, 1,          0x807fffff, 0x7f7fffff};
@@ -506,7 +507,7 @@ static void fill_special(const mm_shape *shape, int kind, uint8_t *bytes_out) {
         memcpy(bytes_out + 4 * i, &special[i % 10], 4);
 }
 
-/* Encodes and decodes with the body at that place; the head and the body go to `code`. */
+/* Encodes and decodes with the body at that place, and checks both. Head, body and decoded map go to the last three. */
 static void check_body(suite *s, const mm_shape *shape, const uint8_t *src, body_place place, int64_t begin,
                        uint8_t *head, uint8_t *body, uint8_t *back) {
     lane *l = &s->lanes[0];
@@ -586,7 +587,7 @@ static void the_host_says_that_a_body_has_no_room(void **state) {
     suite *s = *state;
     lane *l = &s->lanes[0];
     skip_without_body(s);
-    if (strcmp(s->arg->device, "host") != 0) skip(); /* the caller has to make sure */
+    if (strcmp(s->arg->device, "host") != 0) skip(); /* on other devices the caller must give enough room */
     codec_data_fill((float *)(void *)l->src, bytes_of(&shapes[0]) / 4, FAMILY_UNIFORM, 1);
     for (int spill = 0; spill < 2; spill++) {
         l->body = (mm_code_body){.pool = l->pool, .pool_bytes = 256, .record = &l->records[1]};
@@ -600,7 +601,7 @@ static void the_host_says_that_a_body_has_no_room(void **state) {
     }
 }
 
-/* Decodes a head that is damaged: an error on the host, and a count on other devices. */
+/* Decodes a damaged head, and expects an error on the host, and a count of the damage on other devices. */
 static void check_damaged(suite *s, const mm_shape *shape, const uint8_t *head, int64_t head_bytes) {
     lane *l = &s->lanes[0];
     const int64_t before = s->counters->damaged_chunks;

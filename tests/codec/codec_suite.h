@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Conformance suite of codecs: tests through pipeline/codec/codec.h alone. */
+/* Conformance suite of codecs. It uses them only through pipeline/codec/codec.h. */
 #ifndef TESTS_CODEC_CODEC_SUITE_H
 #define TESTS_CODEC_CODEC_SUITE_H
 

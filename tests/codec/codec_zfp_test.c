@@ -133,7 +133,7 @@ TEST_CASE(other_types_are_unsupported) {
 enum { N = 2, SIDE = 16, CHANNELS = 20, ELEMS = N * SIDE * SIDE * CHANNELS };
 static const mm_shape map_shape = {MM_F32, 4, {N, SIDE, SIDE, CHANNELS}};
 
-/* src to its code and back, on a stream of its own. */
+/* Encodes src and decodes it to back, on a stream of its own. */
 static void round_trip(const char *spec, const float *src, float *back, mm_codec_counters *counters) {
     mm_device *device = NULL;
     mm_stream *stream = NULL;
@@ -177,7 +177,8 @@ TEST_CASE(more_bits_are_less_error_and_32_are_nearly_none) {
     free(src);
 }
 
-/* The blocks span width and height, not channels: what is smooth there costs little, whatever the channels are. */
+/* Blocks span width and height, not channels: a map that is smooth in space has small errors, however its channels
+ * differ. */
 TEST_CASE(maps_smooth_in_space_and_rough_in_channels_keep_their_digits) {
     float *src = malloc(ELEMS * sizeof *src);
     assert_non_null(src);
@@ -197,7 +198,7 @@ TEST_CASE(blocks_that_are_not_finite_are_counted_once_each) {
     round_trip("zfp:rate=4", src, back, &counters);
     assert_int_equal(counters.nonfinite_blocks, 5);
     src[0] = NAN;
-    src[CHANNELS] = INFINITY; /* the same block */
+    src[CHANNELS] = INFINITY; /* the same block as src[0] */
     src[1] = -INFINITY;
     src[ELEMS - 1] = NAN;
     round_trip("zfp:rate=4", src, back, &counters);

@@ -69,7 +69,7 @@ static void make(const mm_codec *codec, mm_stream *stream, const float *bound, u
     if (mm_stream_sync(stream) != MM_OK) fail_msg("%s: %s", codec->spec, mm_last_error());
 }
 
-/* Flips bits in the first or all of these bytes, or overwrites some. */
+/* Flips some bits, in the first or in all of these bytes, or overwrites some bytes. */
 static void damage(uint8_t *bytes, int64_t n, uint64_t *random) {
     if (n == 0) return;
     const int kind = random_below(random, 4), times = 1 + random_below(random, 4);

@@ -88,7 +88,7 @@ TEST_CASE(every_kernel_makes_and_reads_the_bits_of_libzfp_for_every_family) {
     }
 }
 
-/* Blocks of one family in all lanes: lanes that stop early, or all at once. */
+/* All lanes have blocks of one family, so that some lanes stop early, or all stop at once. */
 TEST_CASE(every_kernel_makes_the_bits_of_libzfp_for_groups_of_one_family) {
     static const int bits[] = {9, 10, 16, 31, 32, 33, 48, 63, 64, 65, 96, 102, 127, 128, 129, 256, 511, 512};
     for (size_t b = 0; b < sizeof bits / sizeof bits[0]; b++) {
@@ -130,7 +130,7 @@ TEST_CASE(every_kernel_reads_random_bits_as_libzfp_does) {
     }
 }
 
-/* All planes, and all values of n: what the codes of single planes must be for kernels to agree on blocks. */
+/* Every plane, with every n: its code must decode to it, with each kernel. */
 TEST_CASE(a_plane_is_decoded_to_what_was_encoded) {
     for (int first = 0; first <= MM_ZFP_VALUES; first++)
         for (uint32_t plane = 0; plane < 1u << MM_ZFP_VALUES; plane++) {

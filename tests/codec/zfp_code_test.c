@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Whole tensors: which blocks, in which order, where their bits are, and what of blocks that are not finite. */
+/* Codes of whole tensors: which blocks, in which order, where their bits are, and how blocks that are not finite are
+ * coded. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void each_kernel(mm_shape shape, bool channels_first, int maxbits, codec_
         check_against_libzfp(mm_zfp_kernel_usable(k), shape, 2, channels_first, maxbits, family);
 }
 
-/* 1-D and 3-D, that have one kernel. */
+/* Checks the portable kernel, the only one for blocks of one and three dimensions. */
 static void other_dims(mm_shape shape, bool channels_first, int maxbits, codec_family family) {
     for (int dims = 1; dims <= 3; dims += 2) {
         const int most = MM_ZFP_BITS_PER_VALUE * mm_zfp_values(dims), bits = maxbits < most ? maxbits : most;
@@ -171,8 +172,8 @@ static void block_bits(const uint8_t *code, int64_t number, int maxbits, uint8_t
     }
 }
 
-/* One map stored both ways: by the definition of both orders, block for block the same code, and the same values
- * again. */
+/* One map, stored in both orders, has the same code block for block, in the order that each layout defines, and is
+ * decoded to the same values. */
 TEST_CASE(channels_first_make_the_blocks_of_channels_last_in_another_order) {
     static const int64_t sides[][4] = {{2, 9, 8, 6}, {3, 14, 14, 5}, {1, 7, 7, 3}, {2, 4, 12, 9}, {1, 3, 2, 1}};
     static const int bits[] = {0, 19, 102, 300};
@@ -213,7 +214,8 @@ TEST_CASE(channels_first_make_the_blocks_of_channels_last_in_another_order) {
         }
 }
 
-/* A block that is not finite: classes of its values; libzfp reads zeros there, and the blocks beside it as ever. */
+/* The code of a block that is not finite has the classes of its values. libzfp decodes it to zeros, and the other
+ * blocks as always. */
 TEST_CASE(classes_survive_where_they_fit_and_libzfp_reads_zeros) {
     const mm_shape shape = nhwc(1, 8, 4, 19);
     for (int maxbits = MM_ZFP_CLASS_BITS; maxbits <= MM_ZFP_MAX_BITS; maxbits += 7) {
@@ -222,7 +224,7 @@ TEST_CASE(classes_survive_where_they_fit_and_libzfp_reads_zeros) {
         float *src = malloc((size_t)elems * 4), *have = malloc((size_t)elems * 4), *want = malloc((size_t)elems * 4);
         assert_true(src && have && want);
         codec_data_fill(src, elems, FAMILY_UNIFORM, 1);
-        /* channel 3, upper block */
+        /* in the upper block of channel 3 */
         src[3] = INFINITY;
         src[5 * 19 + 3] = -INFINITY;
         src[15 * 19 + 3] = NAN;
@@ -258,7 +260,7 @@ TEST_CASE(a_block_too_short_for_classes_is_all_nan) {
         const mm_zfp_layout layout = layout_of(shape, maxbits);
         uint8_t *code = guarded(layout.code_bytes, 0x5a);
         codec_data_fill(src, elems, FAMILY_ZEROS, 2);
-        src[7 * 9 + 8] = -INFINITY; /* the ninth block; the others are zeros, and stay so */
+        src[7 * 9 + 8] = -INFINITY; /* in the ninth block; all others are zeros, and stay zeros */
         for (size_t k = 0; mm_zfp_kernel_usable(k); k++) {
             assert_int_equal(mm_zfp_code_encode(mm_zfp_kernel_usable(k), &layout, src, code), 1);
             mm_zfp_code_decode(mm_zfp_kernel_usable(k), &layout, code, have);
@@ -268,15 +270,15 @@ TEST_CASE(a_block_too_short_for_classes_is_all_nan) {
     }
 }
 
-/* The values that fill up a partial block are of its own, so what is outside cannot make it one. */
+/* A partial block is filled up with its own values, so no value outside of it can make it not finite. */
 TEST_CASE(partial_blocks_that_are_not_finite_restore_what_is_inside) {
     const mm_shape shape = nhwc(1, 5, 5, 2);
     const mm_zfp_layout layout = layout_of(shape, 64);
     assert_int_equal(layout.blocks, 8);
     float src[50], have[50];
     codec_data_fill(src, 50, FAMILY_UNIFORM, 3);
-    src[24 * 2 + 1] = NAN;     /* the corner, alone in its block */
-    src[4 * 2 + 0] = INFINITY; /* the upper right, of a block of one column */
+    src[24 * 2 + 1] = NAN;     /* the lower right corner, alone in its block */
+    src[4 * 2 + 0] = INFINITY; /* the upper right corner, in a block of one column */
     uint8_t *code = guarded(layout.code_bytes, 0);
     for (size_t k = 0; mm_zfp_kernel_usable(k); k++) {
         assert_int_equal(mm_zfp_code_encode(mm_zfp_kernel_usable(k), &layout, src, code), 2);
@@ -288,7 +290,7 @@ TEST_CASE(partial_blocks_that_are_not_finite_restore_what_is_inside) {
     guarded_free(code, layout.code_bytes, 0);
 }
 
-/* Documented, because it is libzfp's: below 2^-98 only the magnitude survives. */
+/* As documented, and as in libzfp: of values below 2^-98 only the magnitude survives. */
 TEST_CASE(blocks_below_the_scale_decode_to_something_as_small) {
     const mm_shape shape = nhwc(1, 4, 4, 16);
     const mm_zfp_layout layout = layout_of(shape, 128);

@@ -33,7 +33,7 @@ mm_zfp_work work_of(int dims, int maxbits, uint64_t images, uint32_t rows, uint3
     return work;
 }
 
-/* By the layout's definition. */
+/* The index of a block's first value, by the layout's definition. */
 uint64_t first_expected(const mm_zfp_work &work, uint64_t block) {
     const uint64_t bx = work.blocks_x, by = work.blocks_y, bc = work.blocks_c, n = block / bx / by / bc;
     const uint64_t c = (work.channels_first ? block / bx / by % bc : block % bc) * (work.dims == 3 ? 4 : 1);
@@ -93,7 +93,7 @@ void threads_go_on_to_their_next_block(void **) {
     }
 }
 
-/* Of an H200: all work is some block's, and most multiprocessors have some, whatever the size. */
+/* On a GPU as large as an H200, the grid covers all work, and most multiprocessors have some, whatever the size. */
 void grids_of_a_large_gpu_are_of_short_blocks_or_confined(void **) {
     constexpr unsigned MULTIPROCESSORS = 132, SMS = 16;
     constexpr size_t SHARED = 227 << 10;
@@ -120,7 +120,7 @@ void grids_of_a_large_gpu_are_of_short_blocks_or_confined(void **) {
             }
 }
 
-/* A launch finds out which of them are whole and may be taken four at once. */
+/* A launch finds out whether four neighbouring values can be loaded at once, and whether all blocks are whole. */
 void values_are_taken_four_at_once_where_they_are_neighbours(void **) {
     static const struct {
         mm_zfp_work work;

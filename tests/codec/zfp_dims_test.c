@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Blocks of every number of dimensions by the portable functions against libzfp, at every number of bits; what they
- * make of a bit more is zfp_block_test.c's. */
+/* The portable functions against libzfp: blocks of every number of dimensions, at every number of bits. */
 #include <string.h>
 
 #include "pipeline/codec/block/zfp_block.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stated bound of fixed-rate ZFP's error holds for blocks of every kind, and is no idle one. */
+/* The stated bound of fixed-rate ZFP's error holds for blocks of every kind, and is not far too large. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 4096, VALUES = 16 };
 
-/* In (-1, 1). */
+/* A random number in (-1, 1). */
 static float noise(uint64_t *random) { return (float)((double)(random_next(random) >> 33) / 1073741824.0 - 1); }
 
 typedef float value_fn(uint64_t *random, int block, int i);
@@ -28,7 +28,7 @@ static float wide(uint64_t *random, int block, int i) {
 
 static float spike(uint64_t *random, int block, int i) { return i == block % VALUES ? 1 : 1e-3f * noise(random); }
 
-/* What the transform spreads most: signs in every pattern. */
+/* Large values with signs in every pattern, which the transform spreads most. */
 static float signs(uint64_t *random, int block, int i) {
     (void)random;
     return block * 2654435761u >> 16 >> i & 1 ? 0.999f : -0.999f;
@@ -41,7 +41,7 @@ static float smooth(uint64_t *random, int block, int i) {
 static value_fn *const KINDS[] = {white, wide, spike, signs, smooth};
 enum { KIND_COUNT = sizeof KINDS / sizeof *KINDS };
 
-/* The largest error of any block but the last, as a share of its 2^emax. The blocks lie one below the other. */
+/* The largest error of any block but the last, divided by the block's 2^emax. The blocks lie one below the other. */
 static double worst(const float *in, const float *out) {
     double most = 0;
     for (int b = 0; b < BLOCKS - 1; b++) {
@@ -58,7 +58,7 @@ static double worst(const float *in, const float *out) {
     return most;
 }
 
-/* `shift`: by how many values it is looked at wrongly. */
+/* The largest error of blocks of that kind. shift: compares with the value so many places behind, a planted fault. */
 static double measure(const mm_codec *codec, mm_stream *stream, value_fn *kind, int shift) {
     const mm_shape shape = {MM_F32, 4, {1, 4 * BLOCKS, 4, 1}};
     float *in = malloc(BLOCKS * VALUES * sizeof *in), *out = malloc(BLOCKS * VALUES * sizeof *out);
@@ -96,7 +96,7 @@ TEST_CASE(no_block_is_off_by_more_than_the_bound) {
             most = fmax(most, error);
         }
         if (rate >= 3 && rate <= 24 && most < bound / 20) fail_msg("%s: at most %g, stated %g", spec, most, bound);
-        /* From here on, what lies in the wrong place is seen. */
+        /* From rate 8 on, the bound is small enough that values in the wrong place exceed it. */
         if (rate >= 8) assert_true(measure(codec, stream, white, 1) > bound);
         mm_codec_destroy(codec);
     }

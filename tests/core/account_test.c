@@ -67,7 +67,7 @@ static int64_t of_segment(const json_t *segment, const char *key) {
     return json_integer_value(json_object_get(segment, key));
 }
 
-/* As a reader of the file adds up: what lasts, and the segments alive at the node. */
+/* The bytes alive at the node, added up from the JSON as its reader would: what lasts, and the segments alive then. */
 static int64_t described_live_at(const json_t *memory, int node) {
     int64_t live = 0;
     const char *key;
@@ -250,7 +250,8 @@ TEST_CASE(lower_bound_is_what_the_largest_step_uses) {
     mm_graph_destroy(g.graph);
 }
 
-/* By hand: of each run of steps, every managed tensor that they use once. */
+/* The expected window, by brute force: the most bytes that `length` steps in a row use together. A managed tensor that
+ * several of these steps use counts once; the largest of their workspaces and all other tensors are added. */
 static int64_t window_of(const mm_graph *graph, int length) {
     int64_t most = 0, rest = 0;
     for (int t = 0; t < mm_graph_tensors(graph); t++)
@@ -314,7 +315,8 @@ TEST_CASE(lower_bound_takes_the_smallest_workspace) {
     assert_int_equal(bound.step, CONV_B);
     assert_int_equal(bound.bytes, bound.persistent_bytes + SMALL_MAP_BYTES + 100000);
     assert_int_equal(bound.offloaded_bytes, SMALL_IMAGE_BYTES + SMALL_WEIGHT_BYTES + SMALL_MAP_BYTES + 100000);
-    facts->variants[RELU_B].workspace_bytes = 200000; /* the sign of 1000 elements, d_out, and d_map in its place */
+    /* relu backward uses the signs of 1000 elements, and d_out, over which d_map lies. */
+    facts->variants[RELU_B].workspace_bytes = 200000;
     bound = mm_lower_bound_of(g.graph, facts);
     assert_int_equal(bound.offloaded_bytes, 32 * 4 + SMALL_MAP_BYTES + 200000);
     facts->variants[UPDATE].workspace_bytes = 300000;
@@ -356,13 +358,13 @@ TEST_CASE(stash_lists_what_the_backward_pass_reads_largest_first) {
     small_step(graph, layer, phase, (const mm_use[]){__VA_ARGS__},                                                     \
                sizeof((const mm_use[]){__VA_ARGS__}) / sizeof(mm_use), 0)
 
-/* conv -> bn -> relu -> last, with the forms that real layers need. `relu_value`: the last one's backward reads its
- * input's values, as a convolution's does, else nothing of it, as a pool's does. */
+/* conv -> bn -> relu -> last, with the forms that real layers need. `relu_value`: the backward step of `last` reads the
+ * values of `last`'s input, as a convolution's does; else it reads nothing of that input, as a pool's does. */
 typedef struct stash_graph {
     mm_graph *graph;
     mm_tensor conv, bn, relu, out;
     mm_plan *plan;
-    mm_facts *facts; /* codec 0: lossy values of a quarter; codec 1: the exact mask */
+    mm_facts *facts; /* codec 0: lossy, a code of a quarter of the bytes; codec 1: the exact mask */
 } stash_graph;
 
 static stash_graph stash_graph_create(bool relu_value) {
@@ -532,7 +534,7 @@ TEST_CASE(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomp
     assert_int_equal(relu->layer_kinds, 1u << MM_LAYER_BATCH_NORM | 1u << MM_LAYER_RELU);
     assert_int_equal(relu->ns, 20 + 30);
     const mm_remedy *conv = remedy_of(map_of(&stash, g.conv), MM_REMEDY_RECOMPUTE);
-    assert_non_null(conv); /* of the image, which is external */
+    assert_non_null(conv); /* conv runs again from the image, which is external */
     assert_int_equal(conv->bytes_left, 0);
     assert_int_equal(conv->layer_kinds, 1u << MM_LAYER_CONV);
     assert_int_equal(conv->ns, 10);
@@ -541,7 +543,7 @@ TEST_CASE(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomp
     stash_graph_destroy(&g);
 }
 
-/* A segment off the device, raw or of a codec. */
+/* Adds a segment in pinned memory, raw or coded. */
 static int pinned_segment(mm_plan *plan, mm_content content, mm_tensor tensor, int codec, int64_t bytes) {
     const int segment = mm_plan_segment(plan, content, MM_CAT_FEATURE_MAP, tensor, bytes);
     plan->segments[segment].pinned = true;
@@ -555,7 +557,7 @@ static int code_segment(mm_plan *plan, mm_tensor tensor, int codec) {
     return segment;
 }
 
-/* Operations are read off the nodes, wherever they stand. */
+/* What happens to each map is told by the plan's nodes, in whatever order these are. */
 TEST_CASE(decisions_are_what_the_nodes_do) {
     enum { LOSSY, MASK, RELU_F = 2 };
     stash_graph g = stash_graph_create(true);
@@ -574,7 +576,7 @@ TEST_CASE(decisions_are_what_the_nodes_do) {
             mm_plan_op(plan, MM_NODE_ENCODE, g.relu, -1, code);
             mm_plan_op(plan, MM_NODE_ENCODE, g.relu, -1, mask);
             mm_plan_op(plan, MM_NODE_OUT, g.relu, code, pinned_segment(plan, MM_CONTENT_CODED, g.relu, LOSSY, 128));
-            mm_plan_recompute(plan, RELU_F + 1); /* of out, which stays */
+            mm_plan_recompute(plan, RELU_F + 1); /* makes `out` again; as it also stays, it counts as kept */
         }
         assert_int_equal(mm_plan_finish(plan), MM_OK);
         assert_int_equal(mm_stash_account_init(plan, g.facts, &stash), MM_OK);
@@ -597,14 +599,14 @@ TEST_CASE(decisions_are_what_the_nodes_do) {
 /* relu makes c of b. */
 TEST_CASE(what_a_map_is_made_of_says_whether_it_is_recomputed) {
     static const struct {
-        mm_layer_kind producer; /* of b */
+        mm_layer_kind producer; /* the kind of the layer that makes b */
         bool b_is_read, b_is_changed, possible;
     } cases[] = {
-        {MM_LAYER_CONV, true, false, true},   /* of b, which is there */
+        {MM_LAYER_CONV, true, false, true},   /* c is made again from b, which is kept anyway */
         {MM_LAYER_CONV, true, true, false},   /* relu adds to b: again, it would add twice */
-        {MM_LAYER_CONV, false, false, true},  /* with b */
-        {MM_LAYER_OTHER, true, false, true},  /* of b */
-        {MM_LAYER_OTHER, false, false, false} /* b, as large as c, would be kept for it */
+        {MM_LAYER_CONV, false, false, true},  /* b is made again, too */
+        {MM_LAYER_OTHER, true, false, true},  /* c is made again from b */
+        {MM_LAYER_OTHER, false, false, false} /* b would have to be kept, as large as c */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mm_graph *g;

@@ -51,7 +51,8 @@ static void expect_far(fixture *f, int64_t cache_bytes, const int64_t expected[S
 
 TEST_CASE(what_was_used_longer_ago_than_the_cache_holds_is_far) {
     fixture f = fixture_create();
-    /* The map after 28000 others, the output after 8000, its gradient after 20000, the map's after 24000. */
+    /* Bytes that steps use between the last step with a tensor and the first one with it in the next iteration: map
+     * 28000, out 8000, d_out 20000, d_map 24000. */
     expect_far(&f, 28000, (int64_t[SMALL_STEPS]){0});
     expect_far(&f, 24000, (int64_t[SMALL_STEPS]){[CONV_F] = 4000});
     expect_far(&f, 19999, (int64_t[SMALL_STEPS]){[CONV_F] = 4000, [LOSS_B] = 4000, [RELU_B] = 4000});
@@ -61,14 +62,14 @@ TEST_CASE(what_was_used_longer_ago_than_the_cache_holds_is_far) {
 
 TEST_CASE(bytes_that_another_tensor_had_are_near) {
     fixture f = fixture_create();
-    f.plan->segments[f.d_out].offset = 0; /* the map's, used 4000 bytes before */
+    f.plan->segments[f.d_out].offset = 0; /* the place of the map, which was used 4000 bytes before */
     expect_far(&f, 19999, (int64_t[SMALL_STEPS]){[RELU_B] = 4000});
     fixture_destroy(&f);
 }
 
 TEST_CASE(a_part_may_be_near) {
     fixture f = fixture_create();
-    f.plan->segments[f.d_map].offset = 2000; /* the second half of the map */
+    f.plan->segments[f.d_map].offset = 2000; /* its first half lies in the map's second half */
     expect_far(&f, 20000, (int64_t[SMALL_STEPS]){[CONV_F] = 2000, [RELU_B] = 2000});
     fixture_destroy(&f);
 }
@@ -77,7 +78,7 @@ TEST_CASE(pinned_memory_and_what_has_no_place_are_not_counted) {
     fixture f = fixture_create();
     f.plan->segments[f.map].pinned = true;
     f.plan->segments[f.d_map].dynamic = true;
-    /* 24000 bytes in an iteration: the output after 4000 others, its gradient after 12000 */
+    /* An iteration uses 24000 bytes that count; 8000 lie between RELU_B and the next LOSS_B, the uses of d_out. */
     expect_far(&f, 4000, (int64_t[SMALL_STEPS]){[LOSS_B] = 4000});
     fixture_destroy(&f);
 }

@@ -52,7 +52,7 @@ static void write_text(const fixture *f, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A file of the small graph: header, a link of 100 and 200 bytes a second, then `rest`. */
+/* Writes a facts file of the small graph: header, a link of 100 and 200 bytes a second, then `rest`. */
 static void write_version(const fixture *f, int version, int out_both, int contention, const char *rest) {
     char text[4096];
     int64_t sum = 0;
@@ -73,7 +73,7 @@ static void write_device(const fixture *f, int out_both, int contention, const c
 
 static void write_file(const fixture *f, const char *rest) { write_device(f, 90, 5, rest); }
 
-/* A file with a code of `out` that has a head of 16 bytes, and a body. */
+/* Writes a facts file in which the code of `out` has a head of 16 bytes, and a body of these sizes. */
 static void write_body(const fixture *f, int version, bool fixed_size, int bound, int reserve, int typical) {
     char rest[512];
     snprintf(rest, sizeof rest,
@@ -85,7 +85,7 @@ static void write_body(const fixture *f, int version, bool fixed_size, int bound
     write_version(f, version, 90, 5, rest);
 }
 
-/* Reads the file, for a graph. */
+/* Loads the file, and takes that part of it over into `facts`, which are of the graph. */
 static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_part part, mm_facts *facts) {
     mm_facts *file;
     MM_TRY(mm_facts_load(path, &file));
@@ -104,7 +104,7 @@ static void expect_format_error(fixture *f, const char *words) {
     if (status != MM_ERR_FORMAT) fail_msg("%s: %s", words, mm_status_name(status));
     if (!strstr(mm_last_error(), words)) fail_msg("no '%s' in: %s", words, mm_last_error());
     assert_non_null(strstr(mm_last_error(), f->path));
-    assert_memory_equal(&before, f->facts, sizeof before); /* the same arrays */
+    assert_memory_equal(&before, f->facts, sizeof before); /* the facts still have the same arrays */
 }
 
 static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
@@ -224,15 +224,15 @@ static void what_the_file_leaves_out_stays(void **state) {
     assert_int_equal(mm_facts_code(facts, 1, f->g.map)->code_bytes, -1);
     assert_int_equal(facts->in_bytes_per_s, 200);
     assert_int_equal(facts->contention_permille, 5);
-    assert_int_equal(facts->link_contention_permille, 0); /* files of old know of none */
-    assert_int_equal(facts->alloc_ns, 0);                 /* nor of these */
+    assert_int_equal(facts->link_contention_permille, 0); /* a file of an old version has no such number */
+    assert_int_equal(facts->alloc_ns, 0);                 /* nor has it these three */
     assert_int_equal(facts->cache_bytes, 0);
     assert_int_equal(facts->far_ps_per_byte, 0);
     assert_int_equal(facts->codes[f->g.map].split_rows, 4);
     assert_int_equal(facts->piece_bytes, 1000);
 }
 
-/* A plan that is run takes no size from a file. */
+/* MM_FACTS_TIMES, for a plan that is run, takes times alone, and no sizes. */
 static void times_alone_are_taken_where_sizes_are_the_same(void **state) {
     fixture *f = *state;
     mm_facts *facts = f->facts;

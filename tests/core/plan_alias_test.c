@@ -9,7 +9,8 @@
 
 enum { BYTES = 1024 };
 
-/* step    reads    writes
+/* r is made twice, by FIRST and by AGAIN; a and b, which equal r at first, may share its storage.
+ * step    reads    writes
  * FIRST            r
  * SPLIT   r        a, b    (each equals r)
  * CHANGE  (r)      a       modified; reads r too if `reads_root`
@@ -41,7 +42,7 @@ static int new_raw(fixture *f, mm_tensor tensor) {
     return segment;
 }
 
-/* Which of a and b share r's storage is the caller's choice; the others are segments of their own. */
+/* share_a, share_b: whether that tensor shares r's storage; if not, it has a segment of its own. */
 static fixture fixture_create(bool reads_root, bool share_a, bool share_b) {
     fixture f = {.limits = {.device_bytes = 1 << 20}};
     assert_int_equal(mm_graph_create("twins", &f.graph), MM_OK);
@@ -132,7 +133,7 @@ TEST_CASE(step_changes_the_storage_that_it_also_reads) {
     expect(&f, MM_ERR_PLAN, "change forward, tensor a", "change forward, which uses it");
 }
 
-/* What node `writer` wrote to `raw` again from its code, into `copy`. */
+/* Encodes what node `writer` wrote to `raw`, and decodes it into a new segment, *copy_out. Returns the decode. */
 static int add_copy(fixture *f, int raw, int writer, int *copy_out) {
     mm_tensor tensor = f->plan->segments[raw].tensor;
     int code = mm_plan_segment(f->plan, MM_CONTENT_CODED, MM_CAT_CODE, tensor, 512);
@@ -146,7 +147,7 @@ static int add_copy(fixture *f, int raw, int writer, int *copy_out) {
     return decode;
 }
 
-/* r, used from step JOIN on. */
+/* Plans step FIRST, and an encode of r with its decode into *copy_out. Returns the decode. */
 static int plan_copy(fixture *f, int *copy_out) { return add_copy(f, f->raw[0], plan_step(f, FIRST), copy_out); }
 
 TEST_CASE(output_shares_the_other_copy_of_its_input) {
@@ -203,7 +204,8 @@ TEST_CASE(decoded_value_is_older_than_what_was_written_since) {
     expect(&f, MM_ERR_PLAN, "last forward, tensor r", "another value");
 }
 
-/* Ends the fixture. Of all the segments that hold a tensor, only `copy` may not be exact. */
+/* Checks that the proof accepts the plan, and calls every segment exact, but `copy` only if `exact`. Ends the
+ * fixture. */
 static void expect_exact(fixture *f, int copy, bool exact) {
     bool told[8];
     assert_true(f->plan->n_segments <= 8);

@@ -24,13 +24,13 @@ typedef struct world {
     mm_limits limits; /* exactly what the plan needs */
 } world;
 
-/* Places of persistent tensors in any order, with room between them; in every other world, one after the other. */
+/* Places persistent tensors: in every other world one after the other, else in any order with room between them. */
 static void place_persistents(world *w, uint64_t seed) {
     const int n = mm_graph_persistents(w->graph);
     w->places = calloc((size_t)n + 1, sizeof *w->places);
     int *order = calloc((size_t)n + 1, sizeof *order);
     assert_true(w->places && order);
-    for (int i = 0; i < n; i++) { /* a new one goes to a place of one before, which goes to the end */
+    for (int i = 0; i < n; i++) { /* random order: i takes position `at`, what was there the last one */
         const int at = random_below(&seed, i + 1);
         order[i] = order[at];
         order[at] = i;
@@ -82,20 +82,22 @@ static bool has_lossy_code(const mm_plan *plan) {
     return lossy;
 }
 
-/* Whether something may come back as other bits: from a lossy code, or by a variant that is not deterministic. */
+/* Whether the plan may restore a tensor with other bits: from a lossy code, or by a variant that is not
+ * deterministic. */
 static bool may_lose(const mm_plan *plan) {
     bool lossy = has_lossy_code(plan);
     for (int i = 0; i < plan->n_nodes; i++) lossy |= plan->nodes[i].kind == MM_NODE_RECOMPUTE;
     return lossy;
 }
 
-/* How many segments that hold a tensor are told to be exact, how many are not, and how many of these were read inexact
- * though something exact was written there too. */
+/* Numbers of segments with a tensor: those that the proof calls exact, those that it does not, and those of which the
+ * oracle found an inexact read, though something exact was written there too. */
 typedef struct told {
     int exact, inexact, both;
 } told;
 
-/* A segment is told exact where no read finds anything else; and is, where nothing else was written. */
+/* If the proof calls a segment exact, no read of it may have found inexact content; and it must call a segment exact
+ * that only exact content was written to. */
 static void compare_exact(const mm_plan *plan, const bool *exact, const plan_contents *contents, told *told) {
     for (int i = 0; i < plan->n_segments; i++) {
         const plan_contents *found = &contents[i];
@@ -112,7 +114,8 @@ static void compare_exact(const mm_plan *plan, const bool *exact, const plan_con
     }
 }
 
-/* The verdicts of both on a plan; what they say of its segments must agree if both accept it. */
+/* Returns the proof's verdict on a plan; *oracle_out: the oracle's. If both accept it, what they say of its segments
+ * must agree. */
 static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, mm_status *oracle_out,
                        const char **why_out, told *told) {
     size_t n = (size_t)plan->n_segments + 1;
@@ -176,7 +179,8 @@ TEST_CASE(check_accepts_random_right_plans) {
     assert_true(told[0].exact > 200 && told[1].exact > 1000 && told[1].inexact > 200 && told[1].both > 20);
 }
 
-/* Every order gives the same, and that is what memory without a plan gives, if no code loses anything. */
+/* Whether the plan gives the same results in every order that its waits allow; unless codes are lossy, these must also
+ * be the results of steps with memory of their own for every tensor. */
 static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     uint64_t expected_measured, measured;
     uint64_t expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0, &expected_measured);
@@ -190,8 +194,8 @@ static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
     return true;
 }
 
-/* Measures of what steps read, bit for bit as it was computed, and of persistent tensors at the end. Returns their
- * number, `most` at most. */
+/* Chooses measures that the check must accept: after a step, of an exact segment that the step reads; at the end, of
+ * exact persistent tensors. Returns their number, `most` at most. */
 static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at *at, int most) {
     int n = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -250,8 +254,8 @@ TEST_CASE(what_check_accepts_computes_the_same_in_every_order) {
             const mutation *mutation = mutation_at(i);
             mutant m = {.plan = plan_clone(w.plan), .limits = w.limits, .facts = w.facts, .random = seed};
             if (mutation->apply(&m) && plan_walkable(m.plan) && mm_plan_finish(m.plan) == MM_OK) {
-                m.limits.device_bytes = m.limits.pinned_bytes = 1 << 26; /* what is allocated here */
-                /* Of what is refused, only broken waits still leave a plan that can be run at all. */
+                m.limits.device_bytes = m.limits.pinned_bytes = 1 << 26; /* at most, to be run here */
+                /* Refused plans are run only if nothing but a wait is missing; others might touch foreign memory. */
                 bool accept = plan_check(m.plan, m.facts, &m.limits) == MM_OK;
                 bool can_run = strcmp(mutation->name, "drop_wait") == 0 || accept;
                 bool right = can_run && runs_right(m.plan, m.facts, has_lossy_code(m.plan));
@@ -278,7 +282,7 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
     mutant m = {.plan = plan_clone(w->plan), .limits = w->limits, .facts = w->facts, .random = seed};
     if (mutation->apply(&m)) {
         if (!m.keep_sums && plan_walkable(m.plan)) assert_int_equal(mm_plan_finish(m.plan), MM_OK);
-        /* A plan that grew is no news: what else is wrong with it? */
+        /* Without limits, unless the mutation set them: that a plan is larger now must not hide what else is wrong. */
         if (m.limits.device_bytes == w->limits.device_bytes) m.limits.device_bytes = INT64_MAX;
         if (m.limits.pinned_bytes == w->limits.pinned_bytes) m.limits.pinned_bytes = INT64_MAX;
         const char *why;

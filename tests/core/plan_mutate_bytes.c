@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where segments lie, and how large they are. */
+/* Mutations of where segments lie, and of how large they are. */
 
 #include "tests/core/plan_mutate_parts.h"
 
@@ -27,7 +27,7 @@ static bool misalign_offset(mutant *m) {
     return s != NULL;
 }
 
-/* Reuses bytes at the wrong time. */
+/* A segment moves over another one, perhaps while that is in use. */
 static bool move_over_another(mutant *m) {
     mm_segment *s = mutant_find_segment(m, segment_is_placed), *other = mutant_find_segment(m, segment_is_placed);
     if (s) s->offset = other->offset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes that steps read and write by themselves. */
+/* Mutations of codes that steps themselves read and write. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"
 
@@ -30,7 +30,7 @@ static bool write_sibling(mutant *m) {
     return sibling >= 0;
 }
 
-/* Some coded segment, for a use of which the step may write no code. */
+/* A step writes the code of some use into any coded segment. */
 static bool write_any(mutant *m) {
     mm_node *n = mutant_find_node(m, writes_codes);
     mm_segment *s = n ? mutant_find_segment(m, segment_is_coded) : NULL;
@@ -46,14 +46,14 @@ static bool other_codes(mutant *m) {
     return n != NULL;
 }
 
-/* A step that is run again writes codes, too. */
+/* A step that is run again writes codes, which it must not. */
 static bool code_again(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_recompute);
     if (n) n->first_code = n->first_binding;
     return n != NULL;
 }
 
-/* What a step reads lies in a code of the tensor, whether it can read that or not. */
+/* A step uses a code in place of the elements, whether it can or not. */
 static bool read_code(mutant *m) {
     int32_t *found = NULL;
     int code = -1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Measures: of the wrong bytes, too early, too late, or into something. */
+/* Mutations of measures: of the wrong bytes, too early, too late, or with a target. */
 #include "tests/core/plan_mutate_parts.h"
 
-/* One that no longer waits for one of the streams that it waited for. */
+/* A measure no longer waits for one of the streams that it waited for. */
 static bool measure_too_early(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_measure);
     if (!n || !node_has_wait(n)) return false;
@@ -12,7 +12,7 @@ static bool measure_too_early(mutant *m) {
     return true;
 }
 
-/* One that comes later, after all that is issued before it: it finds what has been written since. */
+/* A measure moves behind later nodes, and finds what they have written. */
 static bool measure_too_late(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_measure);
     if (!n) return false;
@@ -22,7 +22,7 @@ static bool measure_too_late(mutant *m) {
     return true;
 }
 
-/* Another segment of its tensor: in pinned memory, a code, or a value of another time. */
+/* A measure has another segment of its tensor: in pinned memory, a code, or a value of another time. */
 static bool measure_sibling(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_measure);
     const int sibling = n ? mutant_find_sibling(m, n->src) : -1;
@@ -66,7 +66,7 @@ static bool measure_elsewhere(mutant *m) {
     return true;
 }
 
-/* An operation that only looks at its source. */
+/* Another operation becomes a measure of its source. */
 static bool measure_instead(mutant *m) {
     mm_node *n = mutant_find_node(m, node_has_target);
     if (!n) return false;
@@ -78,7 +78,7 @@ static bool measure_instead(mutant *m) {
     return true;
 }
 
-/* What an operation has fetched: it may be from a lossy code. */
+/* A measure reads what an operation has brought back, perhaps from a lossy code. */
 static bool measure_fetched(mutant *m) {
     const mm_node *n = mutant_find_node(m, node_has_target);
     if (!n) return false;

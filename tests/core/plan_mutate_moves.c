@@ -3,7 +3,7 @@
 
 #include "tests/core/plan_mutate_parts.h"
 
-/* A copy over the link that no longer waits for one of the streams it waited for. */
+/* A copy over the link no longer waits for one of the streams that it waited for. */
 static bool move_too_early(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_move);
     if (!n || !node_has_wait(n)) return false;
@@ -13,7 +13,7 @@ static bool move_too_early(mutant *m) {
     return true;
 }
 
-/* A copy the other way, on the stream of that way; sometimes with its ends exchanged too. */
+/* A copy in is made a copy out, or the reverse, on that kind's stream; sometimes its ends are exchanged, too. */
 static bool turn_move(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_move);
     if (!n) return false;
@@ -29,7 +29,7 @@ static bool turn_move(mutant *m) {
     return true;
 }
 
-/* A copy of, or to, something else of the same tensor. */
+/* A copy has another segment of the same tensor as its source or target. */
 static bool other_end_of_move(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_move);
     if (!n) return false;
@@ -80,7 +80,7 @@ static bool work_for_move(mutant *m) {
     return n != NULL;
 }
 
-/* An encode of a map where it lies in pinned memory, after it got there. */
+/* An encode reads its map from the copy in pinned memory, after that was made. */
 static bool encode_pinned(mutant *m) {
     mm_plan *plan = m->plan;
     for (int i = 0; i < plan->n_nodes; i++)
@@ -95,7 +95,7 @@ static bool encode_pinned(mutant *m) {
     return false;
 }
 
-/* A step that reads or writes a tensor where it lies in pinned memory. */
+/* A step reads or writes a tensor in pinned memory. */
 static bool bind_pinned(mutant *m) {
     int32_t *binding = mutant_find_binding(m);
     for (int i = 0; binding && i < m->plan->n_segments; i++) {

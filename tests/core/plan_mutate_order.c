@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits, order, and which nodes there are. */
+/* Mutations of waits, of the nodes' order, and of which nodes there are. */
 #include <string.h>
 
 #include "tests/core/plan_mutate_parts.h"

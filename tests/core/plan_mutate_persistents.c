@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Persistent tensors: moved, over each other, taken for something else, touched too early, given back too late. */
+/* Mutations of persistent tensors: moved, over each other, mistaken, touched too early, put back too late. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"
 
@@ -12,7 +12,7 @@ static bool move_persistent(mutant *m) {
     return true;
 }
 
-/* The limits have two in one place. */
+/* Two persistent tensors lie in one place. */
 static bool persistent_over_another(mutant *m) {
     mm_segment *s = find_persistent(m), *other = find_persistent(m);
     s->offset = other->offset;
@@ -31,14 +31,14 @@ static bool lower_base(mutant *m) {
     return m->limits.base_bytes >= 0;
 }
 
-/* One that counts as a map, or a map that counts as persistent. */
+/* A persistent tensor counts as a map, or another segment as persistent. */
 static bool other_category(mutant *m) {
     mm_segment *s = mutant_below(m, 2) ? find_persistent(m) : mutant_segment(m);
     s->category = s->category == MM_CAT_PERSISTENT ? MM_CAT_FEATURE_MAP : MM_CAT_PERSISTENT;
     return true;
 }
 
-/* A step takes a copy for the tensor. */
+/* A step uses a copy of a persistent tensor in place of the tensor. */
 static bool bind_copy(mutant *m) {
     const int n = mm_graph_persistents(m->plan->graph);
     int32_t *found = NULL;
@@ -63,14 +63,14 @@ static mm_node *find_op(mutant *m, bool reads, bool writes) {
     return found;
 }
 
-/* An operation on one waits for no step. */
+/* An operation on a persistent tensor waits for nothing. */
 static bool touch_at_once(mutant *m) {
     mm_node *n = find_op(m, true, true);
     for (int s = 0; n && s < MM_STREAM_COUNT; s++) n->wait[s] = -1;
     return n != NULL;
 }
 
-/* A copy is taken or put back later: after the tensor has changed, or after all. */
+/* A copy is made or put back later, perhaps after the tensor has changed. */
 static bool touch_later(mutant *m) {
     mm_node *n = find_op(m, true, true);
     const int from = n ? (int)(n - m->plan->nodes) : 0;
@@ -78,7 +78,7 @@ static bool touch_later(mutant *m) {
     return n != NULL;
 }
 
-/* What is put back waits for the last node of each stream before it: only what it brings can be wrong. */
+/* A copy is put back behind all nodes, and waits for every stream: only its content can be wrong. */
 static bool put_back_last(mutant *m) {
     mm_node *n = find_op(m, false, true);
     if (!n) return false;
@@ -89,7 +89,7 @@ static bool put_back_last(mutant *m) {
     return true;
 }
 
-/* It comes back from a lossy code; a step that changes it afterwards would hide that. */
+/* A persistent tensor comes back from a lossy code, even if a step then overwrites it. */
 static bool lossy_trip(mutant *m) {
     const mm_node *n = find_op(m, false, true);
     bool any = false;

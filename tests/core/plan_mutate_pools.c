@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools, their spills, and the codes whose bodies lie there. */
+/* Mutations of pools, of their spills, and of the codes whose bodies lie there. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"
 
@@ -19,7 +19,7 @@ static mm_node *find_coder(mutant *m, bool (*fits)(const mm_node *)) {
     return found;
 }
 
-/* A pool that is no spill, with it, or without one. */
+/* A pool that is not itself a spill. */
 static mm_segment *find_pool(mutant *m) {
     const mm_segment *code = mutant_find_segment(m, segment_has_pool);
     return code ? &m->plan->segments[code->pool] : NULL;
@@ -97,7 +97,7 @@ static bool lose_pool(mutant *m) {
     return code != NULL;
 }
 
-/* The body elsewhere: in the other pool, where there may be room for it. */
+/* A code has its body in another pool, which may have room for it. */
 static bool other_pool(mutant *m) {
     mm_segment *code = mutant_find_segment(m, segment_has_pool);
     mm_segment *pool = mutant_find_segment(m, segment_is_pool);
@@ -163,7 +163,7 @@ static bool copy_body(mutant *m) {
     return bytes > 0;
 }
 
-/* A step takes the head for the tensor. */
+/* A step uses the head of a code in place of the tensor. */
 static bool bind_body(mutant *m) {
     mm_segment *code = mutant_find_segment(m, segment_has_pool);
     for (int i = 0; code && i < m->plan->n_bindings; i++) {
@@ -185,7 +185,7 @@ static bool use_pool_itself(mutant *m) {
     return true;
 }
 
-/* Encodes into a pool as if on another stream. */
+/* An encode into a pool runs on another stream. */
 static bool encode_elsewhere(mutant *m) {
     mm_node *n = find_coder(m, node_is_encode);
     if (!n) return false;
@@ -195,7 +195,7 @@ static bool encode_elsewhere(mutant *m) {
     return true;
 }
 
-/* A segment in a pool's place, or in its spill's: at a time when bodies may still be there. */
+/* A segment lies in the place of a pool or of its spill, where bodies may still be. */
 static bool lie_in_pool(mutant *m) {
     mm_segment *pool = mutant_find_segment(m, segment_is_pool), *other = mutant_find_segment(m, segment_is_placed);
     if (!pool || other == pool || other->pinned != pool->pinned) return false;

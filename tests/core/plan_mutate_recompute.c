@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps that run again: of the wrong step, at the wrong time, from and to the wrong places. */
+/* Mutations of steps that run again: the wrong step, at the wrong time, from and to the wrong places. */
 #include "tests/core/plan_mutate_parts.h"
 
-/* Another step, that finds the bindings of the right one. */
+/* Another step runs again, with the bindings of the right one. */
 static bool recompute_another_step(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_recompute);
     if (n) n->step = mutant_below(m, mm_graph_steps(m->plan->graph));
     return n != NULL;
 }
 
-/* Anywhere else: before its step ran, when what it reads has gone, after its result was needed. */
+/* A step runs again at another time: before its first run, when its inputs are gone, or after its result is needed. */
 static bool recompute_at_another_time(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_recompute);
     if (n) mutant_move_node(m->plan, (int)(n - m->plan->nodes), mutant_below(m, m->plan->n_nodes));
     return n != NULL;
 }
 
-/* A variant that may give other bits than the first time. */
+/* A step runs again by a variant that may give other bits. */
 static bool recompute_by_another_variant(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_recompute);
     if (!n) return false;
@@ -38,7 +38,7 @@ static bool variant_before_recompute(mutant *m) {
     return false;
 }
 
-/* Reads, or writes, another segment of the same tensor. */
+/* A step that runs again reads, or writes, another segment of the same tensor. */
 static bool rebind(mutant *m, bool write) {
     const mm_node *n = mutant_find_node(m, node_is_recompute);
     const mm_step_info *step = n ? mm_graph_step(m->plan->graph, n->step) : NULL;
@@ -56,7 +56,7 @@ static bool rebind(mutant *m, bool write) {
 static bool recompute_from_elsewhere(mutant *m) { return rebind(m, false); }
 static bool recompute_to_elsewhere(mutant *m) { return rebind(m, true); }
 
-/* A step that is due as if it ran again, or one that runs again as if it were due. */
+/* A first run is called a second one, or a second run a first one. */
 static bool exchange_step_and_recompute(mutant *m) {
     mm_node *n = mutant_node(m);
     if (mutant_below(m, 2)) n = mutant_find_node(m, node_is_recompute);

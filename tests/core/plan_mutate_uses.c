@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who uses what. */
+/* Mutations of which segments the nodes use. */
 #include <stdlib.h>
 
 #include "tests/core/plan_mutate_parts.h"
@@ -19,7 +19,7 @@ static bool bind_any(mutant *m) {
     return true;
 }
 
-/* Another segment of the tensor for a use that is written, or that shares its input's storage. */
+/* A step writes another segment of the tensor; shared: a tensor that shares the storage of an input. */
 static bool rebind_write(mutant *m, bool shared) {
     int32_t *found = NULL;
     for (int i = 0, seen = 0; i < m->plan->n_nodes; i++) {
@@ -102,7 +102,7 @@ static bool of_what_takes_no_loss(const mutant *m, const mm_segment *s) {
     return kind == MM_SAVED || kind == MM_INPUT;
 }
 
-/* What a step has saved, or a batch, is held in a lossy code, wherever it was held in another. */
+/* Codes of a saved tensor or of a batch become lossy. */
 static bool lossy_saved(mutant *m) {
     const mm_segment *one = mutant_find_segment(m, segment_is_coded);
     bool any = false;

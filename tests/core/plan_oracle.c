@@ -67,7 +67,7 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
     const mm_segment *a = &plan->segments[plan->bindings[n->first_binding + input]];
     const mm_segment *b = &plan->segments[plan->bindings[n->first_binding + output]];
     if (a == b || a->offset != b->offset || a->content != MM_CONTENT_RAW) return false;
-    if (oracle_code(plan, n, input) >= 0) return false; /* its code may be made after the output */
+    if (oracle_code(plan, n, input) >= 0) return false; /* the step may encode the input after writing the output */
     for (int p = 0; p < step->n_pairs; p++)
         if (step->pairs[p].input == step->uses[input].tensor && step->pairs[p].output == step->uses[output].tensor)
             return true;
@@ -76,7 +76,7 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
 
 /* ---------------------------------------------------------------- races and lifetimes */
 
-/* Dynamic segments lie nowhere else. */
+/* Whether two segments share bytes. Dynamic segments share none: they are placed at run time. */
 static bool overlap(const mm_plan *plan, int a, int b) {
     const mm_segment *x = &plan->segments[a], *y = &plan->segments[b];
     if (a == b) return true;
@@ -84,7 +84,7 @@ static bool overlap(const mm_plan *plan, int a, int b) {
     return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
-/* Bodies in one pool lie apart: who uses it need not wait for others who do. */
+/* Nodes that use one pool need not wait for each other: the bodies in it lie apart. */
 static bool no_races(const mm_plan *plan, const closure *c, const access *list, int n) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++) {
@@ -131,8 +131,8 @@ static users users_create(const mm_plan *plan, const access *list, int n) {
     return u;
 }
 
-/* All users of `a` end before any of `b`'s starts; but both may have the node where `b` begins: in place (no_races has
- * found whether that is allowed). */
+/* Whether all users of `a` end before any user of `b` starts. The first user of `b` may also use `a`, in place:
+ * no_races has checked that this is allowed. */
 static bool all_before(const closure *c, const users *u, int a, int b) {
     const int begin = u->nodes[u->first[b]];
     for (int i = u->first[a]; i < u->first[a + 1]; i++)
@@ -143,7 +143,7 @@ static bool all_before(const closure *c, const users *u, int a, int b) {
     return true;
 }
 
-/* Each segment has users: good_users has found that. */
+/* Whether segments that share bytes live one after the other. Each has users: good_users has checked that. */
 static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *list, int n) {
     users u = users_create(plan, list, n);
     bool right = true;
@@ -155,7 +155,7 @@ static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *
     return right;
 }
 
-/* Somebody comes to something that a recomputation wrote. */
+/* Whether a later node uses something that each recomputation wrote. */
 static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
     for (int node = 0; node < plan->n_nodes; node++) {
         bool used = plan->nodes[node].kind != MM_NODE_RECOMPUTE;
@@ -166,7 +166,7 @@ static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
     return true;
 }
 
-/* What a side stream does to a persistent tensor comes after a step. */
+/* Whether each operation of a side stream on a persistent tensor comes after some step. */
 static bool good_begin(const mm_plan *plan, const closure *c, const access *list, int n) {
     for (int i = 0; i < n; i++) {
         bool after = mm_node_runs_step(&plan->nodes[list[i].node]) || !oracle_persists(plan, list[i].segment);
@@ -177,8 +177,8 @@ static bool good_begin(const mm_plan *plan, const closure *c, const access *list
     return true;
 }
 
-/* Workspaces have one user, operations' targets are new, only one stream writes to a pool, everything has a user and
- * is written first: that the right bytes happen to lie there does not do. Persistent tensors are there before. */
+/* Whether workspaces have one user, targets of operations are new, only one stream writes to a pool, and every segment
+ * is used, first by a write: what another segment left in its bytes does not count. Persistent tensors need none. */
 static bool good_users(const mm_plan *plan, const access *list, int n) {
     for (int s = 0; s < plan->n_segments; s++) {
         int users = 0;
@@ -226,7 +226,7 @@ static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access
     return good;
 }
 
-/* A dynamic segment goes when its last user in issue order ends: by then all others have. */
+/* Whether all other users of a dynamic segment end before its last user in issue order does, which frees it. */
 static bool good_frees(const mm_plan *plan, const closure *c, const access *list, int n) {
     for (int i = 0; i < n; i++) {
         if (!plan->segments[list[i].segment].dynamic) continue;

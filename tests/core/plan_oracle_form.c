@@ -52,7 +52,7 @@ static bool external(const mm_plan *plan, mm_tensor t) {
     return mm_graph_tensor(plan->graph, t)->ownership == MM_EXTERNAL;
 }
 
-/* A number for each persistent tensor, in order; the segments of those numbers are theirs, where the limits say. */
+/* Whether the first segments are those of the persistent tensors, in order, and lie where the limits say. */
 static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
     int number = 0;
     int64_t packed = 0;
@@ -79,7 +79,7 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
     return true;
 }
 
-/* Of a pool and its spill: enough for all bodies, however large, and the spill is nobody else's. */
+/* Whether a pool and its spill have room for all bodies, however large, and no other pool has that spill. */
 static bool good_pool(const mm_plan *plan, const mm_facts *facts, int pool) {
     const mm_segment *p = &plan->segments[pool];
     int64_t needed = 0, room = p->bytes;
@@ -139,7 +139,7 @@ static bool declared(const mm_facts *facts, const mm_step_info *step, int u, mm_
     return false;
 }
 
-/* The codes that a step reads in place of elements, and those that it writes of elements that it has. */
+/* Whether the step may read the codes that it is bound to, and write those that it writes. */
 static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int64_t *bytes) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     if (n->first_code != -1 && n->kind != MM_NODE_STEP) return false;
@@ -160,7 +160,7 @@ static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node
     return true;
 }
 
-/* A step, for the first time or again. */
+/* Whether a node that runs a step, for the first time or again, is well-formed. */
 static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
         n->throttle != 0)
@@ -183,7 +183,7 @@ static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *
     return good_codes(plan, facts, n, &more) && good_work(plan, n->work, more > 0 ? mm_align(own) + more : own);
 }
 
-/* What is run again has been run, and does nothing but write managed tensors anew. */
+/* Whether a step that is run again is a forward step that has run, and does nothing but write managed tensors anew. */
 static bool good_recompute(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int steps) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     if (n->step >= steps || step->phase != MM_FORWARD) return false;
@@ -208,7 +208,7 @@ static bool good_move(const mm_plan *plan, const mm_node *n) {
     return src->content == dst->content && src->codec == dst->codec && src->bytes == dst->bytes;
 }
 
-/* Elements that persist, or a map, on the device; and nothing else. */
+/* Whether a measure's source is the elements of a persistent tensor or of a map, on the device. */
 static bool good_measure(const mm_plan *plan, const mm_node *n) {
     const mm_segment *src = &plan->segments[n->src];
     return n->stream == MM_STREAM_ENCODE && n->step == -1 && n->work == -1 && n->stage == -1 && n->throttle == 0 &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/core/plan_oracle_parts.h"
 
-/* What a run of bytes holds. */
+/* The content of a cell: bytes that no segment's end divides. */
 typedef struct tag {
     int value;
     bool exact;
@@ -14,16 +14,16 @@ typedef struct tag {
 typedef struct player {
     const mm_plan *plan;
     const mm_facts *facts;
-    int64_t *ends[2]; /* of static segments, by memory; cells lie between neighbours */
+    int64_t *ends[2]; /* [memory]: places where a static segment begins or ends; a cell lies between two */
     int n_ends[2];
     tag *cells[2];
     tag *dynamic; /* one cell for each segment */
-    int *current; /* per tensor; fixed ones have numbers too */
-    int *seen;    /* per binding of a step that ran: the value there */
-    int *ran;     /* per step: its node */
+    int *current; /* per tensor: its present value; also of persistent and external ones */
+    int *seen;    /* per binding of a step that ran: the value that it found or wrote */
+    int *ran;     /* per step that ran: its node */
     bool *begun;  /* per segment: a pool that a body was encoded into */
     bool *used;   /* per node: an operation's result was read */
-    bool *read;   /* per segment: what it held was */
+    bool *read;   /* per segment: its content was read */
     int values;
     plan_contents *contents; /* per segment */
 } player;
@@ -48,12 +48,12 @@ static void put(player *p, int segment, tag t) {
     int n;
     tag *cells = cells_of(p, segment, &n);
     for (int i = 0; i < n; i++) cells[i] = t;
-    if (t.value < 0) return; /* work */
+    if (t.value < 0) return; /* the content of a workspace */
     p->contents[segment].exact_writes += t.exact;
     p->contents[segment].inexact_writes += !t.exact;
 }
 
-/* What the whole segment holds, if that is one value in the form that the segment says. */
+/* Whether the whole segment has one value, in the form that the segment says. *out: that value. */
 static bool get(player *p, int segment, tag *out) {
     const mm_segment *s = &p->plan->segments[segment];
     int n;
@@ -79,7 +79,7 @@ static bool read_use(player *p, const mm_use *use, int segment, int value, bool 
     return use->form == MM_FORM_SIGN ? p->facts->codecs[t.codec].gives_sign : use->access == MM_READ;
 }
 
-/* An output that shares storage: in the segment of an input that it equals. */
+/* Plays an output that shares storage: it must be in the segment of an input that it equals. */
 static bool share_use(player *p, const mm_step_info *step, const int32_t *bindings, int u) {
     for (int k = 0; k < step->n_pairs; k++)
         for (int i = 0; i < step->n_uses; i++) {
@@ -97,7 +97,7 @@ static bool play_step(player *p, int node) {
     const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
     const int32_t *bindings = &p->plan->bindings[n->first_binding];
     int *seen = &p->seen[n->first_binding];
-    bool exact = true; /* does not matter */
+    bool exact = true; /* read_use wants one; not used here */
     p->ran[n->step] = node;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
@@ -132,7 +132,7 @@ static bool play_step(player *p, int node) {
     return true;
 }
 
-/* From what the step found when it ran: the same as then. */
+/* A step that runs again must find the values that it found at first; it writes those that it wrote then. */
 static bool play_recompute(player *p, int node) {
     const mm_node *n = &p->plan->nodes[node], *ran = &p->plan->nodes[p->ran[n->step]];
     const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
@@ -156,7 +156,8 @@ static bool play_recompute(player *p, int node) {
     return true;
 }
 
-/* The first body of an iteration makes the pool, all others find it as it was made. */
+/* Whether a pool's bytes are intact: the iteration's first encode into it claims them, all later uses must find them
+ * claimed. */
 static bool use_pool(player *p, int pool, bool encode) {
     int n;
     tag *cells = cells_of(p, pool, &n), mine = {.value = INT32_MAX - pool, .content = MM_CONTENT_POOL};
@@ -168,7 +169,7 @@ static bool use_pool(player *p, int pool, bool encode) {
     return true;
 }
 
-/* What it finds is the present value, as it was computed; the host reads what it tells. */
+/* A measure must find its tensor's present value, exact. Its result counts as used, since the host reads it. */
 static bool play_measure(player *p, int node) {
     const mm_node *n = &p->plan->nodes[node];
     tag t;
@@ -200,7 +201,7 @@ static bool play(player *p) {
         for (int i = 0; i < p->n_ends[m]; i++) p->cells[m][i] = nothing;
     for (int i = 0; i < p->plan->n_segments; i++) p->dynamic[i] = nothing;
     for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) p->current[t] = -2;
-    for (int i = 0; i < p->plan->n_segments; i++) { /* what persists is there */
+    for (int i = 0; i < p->plan->n_segments; i++) { /* persistent tensors have a value from the start */
         const mm_segment *s = &p->plan->segments[i];
         if (!oracle_persists(p->plan, i)) continue;
         p->current[s->tensor] = p->values++;
@@ -216,7 +217,7 @@ static bool play(player *p) {
         if (n->work >= 0) put(p, n->work, nothing);
         if (n->stage >= 0) put(p, n->stage, nothing);
     }
-    for (int i = 0; i < p->plan->n_segments; i++) { /* and is read by the next iteration */
+    for (int i = 0; i < p->plan->n_segments; i++) { /* at the end they have their last value */
         tag t;
         if (!oracle_persists(p->plan, i)) continue;
         if (!get(p, i, &t) || t.value != p->current[p->plan->segments[i].tensor] || !t.exact) return false;

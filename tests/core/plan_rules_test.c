@@ -175,7 +175,7 @@ static void output_is_written_in_place_while_an_encode_may_read_it(void **state)
     seg(f, f->d_out)->offset = seg(f, f->d_map)->offset = RAW_AT;
     /* The decode, for which loss backward waits, waits for the encode: as it should be. */
     expect(f, MM_OK, "");
-    node(f, f->decode)->wait[MM_STREAM_ENCODE] = 0; /* the mask's only */
+    node(f, f->decode)->wait[MM_STREAM_ENCODE] = 0; /* now it waits for the mask's encode only */
     expect(f, MM_ERR_PLAN, "tensor out|without a wait for encode of out");
 }
 
@@ -348,7 +348,7 @@ static void what_is_kept_to_the_end_may_count_to_the_end(void **state) {
     fixture *f = *state;
     f->plan->keeps_all = true;
     expect(f, MM_OK, "");
-    f->plan->keeps_all = false; /* but the lives are as they were */
+    f->plan->keeps_all = false; /* the lives in the plan are still those that keep all */
     assert_int_equal(plan_check(f->plan, f->facts, &f->limits), MM_ERR_PLAN);
 }
 
@@ -377,8 +377,8 @@ static void facts_of_another_graph(void **state) {
  * USE     map         sum */
 enum { MAKE, BETWEEN, USE };
 
-/* MAKE runs again, into another segment, before USE. Checks that plan. codes: the second run is one that writes codes,
- * though none of its uses has one. */
+/* Checks a plan in which MAKE runs again, into another segment, before USE. codes: the second run has a list of codes
+ * to write, all empty. */
 static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between, bool codes) {
     enum { BYTES = 1024 };
     mm_graph *g;
@@ -476,7 +476,7 @@ static void segment_that_only_counts_as_persistent(void **state) {
     expect(f, MM_ERR_PLAN, "tensor out|is not of a persistent tensor");
 }
 
-/* A gradient goes to pinned memory and comes back. At `late`, after its weight was changed; else before that. */
+/* A copy of a persistent tensor to pinned memory, and back: after the update if `late`, else before it. */
 typedef struct trip {
     int out, in; /* nodes */
 } trip;
@@ -535,7 +535,7 @@ static void gradient_that_comes_back_after_its_last_reader_is_still_right(void *
     expect(f, MM_OK, "");
 }
 
-/* Even if the update then writes something exact: it starts from what was lost. */
+/* Refused, though the update then writes the weight: it computes the new one from the inexact one. */
 static void weight_is_held_in_a_lossy_code(void **state) {
     fixture *f = *state;
     const mm_node update = f->plan->nodes[--f->plan->n_nodes];
@@ -555,7 +555,7 @@ static void weight_is_held_in_a_lossy_code(void **state) {
     expect(f, MM_OK, "");
 }
 
-/* After the last step; it waits for one. */
+/* Adds a measure behind all nodes, which waits for step `after`; < 0: for none. */
 static mm_node *measure(fixture *f, mm_tensor tensor, int src, int after) {
     const int index = mm_plan_op(f->plan, MM_NODE_MEASURE, tensor, src, -1);
     if (after >= 0) mm_plan_wait(f->plan, index, f->steps[after]);
@@ -589,7 +589,7 @@ static void measure_of_what_is_not_its_tensors_value(void **state) {
     n->work = -1;
     expect(f, MM_OK, "");
     n->tensor = f->g.d_out;
-    n->src = f->d_out; /* d_map lies there by now */
+    n->src = f->d_out; /* at that time d_map lies in its place */
     expect(f, MM_ERR_PLAN, "segment");
 }
 

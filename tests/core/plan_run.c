@@ -12,8 +12,8 @@ typedef struct runner {
     const mm_facts *facts;
     unsigned char *memory[2]; /* arena, pinned */
     void **dynamic;           /* per segment */
-    int64_t *used;            /* per pool: the position after its last body, in this iteration */
-    void **external;          /* per tensor that is */
+    int64_t *used;            /* per pool: position behind the body that this iteration put there last */
+    void **external;          /* per tensor: memory of an external one */
     int32_t *node_at;         /* nodes by stream: those of stream s from first[s] on */
     int32_t first[MM_STREAM_COUNT + 1];
     plan_order order;
@@ -33,7 +33,7 @@ static void *segment_data(const runner *r, int segment) {
     return s->dynamic ? r->dynamic[segment] : r->memory[s->pinned] + s->offset;
 }
 
-/* Of a persistent or an external tensor. */
+/* Address of a persistent or an external tensor. */
 static void *fixed_data(const runner *r, mm_tensor t) {
     const int segment = mm_graph_tensor(r->plan->graph, t)->persistent;
     return segment >= 0 ? segment_data(r, segment) : r->external[t];
@@ -50,7 +50,7 @@ static void make_mask(const unsigned char *elements, size_t n, unsigned char *ma
     }
 }
 
-/* Its own inverse, but for the lossy codec's lost low bytes. */
+/* Encodes and decodes: applied twice, it gives the bytes back, but for the low bytes that the lossy codec drops. */
 static void transform(int codec, const unsigned char *from, size_t bytes, unsigned char *to) {
     for (size_t i = 0; i < bytes; i++)
         to[i] = codec == RANDOM_LOSSY && i % 4 < 2 ? 0x5a : (unsigned char)(from[i] ^ 0x5a);
@@ -58,8 +58,9 @@ static void transform(int codec, const unsigned char *from, size_t bytes, unsign
 
 /* ---------------------------------------------------------------- codes with bodies
  *
- * A chunk is a bit for each word, set if that is not 0, and the words that are not; or the words as they are, if that
- * takes less. The head has of each chunk where it begins, doubled, and 1 more if it is as it is. */
+ * A chunk's code is one bit for each word, set if the word is not 0, followed by the words that are not 0; or, if that
+ * takes less, all words as they are. The head has a number for each chunk: twice the position where its code begins,
+ * plus 1 if the words are as they are. */
 
 enum { CHUNK_WORDS = MM_CHUNK_BYTES / 4 };
 
@@ -79,7 +80,7 @@ static void unpack_chunk(const uint32_t *packed, size_t n, uint32_t *words) {
     for (size_t i = 0; i < n; i++) words[i] = packed[i / 32] >> i % 32 & 1 ? packed[used++] : 0;
 }
 
-/* Where a chunk at that position lies; NULL: not within the pool or its spill. */
+/* Address of a chunk's code by its position in a pool; NULL: it is not within the pool or its spill. */
 static void *chunk_data(const runner *r, int pool, int64_t position, int64_t bytes) {
     const mm_segment *p = &r->plan->segments[pool];
     if (position < 0 || position > INT64_C(1) << 40) return NULL;
@@ -114,7 +115,7 @@ static void encode_body(const runner *r, const mm_node *n) {
     r->used[pool] = position;
 }
 
-/* What no longer is a code gives zeros: plans with too few waits are run, too. */
+/* Gives zeros for a code that is no longer valid: plans with too few waits are run, too. */
 static void decode_body(const runner *r, const mm_node *n) {
     const int pool = r->plan->segments[n->src].pool;
     const unsigned char *head = segment_data(r, n->src);
@@ -163,7 +164,7 @@ static void run_op(const runner *r, const mm_node *n) {
     if (n->stage >= 0) memcpy(segment_data(r, n->dst), target, (size_t)code->bytes);
 }
 
-/* Encodes what the step has read and written, where it does so by itself. */
+/* Makes the codes that the step itself writes, of elements that it has read or written. */
 static void write_codes(const runner *r, const mm_node *n, const random_operand *operands) {
     const mm_step_info *step = mm_graph_step(r->plan->graph, n->step);
     for (int u = 0; u < step->n_uses; u++) {
@@ -181,7 +182,8 @@ static void write_codes(const runner *r, const mm_node *n, const random_operand 
 static void run_step(const runner *r, const mm_node *n) {
     const mm_step_info *step = mm_graph_step(r->plan->graph, n->step);
     random_operand operands[32];
-    void *copies[32] = {NULL}; /* what is run again changes nothing that persists; and what a step decodes by itself */
+    /* Per use: what the step decoded from a code; or, if it runs again, a copy of the tensor that it would change. */
+    void *copies[32] = {NULL};
     for (int u = 0; u < step->n_uses; u++) {
         int segment = r->plan->bindings[n->first_binding + u];
         bool coded = segment >= 0 && r->plan->segments[segment].content == MM_CONTENT_CODED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The check of programs against a second opinion by brute force: programs of random plans, as they are lowered and
- * broken in one place. */
+/* The check of programs, against a second opinion by brute force: on programs lowered from random plans, and on the
+ * same with one place broken. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,8 +106,8 @@ static bool all_in_order(const world *w, const closure *nodes, int *pairs_out, i
     return good;
 }
 
-/* Whatever the plan keeps in order because both touch the same bytes, and everything that ends before something else
- * begins to be counted on, is in order piece by piece. */
+/* If two nodes touch the same bytes, one of them to write, their pieces are in the order that the plan gives the
+ * nodes. */
 TEST_CASE(pieces_keep_the_order_of_all_that_share_bytes) {
     int pairs = 0, carried = 0;
     for (uint64_t seed = 0; seed < 80; seed++) {
@@ -121,8 +121,8 @@ TEST_CASE(pieces_keep_the_order_of_all_that_share_bytes) {
     assert_true(pairs > 10000 && carried > 60);
 }
 
-/* What a node's end tells of others' ends stays true; and every piece waits for earlier ones only, so none waits for
- * ever. */
+/* If one node ends before another starts by the plan, its last piece ends before the other's last starts. And each
+ * piece waits for earlier pieces only, so none waits for ever. */
 TEST_CASE(ends_tell_what_they_told_and_waits_are_for_earlier_pieces) {
     for (uint64_t seed = 0; seed < 80; seed++) {
         world w = world_create(seed);
@@ -173,7 +173,8 @@ static mm_status prove(const world *w) {
     return mm_program_prove(&w->program, w->facts, &limits, NULL);
 }
 
-/* A wait less, or one for the piece before. The check refuses it unless all that shares bytes is in order without. */
+/* Removes a wait, or makes it one for the piece before. The check may accept that only if all that share bytes are
+ * still in order. */
 TEST_CASE(a_wait_is_missed_where_bytes_are_shared) {
     int accepted = 0, refused = 0, stricter = 0, ignored = 0;
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -217,7 +218,7 @@ typedef enum spoiling {
     SPOILINGS
 } spoiling;
 
-/* False: the piece has nothing of that kind. */
+/* Spoils a piece in that way. Returns false if that is not possible with this piece. */
 static bool spoil(world *w, int index, spoiling how) {
     mm_program *p = &w->program;
     mm_piece *piece = &p->pieces[index];
@@ -285,7 +286,7 @@ TEST_CASE(a_program_that_is_not_its_plan_is_refused) {
     for (spoiling how = 0; how < SPOILINGS; how++) assert_true(refused[how] > 20);
 }
 
-/* What is placed at run time is allocated and freed as a whole. */
+/* A segment that is placed at run time is allocated and freed as a whole, so its nodes must not be cut. */
 TEST_CASE(what_is_placed_at_run_time_is_not_cut) {
     int refused = 0;
     for (uint64_t seed = 1; seed < 9; seed++) {

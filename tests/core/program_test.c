@@ -81,7 +81,7 @@ static const mm_piece *piece_at(const fixture *f, int node, int index) {
     return &f->program.pieces[f->program.at[stream][f->program.first[node] + index]];
 }
 
-/* All four operations in as many pieces. */
+/* Lowers the plan and checks the numbers of pieces: of encode and out, and of in and decode. */
 static void assert_counts(fixture *f, int encode_and_out, int in_and_decode) {
     divide(f);
     assert_int_equal(count(f, f->encode), encode_and_out);
@@ -117,15 +117,15 @@ TEST_CASE(a_code_and_its_copy_are_cut_at_the_same_rows) {
 
 TEST_CASE(pieces_end_where_the_codec_allows_and_are_not_too_many) {
     fixture f = fixture_create();
-    f.facts->piece_bytes = 4 * 210; /* up to the next cut */
+    f.facts->piece_bytes = 4 * 210; /* rounded up to the next cut: 250 rows */
     assert_counts(&f, 4, 4);
     assert_int_equal(piece_at(&f, f.encode, 0)->rows, 250);
     f.facts->piece_bytes = 4 * 300;
     assert_counts(&f, 4, 4);
     assert_int_equal(piece_at(&f, f.encode, 3)->first_row, 900);
-    assert_int_equal(piece_at(&f, f.encode, 3)->rows, 100); /* the rest */
+    assert_int_equal(piece_at(&f, f.encode, 3)->rows, 100); /* the rows that are left */
     f.facts->piece_bytes = 1;
-    assert_counts(&f, 7, 7); /* an eighth is 125 rows: 150 */
+    assert_counts(&f, 7, 7); /* at most eight: 125 rows, rounded up to 150 */
     f.facts->codes[f.g.out].split_rows = f.facts->codes[f.g.out].split_bytes = 1;
     assert_counts(&f, MM_PIECES_MOST, MM_PIECES_MOST);
     fixture_destroy(&f);
@@ -148,7 +148,7 @@ TEST_CASE(what_cannot_be_cut_stays_whole) {
     f.plan->nodes[f.encode].stage = f.segments[1];
     assert_counts(&f, 1, 5);
     f.plan->nodes[f.encode].stage = -1;
-    f.plan->nodes[f.decode].src = f.segments[1]; /* not what is fetched */
+    f.plan->nodes[f.decode].src = f.segments[1]; /* not the segment that was fetched into */
     assert_counts(&f, 5, 1);
     fixture_destroy(&f);
 }
@@ -180,7 +180,7 @@ TEST_CASE(a_throttled_encode_waits_for_the_copy_of_an_earlier_piece) {
         for (int i = 0; i < 5; i++) {
             const mm_piece *encode = piece_at(&f, f.encode, i), *out = piece_at(&f, f.out, i);
             assert_int_equal(encode->wait[MM_STREAM_OUT], i < ahead ? -1 : f.program.first[f.out] + i - ahead);
-            assert_int_equal(out - encode, 1); /* issued in turn */
+            assert_int_equal(out - encode, 1); /* the pieces of both are issued in turn */
         }
     }
     fixture_destroy(&f);
@@ -260,7 +260,7 @@ static mm_status prove_shared(const shared_fixture *f) {
 }
 
 TEST_CASE(sums_come_back_while_the_rest_of_a_shared_tensor_goes_out) {
-    shared_fixture f = shared_create(300 * 4); /* 300 rows, rounded up to 256 bytes: 320 */
+    shared_fixture f = shared_create(300 * 4); /* 300 rows, rounded up to a multiple of 256 bytes: 320 rows */
     const int32_t *first = f.program.first, *last = f.program.last;
     assert_int_equal(last[f.out] - first[f.out], 3);
     assert_int_equal(last[f.in] - first[f.in], 3);
@@ -277,19 +277,19 @@ TEST_CASE(sums_come_back_while_the_rest_of_a_shared_tensor_goes_out) {
     const mm_piece *update = &f.program.pieces[f.program.at[MM_STREAM_COMPUTE][1]];
     assert_int_equal(update->wait[MM_STREAM_IN], last[f.in]);
     assert_int_equal(prove_shared(&f), MM_OK);
-    /* A piece of the sum that comes before its own has gone out is refused. */
+    /* A piece of the sum must not come in before the same piece has gone out. */
     for (int k = 0; k < 4; k++) {
         int32_t *wait = &f.program.pieces[mm_program_piece(&f.program, f.in, k)].wait[MM_STREAM_OUT];
         (*wait)--;
         assert_int_equal(prove_shared(&f), MM_ERR_PLAN);
         (*wait)++;
     }
-    /* So is an update before the last piece. */
+    /* The update must not come before the last piece is in. */
     f.program.pieces[f.program.at[MM_STREAM_COMPUTE][1]].wait[MM_STREAM_IN]--;
     assert_int_equal(prove_shared(&f), MM_ERR_PLAN);
     shared_destroy(&f);
     f = shared_create(SHARED_BYTES);
-    assert_int_equal(f.program.n, 4); /* a small one stays whole */
+    assert_int_equal(f.program.n, 4); /* a tensor of one piece stays whole */
     assert_int_equal(prove_shared(&f), MM_OK);
     shared_destroy(&f);
 }

@@ -16,11 +16,11 @@ enum { MAX_INPUTS = 8, MAX_USES = 24 };
 typedef struct map {
     mm_tensor tensor, gradient; /* gradient -1: none yet */
     int64_t dims[4];
-    bool is_input; /* of the network: gets no gradient */
-    bool used;     /* by a layer */
+    bool is_input; /* the input of the network: gets no gradient */
+    bool used;     /* a layer reads it */
 } map;
 
-/* A forward layer, for its backward. */
+/* What a forward layer leaves for its backward step. */
 typedef struct layer {
     mm_layer id;
     mm_layer_kind kind;
@@ -32,7 +32,7 @@ typedef struct layer {
 typedef struct builder {
     mm_graph *graph;
     mm_dtype dtype;
-    uint64_t random, codes; /* codes: decides about those alone, so that graphs are what they were without */
+    uint64_t random, codes; /* codes: of the codes that steps take; apart, so as not to change the graphs */
     int max_channels, images;
     map *maps;
     layer *layers;
@@ -305,8 +305,8 @@ static void forward_loss(builder *b) {
 
 /* ---------------------------------------------------------------- backward and update */
 
-/* The gradient of a map gets this step's share: written by the first, added to by the others. Returns it if it was
- * written, else -1. */
+/* Adds the use by which a step gives a map its part of the gradient: the first step writes the gradient, others modify
+ * it. Returns the gradient if it is written, else -1. */
 static mm_tensor give_gradient(builder *b, int index) {
     map *m = &b->maps[index];
     if (m->is_input) return -1;
@@ -409,7 +409,7 @@ static mm_status share(builder *b, mm_allreduce_when shares) {
 
 mm_status random_graph_create(const random_graph_options *options, mm_graph **graph_out) {
     char name[64];
-    /* One of a kind is up to eight layers, the loss joins maps by eights; each layer makes at most one map. */
+    /* A layer of the options becomes up to eight, and the loss joins maps by eights; a layer makes one map at most. */
     size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
                  .codes = options->seed + 1,

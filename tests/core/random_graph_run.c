@@ -31,7 +31,7 @@ uint64_t random_graph_digest(uint64_t digest, const void *data, size_t bytes) {
     return mix(digest, rest);
 }
 
-/* Of a finite element. */
+/* Whether element i, which is finite, is > 0. */
 static bool is_positive(mm_dtype dtype, const unsigned char *data, size_t i) {
     if (dtype != MM_F32) return data[2 * i + 1] < 0x80 && (data[2 * i] | data[2 * i + 1]) != 0;
     float value;
@@ -39,7 +39,7 @@ static bool is_positive(mm_dtype dtype, const unsigned char *data, size_t i) {
     return value > 0;
 }
 
-/* The same for the elements and for their mask. */
+/* A digest of the elements' signs, the same for the elements and for their mask. */
 static uint64_t digest_signs(uint64_t digest, const random_operand *operand, mm_dtype dtype, size_t n) {
     const unsigned char *p = operand->data;
     for (size_t i = 0; i < n; i += 32) {
@@ -56,7 +56,7 @@ static uint64_t digest_signs(uint64_t digest, const random_operand *operand, mm_
     return digest;
 }
 
-/* A finite element made of a hash; a ReLU's has no negatives and many zeros. */
+/* Writes element i, finite, made of a hash. rectified: as of a ReLU, without negatives and with many zeros. */
 static void put_element(const mm_tensor_info *tensor, bool rectified, size_t i, uint64_t hash, void *data) {
     if (tensor->dtype == MM_U8) {
         ((unsigned char *)data)[i] = (unsigned char)(hash >> 32);
@@ -90,7 +90,7 @@ static int find_use(const mm_step_info *step, mm_tensor tensor) {
     return u;
 }
 
-/* The input that the output equals; -1 if the graph says nothing like it. */
+/* The use of the step's input that the output equals by an alias that the graph allows; -1: none. */
 static int equal_input(const mm_step_info *step, mm_tensor output) {
     for (int p = 0; p < step->n_pairs; p++)
         if (step->pairs[p].alias && step->pairs[p].output == output) return find_use(step, step->pairs[p].input);
@@ -241,7 +241,7 @@ static const mm_codec_facts codecs[RANDOM_CODECS] = {
     [RANDOM_VARIABLE] = {.spec = "test-variable", .lossless = true, .gives_value = true},
 };
 
-/* Codes are byte for byte as the elements are. */
+/* Rows after which a code may be cut: codes have the size of their elements, so both are aligned there. 0: nowhere. */
 static int64_t split_rows(const mm_tensor_info *tensor) {
     int64_t rows = 1, row_bytes = tensor->bytes / tensor->dims[0];
     while (rows * row_bytes % MM_ALIGN != 0) rows++;
@@ -256,7 +256,7 @@ static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *
     if (codec != RANDOM_MASK && codec != RANDOM_VARIABLE) code.split_rows = split_rows(tensor);
     code.split_bytes = tensor->bytes / tensor->dims[0] * code.split_rows;
     if (tensor->dtype != MM_F32) code.code_bytes = codec == RANDOM_LOSSLESS ? tensor->bytes : -1;
-    /* Steps can read and write codes of most tensors. */
+    /* Most tensors have codes that steps can read and write themselves. */
     if (codec != RANDOM_VARIABLE && tensor->bytes / 4 % 5 != 0) code.strip_elems = 8;
     if (codec == RANDOM_MASK && tensor->dtype == MM_F32) code.code_bytes = (tensor->bytes / 4 + 31) / 32 * 4;
     if (codec != RANDOM_VARIABLE || tensor->dtype != MM_F32) return code;

@@ -13,12 +13,12 @@ typedef struct placer {
     const random_plan_options *options;
     uint64_t *random;
     closure closure;
-    access *list;    /* sorted by segment, each one's in issue order */
-    int *first_user; /* per segment: its first in the list; its last is before the next one's */
+    access *list;    /* sorted by segment; those of one segment in issue order */
+    int *first_user; /* per segment: index of its first access in the list */
     bool *placed;
 } placer;
 
-/* Sorts accesses by segment and finds where each one's begin. */
+/* Sorts accesses by segment, and finds where those of each segment begin. */
 static void sort_by_segment(placer *q) {
     int n;
     access *list = plan_accesses(q->plan, &n);
@@ -35,7 +35,8 @@ static void sort_by_segment(placer *q) {
     free(list);
 }
 
-/* All users of a end before b's first, apart from a last one that writes b in place. Both have users. */
+/* Whether all users of `a` end before the first user of `b` starts; that one may itself use `a`, if it writes `b` over
+ * it in place. Both segments have users. */
 static bool comes_before(const placer *q, int a, int b, bool same_offset) {
     const access *writer = &q->list[q->first_user[b]];
     const int first = writer->node;
@@ -61,7 +62,7 @@ static bool may_lie(const placer *q, int segment) {
     return true;
 }
 
-/* At the lowest place there is, or sometimes at one above. */
+/* Places a segment as low as may be; by chance, higher. */
 static void place(placer *q, int segment, int64_t base) {
     mm_plan *plan = q->plan;
     mm_segment *s = &plan->segments[segment];
@@ -78,7 +79,7 @@ static void place(placer *q, int segment, int64_t base) {
     q->placed[segment] = true;
 }
 
-/* The most that lives at once in the heap's part for codes, or in the other. */
+/* The most bytes alive at once in the heap's part for codes, or in its part for all else. */
 static int64_t heap_peak(const mm_plan *plan, bool codes) {
     int64_t peak = 0;
     for (int node = 0; node < plan->n_nodes; node++) {
@@ -100,7 +101,7 @@ static void place_heap(mm_plan *plan) {
     plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
 }
 
-/* Segments that steps read or write codes in by themselves. */
+/* Marks the segments of codes that the step itself reads or writes. */
 static void find_coded_by_steps(const mm_plan *plan, const mm_node *n, bool *found) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     for (int u = 0; u < step->n_uses; u++) {
@@ -110,7 +111,7 @@ static void find_coded_by_steps(const mm_plan *plan, const mm_node *n, bool *fou
     }
 }
 
-/* Some codes lie in pinned memory, to be written and read there by codecs; where copies go is settled. */
+/* Puts some codes in pinned memory, where codecs write and read them; not those that are copied or that steps use. */
 static void choose_memory(placer *q) {
     mm_plan *plan = q->plan;
     bool *settled = calloc((size_t)plan->n_segments + 1, sizeof *settled);
@@ -129,7 +130,7 @@ static void choose_memory(placer *q) {
     free(settled);
 }
 
-/* A dynamic segment is freed after its last user: that one waits for the others. */
+/* Makes the last user of each dynamic segment, after which the segment is freed, wait for its other users. */
 static void wait_before_free(mm_plan *plan) {
     int n;
     access *list = plan_accesses(plan, &n);

@@ -9,25 +9,25 @@
 #include "tests/core/plan_oracle.h"
 #include "tests/core/random_graph.h"
 
-/* What is done to a storage between two uses that lie apart. */
+/* What is done to a storage in its gap, the longest time between two uses of it. */
 typedef enum action { KEEP, SWAP, LOSSLESS, LOSSY, MASK, RECOMPUTE, VARIABLE } action;
 
 enum { POOLS = 2 };
 
 typedef struct storage { /* of a root tensor */
     action action;
-    bool mask;         /* a mask is made too, for the readers of signs after the gap */
-    bool travels;      /* codes go to pinned memory and back */
-    int before, after; /* steps around the gap */
-    int raw;           /* segment that holds the elements now; -1 */
-    int code;          /* segment of what was put away, in pinned memory or not; -1 */
-    int sign;          /* segment of the mask while it is true; -1 */
+    bool mask;         /* a mask is made, too, for steps that read signs after the gap */
+    bool travels;      /* its code goes to pinned memory and back */
+    int before, after; /* the last step before the gap, the first after it */
+    int raw;           /* segment that has the elements now; -1: none */
+    int code;          /* segment of the code or copy made for the gap; -1: none */
+    int sign;          /* segment of the mask, while its signs are the present ones; -1: none */
     int maker;         /* RECOMPUTE: the step that is run again */
     bool exact;        /* the elements come back bit for bit */
-    bool dropped;      /* they are to be recomputed */
-    bool keeps_raw;    /* what was encoded stays where it is, for whoever writes next */
-    int kept;          /* that segment, while what it holds is true; -1 */
-    bool read;         /* `raw` was, since it was decoded */
+    bool dropped;      /* RECOMPUTE: the elements are gone, and to be made again */
+    bool keeps_raw;    /* after the encode, `raw` stays allocated, for the step that writes next */
+    int kept;          /* the segment that stays so, while its elements are the present ones; -1 */
+    bool read;         /* `raw` was read since it was decoded */
 } storage;
 
 typedef struct planner {
@@ -36,8 +36,8 @@ typedef struct planner {
     const random_plan_options *options;
     mm_plan *plan;
     storage *storages; /* per tensor */
-    int pools[POOLS];  /* segments; -1: not there yet */
-    int *variant;      /* per step: the one that it must take, since it is run again; -1: any */
+    int pools[POOLS];  /* their segments; -1: not made yet */
+    int *variant;      /* per step: the variant that it must take, since it is run again; -1: any */
     uint64_t random;
 } planner;
 
@@ -135,7 +135,7 @@ static bool written_between(const planner *p, mm_tensor tensor, int from, int to
     return false;
 }
 
-/* Whether what a step reads is there, unchanged, until step `to`: or comes back, bit for bit if `exact`. */
+/* Whether the tensor of a step's use stays as it is, or comes back (bit for bit if `exact`), until step `to`. */
 static bool stays_for(const planner *p, const mm_use *use, int s, int to, bool exact) {
     mm_tensor root = p->plan->alias[use->tensor];
     const storage *st = &p->storages[root];
@@ -156,7 +156,7 @@ static bool runs_again(const planner *p, int s, int to, bool exact) {
     return step->phase == MM_FORWARD;
 }
 
-/* A variant that gives the same bits when it is run again; -1. */
+/* A variant of the step that gives the same bits when it is run again; -1: it has none. */
 static int deterministic_variant(const planner *p, int s) {
     int first = p->facts->variant_first[s];
     if (p->variant[s] >= 0) return p->variant[s];
@@ -165,7 +165,8 @@ static int deterministic_variant(const planner *p, int s) {
     return -1;
 }
 
-/* Tensors come in the order in which they are made: what is settled about those that its maker reads stays. */
+/* Decides to recompute a tensor, if that is possible. Called for tensors in the order in which they are made, so that
+ * the actions of those that its maker reads are final. */
 static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     storage *st = &p->storages[root];
     st->maker = st->before;
@@ -178,7 +179,7 @@ static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     return true;
 }
 
-/* A code with a body in place of something else that gives the same bits back. */
+/* Replaces, by chance, another action that gives the same bits back by a code with a body. */
 static void choose_variable(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     if (!p->options->pools || (st->action != SWAP && st->action != LOSSLESS) || chance(p, 40)) return;
@@ -187,7 +188,7 @@ static void choose_variable(planner *p, mm_tensor root) {
     st->travels = false;
 }
 
-/* A copy of a persistent tensor that is made after a use of it, and put back before the next. */
+/* Chooses for a persistent tensor, by chance, a copy that is made after a use of it and put back before the next. */
 static void choose_trip(planner *p, mm_tensor tensor) {
     storage *st = &p->storages[tensor];
     st->raw = mm_graph_tensor(p->graph, tensor)->persistent;
@@ -253,7 +254,7 @@ static int latest_node(const planner *p, mm_stream_id stream) {
     return -1;
 }
 
-/* Waits that nothing needs, but that let bytes be used again sooner. */
+/* Adds waits that no data needs: the bytes that the awaited nodes use can then be used again sooner. */
 static void add_idle_waits(planner *p, int node) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         int latest = latest_node(p, s);
@@ -261,7 +262,7 @@ static void add_idle_waits(planner *p, int node) {
     }
 }
 
-/* What touches a persistent tensor waits for a step, whichever. */
+/* Adds an operation. One that touches a persistent tensor must wait for some step. */
 static int add_node(planner *p, mm_node_kind kind, mm_tensor root, int src, int dst) {
     int node = mm_plan_op(p->plan, kind, root, src, dst);
     if (node < 0) abort();
@@ -292,7 +293,7 @@ static int add_encode(planner *p, mm_tensor root, int codec) {
     return code;
 }
 
-/* The step's use of that tensor; -1. */
+/* The index of the step's use of that tensor; -1: it has none. */
 static int use_of(const mm_step_info *step, mm_tensor tensor) {
     for (int u = 0; u < step->n_uses; u++)
         if (step->uses[u].tensor == tensor) return u;
@@ -320,7 +321,8 @@ static void fit_work(planner *p, int node) {
         p->plan->segments[work].bytes = bytes + random_below(&p->random, 100);
 }
 
-/* The code of what the latest step has read or written: by itself, if it can and as chance has it, else encoded. */
+/* Adds a code of what the latest step has read or written. The step writes it, if it can and by chance; else a codec
+ * does. Returns the code's segment. */
 static int add_code(planner *p, mm_tensor root, int codec) {
     const int node = latest_node(p, MM_STREAM_COMPUTE);
     const mm_node *n = &p->plan->nodes[node];
@@ -403,7 +405,7 @@ static void fetch(planner *p, mm_tensor root) {
     if (persists || p->plan->segments[code].pool >= 0 || chance(p, 60)) decode(p, root);
 }
 
-/* Decodes what a step is to use and cannot read coded. */
+/* Decodes the tensor of a step's use, unless the step can read the code. */
 static void decode_for(planner *p, const mm_step_info *step, int u) {
     const mm_use *use = &step->uses[u];
     const mm_tensor root = p->plan->alias[use->tensor];
@@ -432,14 +434,14 @@ static int bind(planner *p, const mm_use *use) {
     return st->raw;
 }
 
-/* Where a step that is run again writes: afresh; what is still there can be written over with the same. */
+/* The segment that a step which is run again writes to: a new one, or one that still has the same elements. */
 static int bind_again(planner *p, mm_tensor tensor, const storage *wanted) {
     const storage *st = &p->storages[tensor];
     bool there = st->action == KEEP && st->raw >= 0 && !changed_between(p, tensor, wanted->maker, wanted->after);
     return there && wanted->exact && chance(p, 40) ? st->raw : add_raw(p, tensor);
 }
 
-/* Runs the step that made it again, after what that one read has been fetched. */
+/* Makes a tensor again: fetches what its maker reads, and runs that step again. */
 static void recompute(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     const mm_step_info *step = mm_graph_step(p->graph, st->maker);
@@ -495,7 +497,7 @@ static void add_step(planner *p, int s) {
     add_idle_waits(p, node);
 }
 
-/* Measures what a use of the step left there, if those are the bits that were computed first. */
+/* Measures the tensor of a use, after the step, if its bits are those that were first computed. */
 static void measure_after(planner *p, const mm_use *use) {
     const mm_tensor root = p->plan->alias[use->tensor];
     const storage *st = &p->storages[root];
@@ -521,7 +523,7 @@ static void add_nodes(planner *p) {
     }
 }
 
-/* Pools of just the bytes that are needed: on the device, half of them with a spill, and in pinned memory. */
+/* Gives the pools just the bytes that their bodies need: in pinned memory, on the device, or there with a spill. */
 static void size_pools(planner *p) {
     for (int i = 0; i < POOLS; i++) {
         const int pool = p->pools[i];
@@ -531,7 +533,7 @@ static void size_pools(planner *p) {
             if (p->plan->segments[s].pool == pool)
                 needed +=
                     mm_align(mm_facts_code(p->facts, RANDOM_VARIABLE, p->plan->segments[s].tensor)->body_bound_bytes);
-        if (needed == 0) abort(); /* a pool is made for a code */
+        if (needed == 0) abort(); /* every pool has a code */
         p->plan->segments[pool].bytes = needed;
         p->plan->segments[pool].pinned = chance(p, 25);
         if (p->plan->segments[pool].pinned || chance(p, 35)) continue;
@@ -543,7 +545,7 @@ static void size_pools(planner *p) {
     }
 }
 
-/* The waits between users of one segment. Bodies in one pool lie apart. */
+/* Adds the waits between nodes that use one segment; not of a pool, in which bodies lie apart. */
 static void add_needed_waits(planner *p) {
     int n;
     access *list = plan_accesses(p->plan, &n);

@@ -117,38 +117,38 @@ TEST_CASE(contention_slows_a_step_only_while_a_side_stream_works) {
     fixture_destroy(&f);
 }
 
-/* By the rules of facts that know pairs: all else is 0. */
+/* Gives the facts contention by pairs of work: `of` beside `beside` takes so much longer. Pairs not given have 0. */
 static void know(mm_facts *facts, mm_work of, mm_work beside, int permille) {
     facts->contention.known = true;
     facts->contention.permille[of][beside] = permille;
 }
 
 TEST_CASE(a_codec_takes_longer_beside_steps_by_their_kind) {
-    fixture f = fixture_create(true, 9000); /* pairs stand in its place */
+    fixture f = fixture_create(true, 9000); /* the 9000 do not count: pairs replace them */
     mm_simulation sim;
     f.facts->codes[f.g.out].encode_ns = 500;
     f.facts->codes[f.g.out].decode_ns = 0;
-    know(f.facts, MM_WORK_ENCODE, MM_WORK_CHEAP, 600); /* loss forward, 1000 ns: 625 of the encode's work */
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_CHEAP, 600); /* beside loss forward the encode is 1.6 times as long */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
     assert_int_equal(sim.iteration_ns, 7000);
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 800);
     mm_simulation_fini(&sim);
-    know(f.facts, MM_WORK_ENCODE, MM_WORK_EXPENSIVE, 3000); /* a convolution, not beside it */
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_EXPENSIVE, 3000); /* no convolution runs beside it */
     know(f.facts, MM_WORK_CHEAP, MM_WORK_ENCODE, 1000);
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800); /* both go on at their slower speeds */
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3400);
     mm_simulation_fini(&sim);
     f.facts->variants[RELU_F].ns = 0; /* the encode begins with loss forward, as before */
-    f.facts->variants[LOSS_F].ns = 0; /* now beside nothing cheap but what follows it: backward waits for the decode */
+    f.facts->variants[LOSS_F].ns = 0; /* nothing runs beside it: backward waits for the decode */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 1500);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
 
-/* The decode of the plan begins with its encode, only for its time's sake. */
+/* A decode that does not wait for its encode, but begins with it. (Wrong for the data; the simulation has none.) */
 TEST_CASE(an_encode_and_a_decode_at_once_count_twice) {
     fixture f = fixture_create(true, 250);
     mm_simulation sim;
@@ -162,7 +162,7 @@ TEST_CASE(an_encode_and_a_decode_at_once_count_twice) {
     know(f.facts, MM_WORK_DECODE, MM_WORK_ENCODE, 500);
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.decode].end_ns, 2750);
-    assert_int_equal(sim.nodes[f.encode].end_ns, 2875); /* 375 of its 500 ns done till then */
+    assert_int_equal(sim.nodes[f.encode].end_ns, 2875); /* 375 of its 500 ns were done at 2750 */
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3000);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
@@ -171,29 +171,29 @@ TEST_CASE(an_encode_and_a_decode_at_once_count_twice) {
 TEST_CASE(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link) {
     fixture f = fixture_create(true, 0);
     f.plan->segments[f.plan->nodes[f.encode].dst].pinned = true;
-    f.facts->out_bytes_per_s = INT64_C(1000000000000) / 800; /* of 1000 bytes */
+    f.facts->out_bytes_per_s = INT64_C(1000000000000) / 800; /* 800 ns for a code of 1000 bytes */
     f.facts->in_bytes_per_s = INT64_C(1000000000000) / 400;
     f.facts->link_contention_permille = 250;
     mm_simulation sim;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
-    assert_int_equal(sim.nodes[f.decode].end_ns, 3300);        /* the codec is slower */
+    assert_int_equal(sim.nodes[f.decode].end_ns, 3300);        /* 500 ns: the codec is slower than the link's 400 */
     assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3250); /* slowed by a codec's use of the link, too */
     mm_simulation_fini(&sim);
-    know(f.facts, MM_WORK_ENCODE, MM_WORK_LINK, 500); /* its own use of the link is not beside it */
+    know(f.facts, MM_WORK_ENCODE, MM_WORK_LINK, 500); /* the link that it uses itself does not count */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].end_ns, 2800);
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
 
-/* The small graph's `out` to pinned memory after relu, and back for loss backward. */
+/* The small graph's `out` is copied to pinned memory after relu, and back for loss backward. */
 typedef struct link_fixture {
     fixture f;
     int out, in; /* nodes */
 } link_fixture;
 
-/* `at_once`: the fetch does not even wait for the offload; only times are of interest. */
+/* at_once: the copy back does not wait for the copy out, but begins with it (wrong for the data, not for times). */
 static link_fixture link_create(bool at_once) {
     link_fixture l = {.f = {.g = small_graph_create()}};
     fixture *f = &l.f;
@@ -219,7 +219,7 @@ static link_fixture link_create(bool at_once) {
     return l;
 }
 
-/* The rate at which the map takes so many ns. */
+/* The rate, in bytes per second, at which a copy of the map takes so many ns. */
 static int64_t rate_for(int64_t ns) { return SMALL_MAP_BYTES * INT64_C(1000000000) / ns; }
 
 static void check_copy(const mm_simulation *sim, int node, int64_t start_ns, int64_t end_ns) {
@@ -231,7 +231,7 @@ TEST_CASE(copies_take_their_bytes_at_the_rate_of_their_way) {
     link_fixture l = link_create(false);
     l.f.facts->out_bytes_per_s = rate_for(400);
     l.f.facts->in_bytes_per_s = rate_for(2600);
-    l.f.facts->out_both_bytes_per_s = rate_for(4000); /* never both */
+    l.f.facts->out_both_bytes_per_s = rate_for(4000); /* both ways are never busy at once */
     l.f.facts->in_both_bytes_per_s = rate_for(26000);
     mm_simulation sim;
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
@@ -254,12 +254,12 @@ TEST_CASE(a_copy_is_slower_only_while_the_other_way_is_busy) {
     mm_simulation sim;
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
     check_copy(&sim, l.out, 2000, 2800); /* the other way is busy all the time: half as fast */
-    check_copy(&sim, l.in, 2000, 3100);  /* 200 of its 500 ns done until 2800, then as if alone */
+    check_copy(&sim, l.in, 2000, 3100);  /* 200 of its 500 ns are done at 2800, then it is alone */
     mm_simulation_fini(&sim);
     l.f.facts->in_both_bytes_per_s = 0; /* not known: as if alone */
     assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
     check_copy(&sim, l.in, 2000, 2500);
-    check_copy(&sim, l.out, 2000, 2650); /* 250 done until 2500 */
+    check_copy(&sim, l.out, 2000, 2650); /* 250 of its 400 ns are done at 2500 */
     mm_simulation_fini(&sim);
     fixture_destroy(&l.f);
 }
@@ -279,7 +279,7 @@ TEST_CASE(copies_and_codecs_slow_the_steps_each_by_its_own) {
     f.facts->link_contention_permille = 9000; /* there is no copy */
     f.facts->codes[f.g.out].decode_ns = 0;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
-    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3100); /* 400 of the encode's 500 ns */
+    assert_int_equal(sim.nodes[f.steps[LOSS_F]].end_ns, 3100); /* it does 400 ns of work beside the encode's 500 */
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
@@ -327,7 +327,7 @@ TEST_CASE(memory_is_allocated_with_every_stream_idle) {
     assert_int_equal(sim.nodes[f.decode].end_ns, 4100);
     assert_int_equal(sim.iteration_ns, 8100);
     mm_simulation_fini(&sim);
-    /* The map too, from the encoding to the decoding: both wait for two. */
+    /* The encode's source is placed at run time, too: two allocations before it, two frees after the decode. */
     f.plan->segments[f.plan->nodes[f.encode].src].dynamic = true;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[f.encode].start_ns, 2600);
@@ -433,7 +433,7 @@ static void check_pieces(piece_fixture *p, const int64_t starts[4], const int64_
     for (int i = 0; i < 4; i++) check_copy(&sim, nodes[i], starts[i], ends[i]);
     int64_t in_ns = p->f.facts->codes[p->f.g.out].code_bytes * INT64_C(1000000000) / p->f.facts->in_bytes_per_s;
     assert_in_range(sim.busy_ns[MM_STREAM_ENCODE], ends[0] - starts[0] - 1, ends[0] - starts[0] + 1);
-    assert_in_range(sim.busy_ns[MM_STREAM_IN], in_ns - 4, in_ns + 4); /* what it waits in between is none */
+    assert_in_range(sim.busy_ns[MM_STREAM_IN], in_ns - 4, in_ns + 4); /* waits between pieces do not count as busy */
     mm_simulation_fini(&sim);
 }
 
@@ -461,9 +461,9 @@ TEST_CASE(waits_for_the_link_are_no_waits_for_the_codec) {
     mm_simulation sim;
     mm_plan_wait(p.f.plan, p.f.steps[LOSS_B], p.f.decode);
     assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
-    /* From 0 to 1710, for the first piece to be encoded, all to be copied out and in, the last to be decoded. */
+    /* Loss backward waits from 0 to 1710: a piece is encoded, all are copied out and in, and the last is decoded. */
     assert_in_range(sim.stall_ns, 1709, 1711);
-    assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040: it includes the link */
+    assert_in_range(sim.hidden_permille, 159, 163); /* 330 of 2040 ns: copies count, too */
     assert_in_range(sim.codec_hidden_permille, 748, 752);
     int64_t exposed = 0;
     for (int t = 0; t < MM_STREAM_COUNT; t++) exposed += sim.exposed_ns[t];
@@ -478,7 +478,7 @@ TEST_CASE(every_piece_on_the_link_is_issued) {
     p.f.facts->issue_ns = 10;
     mm_simulation sim;
     assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
-    assert_in_range(sim.busy_ns[MM_STREAM_OUT], 836, 844); /* four times */
+    assert_in_range(sim.busy_ns[MM_STREAM_OUT], 836, 844); /* 800 and the issue of four pieces */
     assert_int_equal(sim.busy_ns[MM_STREAM_ENCODE], 400);
     mm_simulation_fini(&sim);
     fixture_destroy(&p.f);
@@ -487,7 +487,7 @@ TEST_CASE(every_piece_on_the_link_is_issued) {
 TEST_CASE(a_throttled_encode_goes_at_the_pace_of_the_link) {
     piece_fixture p = piece_create(400, 800, 40);
     mm_simulation sim;
-    p.f.plan->nodes[p.f.encode].throttle = 1; /* in turn: 100 of encoding, 200 of copying */
+    p.f.plan->nodes[p.f.encode].throttle = 1; /* pieces are encoded (100 ns) and copied (200 ns) in turn */
     assert_int_equal(mm_simulate(p.f.plan, p.f.facts, &sim), MM_OK);
     check_copy(&sim, p.f.encode, 0, 1000);
     check_copy(&sim, p.out, 100, 1200);
@@ -544,8 +544,8 @@ TEST_CASE(live_bytes_are_those_of_the_plans_accounts) {
     }
 }
 
-/* Nothing starts before what it waits for has ended, streams do one thing at a time, and nobody idles who could work.
- * Of plans whose nodes are whole. */
+/* Checks the simulation of a plan whose nodes are whole: each node starts as soon as the nodes that it waits for, and
+ * the one before it on its stream, have ended. */
 static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
     int last[MM_STREAM_COUNT] = {-1, -1, -1, -1, -1};
     int64_t end = 0;
@@ -563,8 +563,8 @@ static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
     assert_int_equal(sim->iteration_ns, end);
 }
 
-/* The second of a divided pair begins when the first has done a part, and ends no earlier than the first. Returns how
- * many pairs overlapped. */
+/* Checks pairs of nodes of which the second goes on with the pieces of the first: it begins when the first has done a
+ * piece, and ends no earlier than the first. Returns how many pairs overlapped. */
 static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_simulation *sim) {
     int overlapping = 0;
     mm_program pieces;
@@ -629,8 +629,8 @@ typedef struct shared_case {
     mm_plan *plan;
 } shared_case;
 
-/* forward; backward of b and of a, which write their gradients; an update. 1000 ns each. A gradient takes 400 ns each
- * way on a link that two devices share, and a core adds two of them in 500 ns. */
+/* Steps of 1000 ns each: a forward; b and a backward, which write their gradients; an update. A gradient takes 400 ns
+ * each way on the link, 800 if two devices use it at once; a core adds two gradients in 500 ns. */
 static shared_case shared_create(mm_allreduce_when when, int ranks, mm_sum_at sum_at) {
     shared_case c;
     mm_plan *plan;
@@ -665,7 +665,7 @@ static shared_case shared_create(mm_allreduce_when when, int ranks, mm_sum_at su
     return c;
 }
 
-/* pieces: of each gradient. */
+/* Checks the iteration's time. pieces: into how many each gradient is cut. */
 static void check_shared_pieces(mm_allreduce_when when, int ranks, mm_sum_at sum_at, int pieces, int64_t expected_ns) {
     shared_case c = shared_create(when, ranks, sum_at);
     mm_simulation sim;
@@ -685,28 +685,29 @@ static void check_shared(mm_allreduce_when when, int ranks, mm_sum_at sum_at, in
 }
 
 TEST_CASE(sums_of_ranks_follow_each_other_between_the_copies) {
-    /* One device copies, and adds nothing. Overlapped: the last gradient leaves at 3000. */
+    /* One device copies its gradients, and adds nothing. The last leaves at 3000: 400 out, 400 in, then the update. */
     check_shared(MM_ALLREDUCE_AT_ONCE, 1, MM_SUM_AT_ROOT, 4800);
-    /* Two: 800 a copy. a: out 3000 to 3800, added until 4300, in until 5100. */
+    /* Two devices: a copy takes 800. a's gradient: out from 3000 to 3800, added until 4300, in until 5100. */
     check_shared(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_ROOT, 6100);
-    check_shared(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each adds a half */
-    /* At the end: b out 3000 to 3800, a until 4600; a added until 5100, in until 5900, behind b's. */
+    check_shared(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_RANKS, 5850); /* each rank adds one half */
+    /* At the end: b's gradient is out at 3800, a's at 4600; a's is added until 5100, and is in at 5900, after b's. */
     check_shared(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_ROOT, 6900);
-    /* By the first device: both out until 4600; each 400 in and 400 out, alone, until 6200; both in until 7800. */
+    /* The first device adds: both gradients are out at 4600; it copies each in and out, alone on the link at 400 a
+     * copy, until 6200; both are in at 7800. */
     check_shared(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_DEVICE, 8800);
-    /* In quarters. The last of a goes out until 3800, is added until 3925, and is in at 4125. */
+    /* In quarters. The last quarter of a's gradient is out at 3800, added at 3925, and in at 4125. */
     check_shared_pieces(MM_ALLREDUCE_AT_ONCE, 2, MM_SUM_AT_ROOT, 4, 5125);
-    /* The last quarter leaves at 4600; 125, 200. */
+    /* The last quarter is out at 4600, added 125 later, and in 200 after that. */
     check_shared_pieces(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_ROOT, 4, 5925);
     check_shared_pieces(MM_ALLREDUCE_AT_END, 2, MM_SUM_AT_DEVICE, 4, 8800);
 }
 
 TEST_CASE(sums_in_place_run_beside_steps_and_hold_up_the_update) {
-    /* Two devices send a half of each gradient twice, at half of the link's rate: 800 ns each. */
+    /* With two devices, each sends halves of a gradient twice, at half of the link's rate: a sum takes 800 ns. */
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 1, MM_SUM_IN_PLACE, 4000);
-    check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's from 2000, a's from 3000 */
-    check_shared(MM_ALLREDUCE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both from 3000 */
-    /* Four, at a quarter: three quarters twice, 2400 ns each; a's behind b's, which ends at 4400. */
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE, 4800); /* b's sum begins at 2000, a's at 3000 */
+    check_shared(MM_ALLREDUCE_IN_PLACE_AT_END, 2, MM_SUM_IN_PLACE, 5600);  /* both sums follow from 3000 on */
+    /* With four, each sends three quarters twice, at a quarter of the rate: 2400 ns. a's sum begins when b's ends. */
     check_shared(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 4, MM_SUM_IN_PLACE, 7800);
     shared_case c = shared_create(MM_ALLREDUCE_IN_PLACE_AT_ONCE, 2, MM_SUM_IN_PLACE);
     mm_simulation sim;
@@ -747,7 +748,7 @@ TEST_CASE(times_out_of_range_are_refused) {
         mm_simulation_fini(&sim);
     }
     f.facts->in_bytes_per_s = 1000;
-    f.facts->in_both_bytes_per_s = 99; /* less than a tenth */
+    f.facts->in_both_bytes_per_s = 99; /* refused below a tenth of in_bytes_per_s */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_INVALID);
     fixture_destroy(&f);
 }
@@ -755,7 +756,7 @@ TEST_CASE(times_out_of_range_are_refused) {
 TEST_CASE(a_plan_that_cannot_end_is_refused) {
     fixture f = fixture_create(true, 0);
     mm_simulation sim;
-    f.plan->nodes[f.encode].wait[MM_STREAM_DECODE] = 0; /* and decode waits for it */
+    f.plan->nodes[f.encode].wait[MM_STREAM_DECODE] = 0; /* the decode waits for this encode: a cycle */
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_ERR_PLAN);
     fixture_destroy(&f);
 }
@@ -766,12 +767,12 @@ TEST_CASE(a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps) {
     mm_simulation sim;
     assert_int_equal(mm_plan_finish(f.plan), MM_OK);
     mm_plan_wait(f.plan, measure, f.steps[LOSS_B]);
-    f.facts->memory_bytes_per_s = INT64_C(4) * SMALL_MAP_BYTES * 1000000; /* 250 ns */
+    f.facts->memory_bytes_per_s = INT64_C(4) * SMALL_MAP_BYTES * 1000000; /* 250 ns for the map */
     f.facts->codes[f.g.out].encode_ns = f.facts->codes[f.g.out].decode_ns = 0;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);
     assert_int_equal(sim.nodes[measure].start_ns, 4000);
     assert_int_equal(sim.nodes[measure].end_ns, 4250);
-    assert_int_equal(sim.iteration_ns, 7000 + 125); /* a step runs at half its speed meanwhile */
+    assert_int_equal(sim.iteration_ns, 7000 + 125); /* beside the measure, a step has half its speed */
     mm_simulation_fini(&sim);
     f.facts->memory_bytes_per_s = 0;
     assert_int_equal(mm_simulate(f.plan, f.facts, &sim), MM_OK);

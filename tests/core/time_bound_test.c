@@ -19,7 +19,7 @@ static void set_rates(mm_facts *facts, uint64_t seed) {
     facts->issue_ns = (int64_t)(seed % 7) * 100;
 }
 
-/* Whether it runs only repeatable layers again: the bound is for such plans. */
+/* Whether the plan runs only repeatable layers again: the bound holds for plans that do. */
 static bool repeats_well(const mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE &&
@@ -28,7 +28,7 @@ static bool repeats_well(const mm_plan *plan) {
     return true;
 }
 
-/* In no more memory than it takes itself. */
+/* The bound of the time in as much memory as the plan takes. */
 static int64_t bound_of(const mm_plan *plan, const mm_facts *facts) {
     const mm_limits limits = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = plan->base_bytes};
@@ -80,8 +80,8 @@ typedef struct subject {
     mm_facts *facts;
 } subject;
 
-/* first =a; wide a =w; last w =loss; and back, which reads a and the loss. While `wide` runs it reads a, so `last`,
- * which reads w alone, is where a can be away. A layer of the kind `kind` writes a. */
+/* Forward: first writes a; wide reads a, writes w; last reads w, writes the loss. Backward: first reads a and the loss.
+ * Only while `last` runs, which does not read a, can a be away. `kind`: that of the layer `first`. */
 static subject subject_create(mm_layer_kind kind) {
     subject s;
     expect_ok(mm_graph_create("wide", &s.graph));
@@ -109,7 +109,7 @@ static void subject_destroy(subject *s) {
     mm_graph_destroy(s->graph);
 }
 
-/* With so many bytes beside those of `last`: w, and its workspace. */
+/* Checks the bound where `last`, with w and its workspace, leaves `beside` bytes of the device. */
 static void expect_bound(const subject *s, int64_t beside, int64_t pinned, int64_t expected) {
     const mm_limits limits = {
         .device_bytes = 256 + WIDE_BYTES + 2 * A_BYTES + beside, .pinned_bytes = pinned, .base_bytes = 256};
@@ -133,14 +133,15 @@ TEST_CASE(without_a_limit_it_is_the_time_of_the_steps) {
 
 TEST_CASE(what_cannot_stay_goes_over_the_link_before_and_after) {
     subject s = subject_create(MM_LAYER_OTHER);
-    expect_bound(&s, 0, INT64_MAX, 8 * STEP_NS); /* 5 out beside two steps, 3 back beside two */
+    expect_bound(&s, 0, INT64_MAX, 8 * STEP_NS); /* a is copied out for 5 steps' time, and in for 3 */
     expect_bound(&s, 0, A_BYTES, 8 * STEP_NS);
-    expect_bound(&s, A_BYTES / 2, INT64_MAX, 9 * STEP_NS / 2); /* half of it stays, as a share: 2.5 and 2 */
+    expect_bound(&s, A_BYTES / 2, INT64_MAX, 9 * STEP_NS / 2); /* half of a stays: 2.5 before, 2 after */
     expect_bound(&s, 0, 0, INT64_MAX);
     expect_bound(&s, -1, INT64_MAX, INT64_MAX);
     s.facts->link_contention_permille = 1000;
-    expect_bound(&s, A_BYTES / 2, INT64_MAX, (325 + 275) * STEP_NS / 100); /* half of each ns of a copy is lost */
-    s.facts->contention.known = true; /* dear steps lose least: a quarter, if a decode runs, too */
+    /* Beside a copy, steps do half of their work. */
+    expect_bound(&s, A_BYTES / 2, INT64_MAX, (325 + 275) * STEP_NS / 100);
+    s.facts->contention.known = true; /* expensive steps lose least: a quarter, if a decode runs, too */
     s.facts->contention.permille[MM_WORK_CHEAP][MM_WORK_LINK] = 2000;
     s.facts->contention.permille[MM_WORK_EXPENSIVE][MM_WORK_LINK] = 1000;
     s.facts->contention.permille[MM_WORK_EXPENSIVE][MM_WORK_DECODE] = 2000;
@@ -153,11 +154,13 @@ TEST_CASE(what_can_run_again_takes_its_time_again) {
     expect_bound(&s, 0, 0, 5 * STEP_NS);
     expect_bound(&s, A_BYTES / 2, 0, 9 * STEP_NS / 2);
     expect_bound(&s, A_BYTES, 0, 4 * STEP_NS);
-    expect_bound(&s, 0, INT64_MAX, 46 * STEP_NS / 10); /* two fifths of it out beside two steps, the rest again: 2.6 */
+    /* Two fifths of a are copied out during two steps; the rest is recomputed: 2.6 steps' time. */
+    expect_bound(&s, 0, INT64_MAX, 46 * STEP_NS / 10);
     subject_destroy(&s);
 }
 
-/* a, b, which equals a and may share its storage, and c, which may be written over b; a and c are read at the end. */
+/* Makes a; then b, which equals a and, if `may`, may share its storage; then c, which may be written over b. a and c
+ * are read at the end. */
 static mm_graph *sharing(bool may) {
     mm_graph *graph;
     mm_tensor t[3];
@@ -193,7 +196,7 @@ TEST_CASE(what_may_share_a_storage_takes_it_once) {
     }
 }
 
-/* u, from which v and w are made, which are read at the end. In between nothing can be held. */
+/* v and w are made from u, and are read at the end. In between, one step leaves no memory for any of the three. */
 TEST_CASE(what_two_recomputations_read_is_made_once) {
     subject s;
     mm_tensor t[3];

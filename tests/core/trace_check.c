@@ -21,7 +21,7 @@ typedef struct link {
 } link;
 
 typedef struct thread {
-    int pid, tid, stream; /* -1: iterations; MM_STREAM_COUNT: sums in place */
+    int pid, tid, stream; /* stream: -1: of the iterations; MM_STREAM_COUNT: of sums in place */
 } thread;
 
 typedef struct checker {
@@ -134,7 +134,7 @@ static bool read_link(checker *c, const json_t *event) {
     return true;
 }
 
-/* The k-th counter of a process is of the step k % steps. */
+/* Reads a counter event: the k-th one of a process is that of step k % (number of steps). */
 static bool read_counter(checker *c, const json_t *event) {
     trace_process *process = process_of(c, number(event, "pid"));
     const char *kind;
@@ -158,7 +158,7 @@ static bool read_counter(checker *c, const json_t *event) {
     return true;
 }
 
-/* A policy that planned again, in a process, at a time, with what it went by. */
+/* Reads the event of a policy that planned again: it has a time, the graph, and the times that the policy compared. */
 static bool read_replan(checker *c, const json_t *event) {
     static const char *const times[] = {"measured_us", "planned_us", "left_us", "new_us"};
     const json_t *args = json_object_get(event, "args");
@@ -195,7 +195,7 @@ static bool read_event(checker *c, const json_t *event) {
 
 /* ---------------------------------------------------------------- slices */
 
-/* By thread and time, the longer first. */
+/* Order of slices: by thread, then by start, then the longer first. */
 static int by_thread(const void *left, const void *right) {
     const slice *a = left, *b = right;
     if (a->tid != b->tid) return a->tid < b->tid ? -1 : 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of devices, and the suite over every entry of it. */
+/* Checks the table of devices, and runs the suite on every device of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

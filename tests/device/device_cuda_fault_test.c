@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the CUDA device does when CUDA does not: each of its calls refused in turn, a fault of the GPU, no GPU at all;
- * and what it calls in a loop. On the emulation. */
+/* What the CUDA device does when CUDA fails: each of its calls refused in turn, a fault of the GPU, no GPU at all; and
+ * which calls it makes in a loop. On the emulated CUDA. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void close_rig(rig *r) {
     memset(r, 0, sizeof *r);
 }
 
-/* *calls_out: of `name`, before anything is ended. */
+/* Opens, uses and closes a rig. *calls_out: the number of calls of `name` before the rig is closed. */
 static mm_status run_rig(bool timed, const char *name, long *calls_out) {
     rig r = {0};
     mm_status status = open_rig(&r, timed);
@@ -94,7 +94,7 @@ static mm_status run_rig(bool timed, const char *name, long *calls_out) {
     char message[512];
     strcpy(message, mm_last_error());
     close_rig(&r);
-    if (status != MM_OK) assert_string_equal(mm_last_error(), message); /* ending tells nothing new */
+    if (status != MM_OK) assert_string_equal(mm_last_error(), message); /* closing keeps the message */
     return status;
 }
 
@@ -129,20 +129,21 @@ static bool is_one_of(const char *name, const char *const *names) {
     return false;
 }
 
-/* Calls whose failure is not the caller's: they ask, and what they do not say is told otherwise or not at all. */
+/* Whether the device's caller need not learn that this call failed: it only asks, and the answer comes from elsewhere,
+ * or is left out. */
 static bool only_asks(const char *name, bool timed) {
     static const char *const names[] = {"cudaGetLastError",
                                         "cudaEventElapsedTime",
                                         "cudaEventQuery",
                                         "cudaMemGetInfo",
                                         "cuCtxGetCurrent",
-                                        "cuCtxPushCurrent", /* by calls that have no status; the others tell */
+                                        "cuCtxPushCurrent", /* by calls without a status; others return it */
                                         NULL};
-    static const char *const of_times[] = {"cudaEventRecord", "cudaEventCreateWithFlags", NULL}; /* not measured then */
+    static const char *const of_times[] = {"cudaEventRecord", "cudaEventCreateWithFlags", NULL}; /* no times then */
     return is_one_of(name, names) || (timed && is_one_of(name, of_times));
 }
 
-/* Without these, what they should end is left: it is CUDA that fails to. */
+/* Whether the call frees or ends something. If CUDA refuses it, that is left behind, through no fault of the device. */
 static bool ends_things(const char *name) {
     static const char *const names[] = {"cuMemUnmap",
                                         "cuMemAddressFree",
@@ -222,7 +223,7 @@ static void large_pinned_memory_is_registered_or_else_cudas(void **state) {
     assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before);
     mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
     cuda_emulation_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
-    for (int i = 1; i <= 2; i++) { /* it is not tried again */
+    for (int i = 1; i <= 2; i++) { /* cudaHostRegister is not tried again */
         reserve_large(&r, "cudaHostAlloc");
         assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 2);
         assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before + i);
@@ -299,7 +300,7 @@ static void captured_work_keeps_the_priorities_of_its_streams(void **state) {
     assert_int_equal(cuda_emulation_alive_get().prioritized, 0);
 }
 
-/* A float of milliseconds has whole ones only, three hours after the first. */
+/* CUDA tells times as a float of milliseconds, which three hours after the first event has whole milliseconds only. */
 static void times_stay_exact_however_long_it_ran(void **state) {
     enum { PART_NS = 300000, PARTS = 8, ROUNDING_NS = 1000, MS_NS = 1000000 };
     (void)state;
@@ -313,14 +314,14 @@ static void times_stay_exact_however_long_it_ran(void **state) {
         assert_int_equal(mm_event_record(r.event[0], r.stream[0]), MM_OK);
         assert_int_equal(mm_event_sync(r.event[0]), MM_OK);
         int64_t ns = mm_event_ns(r.event[0]);
-        if (i == 1) assert_true(ns > before_ns - 2 * MS_NS); /* the first was told in whole ones */
+        if (i == 1) assert_true(ns > before_ns - 2 * MS_NS); /* the first time was in whole milliseconds */
         if (i > 1) assert_true(ns - before_ns >= PART_NS - ROUNDING_NS);
         before_ns = ns;
     }
     close_rig(&r);
 }
 
-/* CUDA's own call would return at once. */
+/* CUDA's call that destroys a stream does not wait for the stream's work. */
 static void destroying_a_stream_waits_for_its_work(void **state) {
     (void)state;
     rig r = {0};
@@ -398,7 +399,7 @@ static void names_of_devices_that_are_not_there_are_refused_with_how_many_are(vo
     int ordinal = -1;
     assert_int_equal(mm_device_find("host:0", &kind, &ordinal), MM_OK);
     assert_string_equal(kind->name, "host");
-    cuda_emulation_set_devices(0); /* plans are made for what is elsewhere */
+    cuda_emulation_set_devices(0); /* no GPU here: names must still be found, for plans of other machines */
     assert_int_equal(mm_device_find("cuda:3", &kind, &ordinal), MM_OK);
     cuda_emulation_set_devices(2);
     assert_string_equal(kind->name, "cuda");
@@ -411,7 +412,7 @@ static int64_t free_of(const rig *r) {
     return info.free_bytes;
 }
 
-/* Each call would be refused otherwise: control.h, strays. */
+/* The emulation refuses calls on another GPU than the device's (control.h, strays). */
 static void a_device_is_its_gpu_whatever_is_current_and_leaves_that_as_it_was(void **state) {
     (void)state;
     rig one = {0}, zero = {0};
@@ -420,7 +421,7 @@ static void a_device_is_its_gpu_whatever_is_current_and_leaves_that_as_it_was(vo
     mm_replay_destroy(one.replay);
     one.replay = NULL;
     assert_int_equal(current(), 0);
-    assert_false(cuda_emulation_has_context(0)); /* not even a context on the GPU that nobody uses */
+    assert_false(cuda_emulation_has_context(0)); /* the unused GPU has no context either */
     const int64_t free_on_one = free_of(&one);
     assert_int_equal(open_on(&zero, "cuda:0", true), MM_OK);
     assert_int_equal(free_of(&one), free_on_one);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The CUDA device beyond what every device does: memory that others get meanwhile, captured work, times. */
+/* What the CUDA device does beyond the suite: memory that others can use meanwhile, captured work, times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,8 @@ static bool has_page(void *page) {
     return mincore(page, 1, &resident) == 0;
 }
 
-/* Linux gives a child pages of its own of what is pinned, at once: gigabytes for each worker of a loader. */
+/* At a fork Linux copies pinned pages for the child at once: gigabytes for each worker of a data loader. So a large
+ * pinned block must not be in the child. */
 static void a_large_pinned_block_is_not_the_forked_childs(void **state) {
     enum { BYTES = 24 * MIB };
     rig *r = *state;
@@ -96,7 +97,7 @@ static void a_large_pinned_block_is_not_the_forked_childs(void **state) {
     assert_int_equal(WEXITSTATUS(ended), 0);
 }
 
-/* Three chunks of a GPU, of 32 MiB: what lies between two of them is kept, or comes, as a whole. */
+/* A block of three chunks of 32 MiB. The device takes or gives back whole chunks only. */
 static void what_is_trimmed_is_free_for_others_until_it_is_restored(void **state) {
     enum { BYTES = 96 * MIB, KEPT = 64 * MIB, TABLES_BYTES = 2 * MIB /* of pages, that the driver takes or gives */ };
     rig *r = *state;
@@ -150,7 +151,7 @@ static void the_checksum_is_the_hosts_wherever_the_bytes_lie(void **state) {
     OK(mm_stream_create(host, "host", 0, &stream));
     for (int i = 0; i < N; i++) OK(mm_checksum_async(stream, r->pinned, sizes[i], &expected[i]));
     OK(mm_stream_sync(stream));
-    for (int offset = 0; offset < OFFSETS; offset++) { /* all in flight at once */
+    for (int offset = 0; offset < OFFSETS; offset++) { /* all checksums are enqueued before a wait */
         unsigned char *at = r->block + offset * (PINNED_BYTES + 3);
         OK(mm_copy_async(r->stream[0], at, r->pinned, PINNED_BYTES, MM_COPY_IN));
         for (int i = 0; i < N; i++) OK(mm_checksum_async(r->stream[0], at, sizes[i], &sums[offset * N + i]));
@@ -175,9 +176,9 @@ static void more_checksums_than_there_are_places_for_are_all_told(void **state) 
 
 /* ---------------------------------------------------------------- sums */
 
-/* On the host with any number of threads, and on the GPU. */
+/* The sums are the same on the host, with any number of threads, and on the GPU. */
 static void sums_are_the_same_bits_on_host_and_gpu(void **state) {
-    enum { MOST = 3 * 1024 * 1024 + 1717, CONFIGS = 3 }; /* so many that strips are longer than they need be */
+    enum { MOST = 3 * 1024 * 1024 + 1717, CONFIGS = 3 }; /* so many that strips are longer than the shortest */
     static const int64_t sizes[] = {1, 1000, 4097, 100003, MOST};
     enum { N = sizeof sizes / sizeof *sizes };
     rig *r = *state;
@@ -238,7 +239,7 @@ static void captured_sums_are_those_of_what_is_there_at_each_launch(void **state
     mm_replay_destroy(replay);
 }
 
-/* Fills on the first stream; copies out on the others, each a half; the first goes on. */
+/* Enqueues a fill on the first stream, then a copy out of one half on each other stream; the first stream goes on. */
 static void enqueue_fork(rig *r, unsigned char byte) {
     OK(mm_fill_async(r->stream[0], r->block, byte, PINNED_BYTES));
     OK(mm_event_record(r->event[0], r->stream[0]));
@@ -259,14 +260,14 @@ static void captured_work_of_several_streams_runs_at_each_launch(void **state) {
     OK(mm_capture_end(r->stream[0], &replay));
     memset(r->pinned, 0, PINNED_BYTES);
     for (int i = 0; i < STREAMS; i++) OK(mm_stream_sync(r->stream[i]));
-    assert_pinned(r, 0, PINNED_BYTES); /* nothing has run */
+    assert_pinned(r, 0, PINNED_BYTES); /* captured work has not run */
     for (int round = 0; round < 3; round++) {
         memset(r->pinned, 0, PINNED_BYTES);
         OK(mm_replay_launch(replay, r->stream[0]));
         OK(mm_stream_sync(r->stream[0]));
         assert_pinned(r, 0x71, PINNED_BYTES);
     }
-    enqueue_fork(r, 0x72); /* the streams are ordinary again */
+    enqueue_fork(r, 0x72); /* after the capture, work on the streams runs as usual */
     for (int i = 0; i < STREAMS; i++) OK(mm_stream_sync(r->stream[i]));
     assert_pinned(r, 0x72, PINNED_BYTES);
     OK(mm_replay_launch(replay, r->stream[2])); /* on another stream, in order with it */
@@ -296,7 +297,7 @@ static void assert_spoilt(rig *r) {
     mm_replay *replay = NULL;
     assert_int_equal(mm_capture_end(r->stream[0], &replay), MM_ERR_DEVICE);
     assert_null(replay);
-    memset(r->pinned, 0, PINNED_BYTES); /* and all is as before */
+    memset(r->pinned, 0, PINNED_BYTES); /* the streams work as before */
     enqueue_fork(r, 0x17);
     for (int i = 0; i < STREAMS; i++) OK(mm_stream_sync(r->stream[i]));
     assert_pinned(r, 0x17, PINNED_BYTES);

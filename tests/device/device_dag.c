@@ -64,7 +64,7 @@ static void dag_fill(dag *dag, mm_stream *stream, int cell, uint8_t byte) {
     memset(dag->expected[cell], byte, CELL_BYTES);
 }
 
-/* Part of one cell into part of another, so that a cell's bytes tell of many operations. */
+/* Copies a part of one cell to a part of another, so that a cell's bytes depend on many operations. */
 static void dag_copy(dag *dag, mm_stream *stream, int to, int from, uint64_t *random) {
     int64_t bytes = random_below(random, CELL_BYTES);
     int64_t at = random_below(random, (int)(CELL_BYTES - bytes));

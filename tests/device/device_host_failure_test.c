@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How a failed task travels: through its stream, through events, to whoever waits; and how it is forgotten. */
+/* How the failure of a task spreads: through its stream and through events, to whoever waits; and how it is reset. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static void a_poisoned_stream_keeps_its_own_failure_when_it_waits_for_another(vo
     assert_fails(mm_stream_sync(f->stream[0]), "task 5 broke");
 }
 
-/* An event that completes means that all before it is over, failed or not. */
+/* A stream with a failed task still waits for events: an event that completes means that all work before it is over. */
 static void a_poisoned_stream_still_waits_for_events(void **state) {
     host_fixture *f = *state;
     host_gate gate = HOST_GATE_INITIALIZER;
@@ -116,7 +116,7 @@ static void reset_makes_a_stream_usable_again(void **state) {
         int value = 0;
         host_launch_failure(f->stream[0], round);
         assert_int_equal(mm_event_record(f->event[0], f->stream[0]), MM_OK);
-        assert_int_equal(mm_event_sync(f->event[0]), MM_ERR_DEVICE); /* drained, told by an event alone */
+        assert_int_equal(mm_event_sync(f->event[0]), MM_ERR_DEVICE); /* the event shows that the stream is drained */
         mm_stream_reset(f->stream[0]);
         host_launch_store(f->stream[0], &value, round);
         assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
@@ -124,7 +124,7 @@ static void reset_makes_a_stream_usable_again(void **state) {
     }
 }
 
-/* Of a stream that is said to be drained, and is not quite: what fails before the reset is forgotten, too. */
+/* A reset of a stream that still has work waits for that work, and forgets its failures, too. */
 static void reset_waits_for_what_was_enqueued_before_it(void **state) {
     host_fixture *f = *state;
     host_gate gate = HOST_GATE_INITIALIZER;
@@ -138,7 +138,7 @@ static void reset_waits_for_what_was_enqueued_before_it(void **state) {
     pthread_join(opener, NULL);
 }
 
-/* The event remembers what happened; the stream does not. */
+/* After a reset the event still has the failure, the stream does not. */
 static void an_event_keeps_its_failure_over_a_reset_until_it_is_recorded_again(void **state) {
     host_fixture *f = *state;
     host_launch_failure(f->stream[0], 9);
@@ -150,7 +150,7 @@ static void an_event_keeps_its_failure_over_a_reset_until_it_is_recorded_again(v
     assert_int_equal(mm_event_sync(f->event[0]), MM_OK);
 }
 
-/* Each waiter sees the recording that was current when it asked. */
+/* A wait is for the recording that the event had when the wait was enqueued. */
 static void recording_again_elsewhere_does_not_hide_the_failure_from_older_waits(void **state) {
     host_fixture *f = *state;
     host_gate gate = HOST_GATE_INITIALIZER;
@@ -160,7 +160,7 @@ static void recording_again_elsewhere_does_not_hide_the_failure_from_older_waits
     assert_int_equal(mm_stream_wait(f->stream[1], f->event[0]), MM_OK);
     assert_int_equal(mm_event_record(f->event[0], f->stream[2]), MM_OK);
     assert_int_equal(mm_stream_wait(f->stream[3], f->event[0]), MM_OK);
-    assert_int_equal(mm_event_sync(f->event[0]), MM_OK); /* while stream 0 is held */
+    assert_int_equal(mm_event_sync(f->event[0]), MM_OK); /* the gate still holds stream 0 up */
     assert_int_equal(mm_stream_sync(f->stream[3]), MM_OK);
     host_gate_open(&gate);
     assert_fails(mm_stream_sync(f->stream[1]), "task 10 broke");

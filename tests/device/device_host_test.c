@@ -21,7 +21,7 @@
 /* ---------------------------------------------------------------- launcher */
 
 typedef struct argument_log {
-    size_t expected_bytes; /* of the next argument; each says its place in its bytes */
+    size_t expected_bytes; /* of the next argument, whose bytes follow from their index */
     int wrong;
 } argument_log;
 
@@ -47,7 +47,7 @@ static void arguments_of_every_size_arrive_aligned_and_whole(void **state) {
         sized_argument argument = {.log = &log};
         for (size_t i = 0; i < bytes; i++) argument.bytes[i] = (uint8_t)(i * 7 + i / 3);
         assert_int_equal(mm_host_launch(f->stream[0], check_argument, &argument, sizeof argument.log + bytes), MM_OK);
-        memset(&argument, 0xff, sizeof argument); /* it was copied */
+        memset(&argument, 0xff, sizeof argument); /* the launch has copied it */
     }
     assert_int_equal(mm_stream_sync(f->stream[0]), MM_OK);
     assert_int_equal(log.wrong, 0);
@@ -170,7 +170,7 @@ static void a_wait_does_not_wait_for_a_recording_made_after_it(void **state) {
     host_gate_launch(&later, f->stream[2]);
     assert_int_equal(mm_event_record(f->event[0], f->stream[2]), MM_OK);
     host_gate_open(&held);
-    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK); /* while stream 2 is held */
+    assert_int_equal(mm_stream_sync(f->stream[1]), MM_OK); /* the gate still holds stream 2 up */
     assert_int_equal(value, 1);
     assert_false(mm_event_done(f->event[0]));
     assert_int_equal(mm_event_ns(f->event[0]), 0);
@@ -227,7 +227,8 @@ static void busy_time_holds_the_tasks_time(void **state) {
     assert_int_equal(stats.wait_ns, 0);
 }
 
-/* Stream 1 reaches a wait for stream 0, which is held a little longer. */
+/* Stream 1 waits for stream 0, which a gate holds up for a millisecond. work_behind: stream 1 has work after the wait.
+ * Returns the wait time that is added to the statistics of stream 1. */
 static int64_t stand_at_an_event(host_fixture *f, bool work_behind) {
     const struct timespec pause = {.tv_nsec = 1000000};
     host_gate held = HOST_GATE_INITIALIZER, here = HOST_GATE_INITIALIZER;
@@ -250,7 +251,7 @@ static int64_t stand_at_an_event(host_fixture *f, bool work_behind) {
 
 static void time_at_an_event_counts_with_work_behind_it(void **state) {
     int64_t wait_ns = 0;
-    /* Again, should the stream's thread not have come to the wait before the event completed. */
+    /* Repeated, since the stream's thread may come to the wait only after the event has completed. */
     for (int i = 0; i < 1000 && wait_ns == 0; i++) wait_ns = stand_at_an_event(*state, true);
     assert_true(wait_ns > 0);
 }
@@ -278,7 +279,7 @@ static void refusals_name_what_was_asked_and_what_there_is(void **state) {
     }
 }
 
-/* What is reserved and never touched takes no memory, so the test may ask for much. */
+/* Memory that is reserved but never touched takes none, so the test can reserve much. */
 static void all_reservations_together_stay_within_the_machine(void **state) {
     host_fixture *f = *state;
     mm_memory_info info;
@@ -358,7 +359,7 @@ static void copies_over_the_link_take_its_time_and_share_it(void **state) {
 }
 
 static void the_two_ways_of_the_link_do_not_wait_for_each_other(void **state) {
-    enum { BYTES = 1000, RATE_OUT = 10000, RATE_IN = 1000000 }; /* 100 ms, 1 ms */
+    enum { BYTES = 1000, RATE_OUT = 10000, RATE_IN = 1000000 }; /* a copy takes 100 ms out, 1 ms in */
     static unsigned char from[2][BYTES], to[2][BYTES];
     (void)state;
     host_fixture f;
@@ -366,14 +367,14 @@ static void the_two_ways_of_the_link_do_not_wait_for_each_other(void **state) {
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mm_copy_async(f.stream[i], to[i], from[i], BYTES, i ? MM_COPY_IN : MM_COPY_OUT), MM_OK);
         assert_int_equal(mm_event_record(f.event[i], f.stream[i]), MM_OK);
-        if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* it has begun */
+        if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); /* so that the copy out has begun */
     }
     for (int i = 0; i < 2; i++) assert_int_equal(mm_stream_sync(f.stream[i]), MM_OK);
     assert_true(mm_event_ns(f.event[1]) < mm_event_ns(f.event[0]));
     host_fixture_fini(&f);
 }
 
-/* By the events' times: a thread wakes later. */
+/* Tested with the events' times, as the stream's thread itself wakes later. */
 static void the_link_goes_on_to_the_next_copy_at_once(void **state) {
     enum { BYTES = 1000, RATE = 200000, COST_NS = 5000000, COPIES = 3 };
     static unsigned char from[BYTES], to[BYTES];
@@ -400,7 +401,7 @@ static void the_link_goes_on_to_the_next_copy_at_once(void **state) {
     host_fixture_fini(&f);
 }
 
-/* Sleeps for longer than what it waits for takes. */
+/* A task that says that it waited until *there_ns, though it slept for longer. */
 static mm_status wait_for(void *arg) {
     int64_t *there_ns = *(int64_t **)arg;
     *there_ns = mm_now_ns();
@@ -426,7 +427,7 @@ static void a_copy_begins_when_what_a_task_waited_for_was_there(void **state) {
     host_gate_open(&gate);
     assert_int_equal(mm_stream_sync(f.stream[0]), MM_OK);
     assert_true(mm_event_ns(end) == there_ns + COST_NS);
-    mm_host_waited_until(there_ns); /* no stream's thread: nothing happens */
+    mm_host_waited_until(there_ns); /* not on a stream's thread, so it has no effect */
     mm_event_destroy(end);
     host_fixture_fini(&f);
 }
@@ -442,7 +443,7 @@ static mm_status charge_link(void *arg) {
     return MM_OK;
 }
 
-/* As a copy of as many bytes, that began when the task says; copies wait for it. */
+/* The charge is that of a copy of as many bytes, begun at the time that the task says; later copies wait for it. */
 static void a_task_that_writes_pinned_memory_is_charged_the_link(void **state) {
     enum { BYTES = 10000, RATE = 5000000, COST_NS = 2000000 };
     static unsigned char from[BYTES], to[BYTES];

@@ -125,13 +125,13 @@ static void pinned_memory_is_not_counted_as_device_memory(void **state) {
     unsigned char *memory = reserve(s->device, MM_MEMORY_PINNED, 100001);
     assert_int_equal((uintptr_t)memory % 4096, 0);
     assert_int_equal(reserved_bytes(s), before);
-    memset(memory, 7, 100001); /* the CPU reaches it */
+    memset(memory, 7, 100001); /* the CPU can write it */
     assert_all(memory, 7, 100001);
     mm_device_release(s->device, MM_MEMORY_PINNED, memory, 100001);
     assert_int_equal(reserved_bytes(s), before);
 }
 
-/* What was trimmed stays reserved, and can be used once it is restored; what lies beside it is as it was. */
+/* Trimmed memory stays reserved, and can be used once it is restored; the memory around it keeps its content. */
 static void restored_memory_can_be_used_again(void **state) {
     suite *s = *state;
     enum { PART = BLOCK_BYTES / 4 };
@@ -156,7 +156,7 @@ static void restored_memory_can_be_used_again(void **state) {
     assert_all(s->pinned, 0xa5, BLOCK_BYTES);
 }
 
-/* Whatever part of it was taken from the device: pages, chunks, or none. */
+/* Restored memory is zero, even where the trim gave no page or chunk back. */
 static void restored_memory_is_zero(void **state) {
     suite *s = *state;
     static const int64_t places[][2] = {{1, 30}, {5000, 100}, {4097, 70001}, {BLOCK_BYTES / 2, BLOCK_BYTES / 2}};
@@ -301,7 +301,7 @@ static void checksum_tells_words_that_changed_places(void **state) {
         }
 }
 
-/* A plain multiplicative hash loses these: the top bit of a word reaches the top bit of the sum only. */
+/* A plain multiplicative hash misses such pairs: the top bit of a word changes only the top bit of the hash. */
 static void checksum_tells_pairs_of_flipped_top_bits(void **state) {
     enum { WORD = 8, WORDS = 12, BYTES = WORD * WORDS };
     suite *s = *state;
@@ -320,7 +320,8 @@ static void checksum_tells_pairs_of_flipped_top_bits(void **state) {
 
 /* ---------------------------------------------------------------- sums */
 
-/* In the block's first half; in pinned memory, which the device reads too, what they come to. */
+/* Computes the sums of elements in the block's first half. The result goes to pinned memory, which the device reaches,
+ * too. */
 static mm_sums sums_of(suite *s, const float *elements, int64_t n) {
     mm_sums *sums = (mm_sums *)s->pinned;
     unsigned char *scratch = s->pinned + 4096, *source = s->pinned + 4096 + MM_SUMS_SCRATCH_BYTES;
@@ -332,7 +333,7 @@ static mm_sums sums_of(suite *s, const float *elements, int64_t n) {
     return *sums;
 }
 
-/* A third of them zeros, of both signs; the others from denormals to 2^60. */
+/* Fills with random floats: a third are zeros, of both signs; the others go from denormals to 2^60. */
 static void put_random_floats(float *elements, int64_t n, uint64_t seed) {
     for (int64_t i = 0; i < n; i++) {
         elements[i] = (float)ldexp((double)random_below(&seed, 1 << 24), random_below(&seed, 190) - 150);
@@ -399,7 +400,7 @@ static void sums_of_elements_that_are_not_aligned_are_invalid(void **state) {
     assert_int_equal(mm_sums_async(s->stream, at, -1, s->pinned + 4096, sums), MM_ERR_INVALID);
     assert_int_equal(mm_sums_async(s->stream, at, INT64_MAX / 2, s->pinned + 4096, sums), MM_ERR_INVALID);
     assert_int_equal(mm_sums_async(s->stream, NULL, 1, s->pinned + 4096, sums), MM_ERR_INVALID);
-    sync(s); /* the stream is none the worse */
+    sync(s); /* the stream has no failure */
 }
 
 static void work_on_no_bytes_is_done_without_memory(void **state) {
@@ -427,7 +428,7 @@ static void work_on_bad_ranges_or_of_no_kind_is_invalid(void **state) {
     assert_int_equal(mm_fill_async(s->stream, NULL, 0, 1), MM_ERR_INVALID);
     assert_int_equal(mm_checksum_async(s->stream, p, -1, &sum), MM_ERR_INVALID);
     assert_int_equal(mm_checksum_async(s->stream, NULL, 1, &sum), MM_ERR_INVALID);
-    sync(s); /* the stream is none the worse */
+    sync(s); /* the stream has no failure */
 }
 
 /* ---------------------------------------------------------------- order */
@@ -477,7 +478,7 @@ static void an_event_never_recorded_is_done(void **state) {
 }
 
 static void an_event_is_done_after_sync_and_tells_when(void **state) {
-    enum { SLACK_NS = 100000000 }; /* two clocks, set by each other once, on a machine that does other things */
+    enum { SLACK_NS = 100000000 }; /* of two clocks compared only once, on a busy machine */
     suite *s = *state;
     int64_t last_ns = mm_now_ns() - SLACK_NS;
     for (int i = 0; i < 20; i++) {
@@ -557,7 +558,7 @@ static void skipped(void **state) {
     skip();
 }
 
-/* A device of the build whose hardware is not there. */
+/* Whether the device's hardware is there. */
 static bool answers(const char *device_name) {
     mm_device *device;
     mm_status status = mm_device_create(device_name, NULL, &device);

@@ -19,11 +19,11 @@
 enum { TASKS = 1000, THREADS = 4 };
 
 typedef struct counting {
-    int runs[TASKS];              /* of each task */
-    _Atomic int inside[THREADS];  /* tasks that run under a thread's number now */
-    _Atomic int64_t most, others; /* how often a number was shared; tasks that helpers ran */
+    int runs[TASKS];              /* per task: how often it ran */
+    _Atomic int inside[THREADS];  /* per thread number: tasks that run with it now */
+    _Atomic int64_t most, others; /* most: times that two tasks had one number; others: tasks of helper threads */
     mm_host_pool *inner;
-    bool slow; /* the caller leaves tasks to the others */
+    bool slow; /* the caller's thread is slow, so that others run tasks */
 } counting;
 
 static mm_status count(void *ctx, int64_t task, int thread) {
@@ -47,7 +47,7 @@ static void every_task_runs_once_with_a_thread_number_of_its_own(void **state) {
     mm_host_pool *pool;
     int before = host_threads();
     assert_int_equal(mm_host_pool_create(THREADS, "test", &pool), MM_OK);
-    assert_int_equal(host_threads(), before); /* not before they are needed */
+    assert_int_equal(host_threads(), before); /* threads start when they are needed */
     const int sizes[] = {0, 1, 2, 3, 7, TASKS};
     for (int round = 0; round < 300; round++) {
         counting *c = calloc(1, sizeof *c);
@@ -89,7 +89,7 @@ static void the_first_failure_by_number_is_told(void **state) {
     }
 }
 
-/* A run within a run finds the pool busy, and goes through alone. */
+/* A run within a run finds the pool busy, and runs all its tasks on its own thread. */
 static mm_status run_within(void *ctx, int64_t task, int thread) {
     (void)task, (void)thread;
     counting inner = {.slow = false}, *outer = ctx;

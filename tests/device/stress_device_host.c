@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Many threads, streams and events at once. What it proves it proves best under the thread sanitizer. */
+/* Many threads, streams and events at once. The test finds most under the thread sanitizer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Plans are what they were: networks by policies by budgets, compared with plans.csv. Nothing of this machine is in
- * them: operations need what a formula of their shapes says (shape_backend.h), times follow from machine.json, and each
- * network has a limit of pinned memory.
+/* Compares plans of every network, policy and budget with those recorded in plans.csv. They do not depend on this
+ * machine: what operations need is a formula of their shapes (shape_backend.h), times follow from machine.json, and
+ * each network has a limit of pinned memory.
  *
  *     bazel run //tests/golden:plans_test -- --rewrite      writes plans.csv anew: the commit says why plans changed */
 #include <stdio.h>
@@ -29,10 +29,10 @@ static const char REWRITE[] = "bazel run //tests/golden:plans_test -- --rewrite"
 
 typedef struct golden_net {
     const char *name;
-    int64_t batch, pinned_bytes; /* pinned_bytes: the limit, in some less than policies would take */
+    int64_t batch, pinned_bytes; /* pinned_bytes: the limit; of some networks below what policies would take */
     mm_dtype maps;
     int ranks;
-    bool small; /* also planned by SMALL */
+    bool small; /* also planned with the policies of SMALL */
 } golden_net;
 
 static const golden_net NETS[] = {
@@ -75,7 +75,7 @@ static const char *const POLICIES[] = {
     NULL,
 };
 
-/* What takes long, and forms of policies that the rows above do not reach. */
+/* For small networks: policies that take long, and forms that POLICIES does not have. */
 static const char *const SMALL[] = {
     "auto",
     "auto:codecs=zfp:rate=4+zvc",
@@ -107,7 +107,7 @@ static const char *const VALUE_NAMES[VALUES] = {"pinned limit", "budget bytes", 
 
 typedef struct row {
     char key[KEY_CAPACITY];       /* "resnet20,16,f32,1,swap,half," */
-    char values[VALUES_CAPACITY]; /* what follows, without the end of the line */
+    char values[VALUES_CAPACITY]; /* the rest of the line, without its end */
 } row;
 
 typedef struct rows {
@@ -123,7 +123,7 @@ static mm_status add_row(rows *all, row **row_out) {
     return MM_OK;
 }
 
-/* In quotes if it has a comma. */
+/* The text as a cell of the file: in quotes if it has a comma. */
 static const char *cell(const char *text, char buffer_out[CELL_CAPACITY]) {
     snprintf(buffer_out, CELL_CAPACITY, strchr(text, ',') ? "\"%s\"" : "%s", text);
     return buffer_out;
@@ -137,7 +137,7 @@ typedef struct subject {
     nets_backend backend;
     nets_lowered *lowered;
     facts_source machine;
-    int64_t most; /* what liveness needs */
+    int64_t most; /* bytes that policy liveness needs */
 } subject;
 
 static mm_status plan(const subject *s, mm_planned *planned, const mm_policy *policy, int64_t budget_bytes) {
@@ -167,7 +167,7 @@ static mm_status plan_row(const subject *s, mm_planned *planned, const mm_policy
     return MM_OK;
 }
 
-/* With the policy's smallest plan. */
+/* Plans with a policy, and finds its smallest plan. */
 static mm_status prepare(const subject *s, const mm_policy *policy, mm_planned *planned) {
     MM_TRY(mm_planned_init(planned, policy, s->lowered->graph, "host"));
     MM_TRY(facts_source_fill(&s->machine, s->lowered->graph, planned->facts));
@@ -175,7 +175,7 @@ static mm_status prepare(const subject *s, const mm_policy *policy, mm_planned *
     return status == MM_OK ? MM_OK : mm_fail_in(status, "%s", policy->spec);
 }
 
-/* At the least that the policy needs, at what liveness does, and halfway between. */
+/* Plans in three budgets: the least that the policy needs, what liveness needs, and halfway between. */
 static mm_status plan_budgets(const subject *s, const mm_policy *policy, mm_planned *planned, rows *all) {
     MM_TRY(prepare(s, policy, planned));
     const int64_t least = planned->plan->peak_bytes;
@@ -256,7 +256,7 @@ static mm_status read_rows(FILE *file, rows *all) {
     return MM_OK;
 }
 
-/* An mm_file_writer. */
+/* Writes all rows to the file (an mm_file_writer). */
 static mm_status write_rows(const void *ctx, FILE *file) {
     const rows *all = ctx;
     fputs(COLUMNS, file);
@@ -278,7 +278,7 @@ static mm_status rewrite(const char *path) {
 
 typedef struct golden_file {
     rows rows;
-    bool *is_known; /* per row: it was planned again */
+    bool *is_known; /* per row of the file: this run has planned it */
 } golden_file;
 
 typedef struct net_case {
@@ -287,9 +287,9 @@ typedef struct net_case {
     char name[CELL_CAPACITY];
 } net_case;
 
-enum { MOST_TOLD = 12 }; /* of a network's rows, so that a log can be read */
+enum { MOST_TOLD = 12 }; /* at most so many of a network's rows are printed */
 
-/* "peak bytes was 1, is 2". Columns of the rows that are equal are not told. */
+/* Prints the columns that differ: "peak bytes was 1, is 2". */
 static void tell_values(const char *was, const char *is) {
     for (int v = 0; v < VALUES; v++) {
         const int n = (int)strcspn(was, ","), m = (int)strcspn(is, ",");
@@ -300,7 +300,7 @@ static void tell_values(const char *was, const char *is) {
     }
 }
 
-/* Whether the file has the row; tells what differs. */
+/* Whether the file has the same row. Prints what differs if `told`. */
 static bool compare(golden_file *file, const row *r, bool told) {
     for (int i = 0; i < file->rows.n; i++) {
         const row *was = &file->rows.rows[i];
@@ -328,7 +328,7 @@ static void net_is_planned_as_before(void **state) {
     free(all.rows);
 }
 
-/* After the networks. */
+/* Runs after the tests of the networks. */
 static void every_row_of_the_file_is_planned(void **state) {
     const golden_file *file = *state;
     int lost = 0;
@@ -376,7 +376,7 @@ static mm_status read_golden(golden_file *golden_out) {
     return status;
 }
 
-/* The exit status. */
+/* Returns the program's exit status. */
 static int compare_all(void) {
     golden_file file = {0};
     const mm_status status = read_golden(&file);

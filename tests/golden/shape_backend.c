@@ -7,7 +7,8 @@
 #include "nets/contract/op_sizes.h"
 #include "nets/net_ops.h"
 
-/* The fastest way takes the whole, the next a quarter of it, the last nothing. */
+/* Three ways to compute an operation: the fastest takes `bytes` of workspace, the next a quarter of that, the last
+ * none. */
 static nets_workspaces ways_of(int64_t bytes) {
     const int64_t whole = nets_aligned(bytes), quarter = nets_aligned(bytes / 4);
     if (whole == quarter) return (nets_workspaces){2, {whole, 0}};

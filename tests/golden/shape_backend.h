@@ -6,7 +6,7 @@
 
 #include "nets/contract/op.h"
 
-/* For maps of that type. Nothing is to be closed. */
+/* The backend for maps of that type. It needs no close. */
 nets_backend shape_backend(mm_dtype maps);
 
 #endif

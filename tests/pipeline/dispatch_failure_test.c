@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A codec's job that fails reaches whoever waits for it: the step that begins, where the caller computes inline or the
- * job could not even be issued; else the end of the iteration. Weights are not updated from garbage, and the dispatcher
- * goes on. */
+/* A codec's job that fails is told to whoever waits for it: the beginning of a step, if the caller computes inline
+ * or the job could not be issued; else the end of the iteration. Weights are not updated from garbage, and the
+ * dispatcher can be used further. */
 #include <string.h>
 
 #include "tests/core/test_case.h"
@@ -24,7 +24,7 @@ static bool updates_last(const mm_graph *graph) {
     return updating;
 }
 
-/* The first graph from `seed` on whose weights say something about failures. */
+/* The first seed, from `seed` on, of a graph whose updates come last. */
 static uint64_t seed_with_updates_last(uint64_t seed) {
     for (;; seed++) {
         mm_graph *graph;
@@ -50,10 +50,10 @@ static uint64_t weights_digest(const rig *r) {
 typedef struct fault_case {
     const char *policy;
     fault_place encode, decode;
-    bool late; /* the last job of the iteration, not the first */
+    bool late; /* the last job of the iteration fails; else the first */
     mm_issue issue;
     bool on_stream;
-    bool told_at_end; /* nobody but the end of the iteration can tell */
+    bool told_at_end; /* only the end of the iteration can return the failure */
 } fault_case;
 
 static void check_recovery(rig *r, uint64_t seed) {
@@ -85,7 +85,7 @@ static void check_failure(const fault_case *c) {
     rig_fini(&r);
 }
 
-/* Every combination of who issues, and which job it is. */
+/* Checks the case for each way to issue, with the first and the last job. */
 static void check_failures(fault_case c) {
     for (int i = 0; i < 4; i++) {
         c.issue = i & 1 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD;
@@ -139,7 +139,7 @@ TEST_CASE(the_message_names_the_operation_that_could_not_be_issued) {
     rig_fini(&r);
 }
 
-/* Whichever map it is in: of checksums that differ, either may be the larger one. */
+/* Every decode of an iteration in turn: of two checksums that differ, either may be the larger one. */
 TEST_CASE(a_wrong_bit_of_any_decode_fails_the_self_check) {
     rig r;
     rig_options options = {.seed = 3, .layers = LAYERS, .policy = sliding, .self_check = true};
@@ -181,7 +181,7 @@ TEST_CASE(a_users_failed_step_is_told_at_the_end_and_updates_nothing) {
 
 /* ---------------------------------------------------------------- iterations ahead */
 
-/* Begins an iteration, runs its first steps, and gives it up. own: a task of its own fails. */
+/* Begins an iteration, runs its first steps, and aborts it. own: one of its own tasks fails. */
 static void begin_and_abort(rig *r, int steps, bool own) {
     int64_t waited_ns;
     mm_stream *stream = mm_dispatch_compute(r->dispatch);
@@ -195,8 +195,8 @@ static void begin_and_abort(rig *r, int steps, bool own) {
     mm_dispatch_abort(r->dispatch);
 }
 
-/* An iteration that ended without waiting fails while it runs; the one behind it is given up. Who waits next is told,
- * once. */
+/* An iteration that was ended without a wait fails while it runs, and the next iteration is aborted. The next call that
+ * waits returns the failure, once. */
 TEST_CASE(an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits) {
     static const struct {
         fault_place place;
@@ -219,7 +219,7 @@ TEST_CASE(an_abort_leaves_the_failure_of_iterations_ahead_to_who_waits) {
             assert_int_equal(rig_iteration_ahead(&r), MM_OK);
             begin_and_abort(&r, 2, own);
             r.codec.decode = FAULT_NOWHERE;
-            if (i == 4) begin_and_abort(&r, 1, false); /* it stays */
+            if (i == 4) begin_and_abort(&r, 1, false); /* the failure is still to be told */
             assert_int_equal(ends ? rig_iteration(&r, true, NULL) : mm_dispatch_sync(r.dispatch), faults[f].status);
             assert_non_null(strstr(mm_last_error(), faults[f].message));
             assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
@@ -239,8 +239,8 @@ TEST_CASE(the_failure_of_what_is_given_up_is_nobodys) {
     rig_fini(&r);
 }
 
-/* The iteration behind one that fails while it runs cannot be issued: its end tells its own failure, who waits next the
- * other's. */
+/* An iteration fails while it runs, and the next one cannot be issued: the end of that one returns its own failure, the
+ * next call that waits the earlier one's. */
 TEST_CASE(an_iteration_that_fails_leaves_the_failure_of_those_ahead_too) {
     rig r;
     int64_t waited_ns;

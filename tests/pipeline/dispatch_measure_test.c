@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Measures: what they find in maps, gradient maps and persistent tensors is what a loop finds that computes the steps
- * in memory of its own; and every iteration has the bits of one without. */
+/* Measures of maps, gradient maps and persistent tensors find what a plain loop finds, which runs the steps in
+ * memory of its own; and an iteration with measures gives the same bits as one without. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static int measured_after(const mm_graph *graph, mm_tensor tensor) {
     return found;
 }
 
-/* The segment that a step finds a tensor in, or puts it. */
+/* The segment in which the step at `node` reads or writes a tensor. */
 static int32_t segment_of(const mm_plan *plan, int node, mm_tensor tensor) {
     const mm_step_info *step = mm_graph_step(plan->graph, plan->nodes[node].step);
     int u = 0;
@@ -35,7 +35,7 @@ static int32_t segment_of(const mm_plan *plan, int node, mm_tensor tensor) {
     return plan->bindings[plan->nodes[node].first_binding + u];
 }
 
-/* A plan of steps alone, with measures. */
+/* Makes a plan of the same steps, without operations but with measures. */
 static mm_plan *with_measures(const mm_plan *plan, const mm_limits *limits) {
     (void)limits;
     const int tensors = mm_graph_tensors(plan->graph);
@@ -66,7 +66,8 @@ static mm_sums sums_of(const float *elements, int64_t n) {
 
 static bool is_near(double value, double expected) { return fabs(value - expected) <= 1e-12 * expected; }
 
-/* Runs an iteration in memory of its own; per tensor, what it found after the step that is measured. */
+/* Runs an iteration in the plain loop's memory. found: per tensor, its sums after the step after which it is
+ * measured. */
 static void run_plain(plain *plain, mm_sums *found) {
     for (int s = 0; s < mm_graph_steps(plain->graph); s++) {
         plain_steps(plain, s, 1);
@@ -76,7 +77,7 @@ static void run_plain(plain *plain, mm_sums *found) {
     }
 }
 
-/* Returns how many tensors of a kind were compared. */
+/* Compares the measures of all tensors of a kind with those expected. Returns how many there were. */
 static int compare(const rig *r, const mm_sums *expected, mm_tensor_kind kind) {
     int n = 0;
     for (mm_tensor t = 0; t < mm_graph_tensors(r->graph); t++) {

@@ -11,7 +11,7 @@
 
 enum { LAYERS = 10, SEEDS = 12, ITERATIONS = 4 };
 
-/* The step that comes next with a tensor that `step` has used; -1. */
+/* The next step after `step` that uses the tensor; -1: there is none. */
 static int next_user(const mm_graph *graph, int step, mm_tensor tensor) {
     for (int s = step + 1; s < mm_graph_steps(graph); s++)
         for (int u = 0; u < mm_graph_step(graph, s)->n_uses; u++)
@@ -19,7 +19,7 @@ static int next_user(const mm_graph *graph, int step, mm_tensor tensor) {
     return -1;
 }
 
-/* Offload and prefetch of a persistent tensor, after the step that was planned last. */
+/* Adds a copy of a persistent tensor to pinned memory, and back, after the step that was planned last. */
 static int add_trip(mm_plan *plan, mm_tensor tensor, int64_t *pinned_bytes) {
     const mm_tensor_info *info = mm_graph_tensor(plan->graph, tensor);
     const int copy = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, tensor, info->bytes);
@@ -34,7 +34,7 @@ static int add_trip(mm_plan *plan, mm_tensor tensor, int64_t *pinned_bytes) {
     return in;
 }
 
-/* A plan of steps alone, and trips of what each uses of these kinds. */
+/* Makes a plan of the same steps, with copies out and back of the persistent tensors that each step uses. */
 static mm_plan *with_trips(const mm_plan *plan, const mm_limits *limits) {
     mm_plan *made;
     int64_t pinned_bytes = 0;

@@ -22,7 +22,7 @@ static void must_iterate(rig *r, bool on_stream) {
     if (rig_iteration(r, on_stream, NULL) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
-/* Four ways to run: who issues, who computes. */
+/* Runs a plan whose codes go in pieces. way: 0 to 3: who issues, and who computes. */
 static void check_offload(const char *policy, uint64_t seed, int way) {
     rig r;
     rig_options options = {.seed = seed,
@@ -81,7 +81,7 @@ TEST_CASE(the_graphs_have_maps_to_divide) {
     assert_true(encodes > 50 && decodes > 50);
 }
 
-/* A seed whose graph has so many encodes in pieces. */
+/* A seed of a graph whose plan has at least so many encodes in pieces. */
 static uint64_t seed_with_pieces(const char *policy, int wanted) {
     for (uint64_t seed = 1; seed < 100; seed++) {
         rig r;
@@ -95,7 +95,7 @@ static uint64_t seed_with_pieces(const char *policy, int wanted) {
     return 0;
 }
 
-/* The weights after two iterations, which what a lossy codec gives back goes into. */
+/* The digest of the weights after two iterations with a lossy codec, whose output they depend on. */
 static uint64_t lossy_digest(uint64_t seed, int64_t piece_bytes, mm_dispatch_stats *stats_out, int *encodes_out) {
     rig r;
     rig_options options = {.seed = seed,
@@ -130,7 +130,8 @@ TEST_CASE(pieces_of_a_lossy_code_are_the_code_and_are_counted_as_it) {
     }
 }
 
-/* Every encode and decode of an iteration in turn fails, being issued or running; the next iterations go well. */
+/* Lets each encode and decode of an iteration fail in turn, when it is issued or when it runs; the next iterations must
+ * go well. */
 static void check_failures(const char *policy, mm_issue issue, bool on_stream) {
     uint64_t seed = seed_with_pieces(policy, 3);
     rig r;
@@ -169,7 +170,7 @@ TEST_CASE(any_piece_that_fails_is_told_and_the_next_iteration_goes_well) {
     check_failures("cdma:codec=raw,throttle=1,when=always", MM_ISSUE_INLINE, true);
 }
 
-/* Whoever gives up while a throttled encode waits for a copy to be issued is not held up by it. */
+/* An iteration can be aborted while a throttled encode waits for a copy that will never be issued. */
 TEST_CASE(giving_up_does_not_wait_for_pieces) {
     rig r;
     uint64_t seed = seed_with_pieces("cdma:codec=raw,throttle=1,when=always", 3);

@@ -78,7 +78,7 @@ static const mm_codec_ops fault_ops = {
 
 /* ---------------------------------------------------------------- life */
 
-/* Puts another plan in the place of the one that was made. */
+/* Replaces the plan by the one that the options' `change` makes of it. */
 static void replan(rig *r, const rig_options *o, const mm_limits *limits) {
     mm_planned *p = &r->planned;
     mm_plan *plan = o->change(p->plan, limits);
@@ -188,7 +188,7 @@ static mm_status run_step(rig *r, int s, mm_stream *stream) {
         void *data = segment < 0 ? r->memory[step->uses[u].tensor] : mm_dispatch_address(r->dispatch, segment);
         const random_operand now = {.data = data, .form = coded ? MM_FORM_SIGN : MM_FORM_VALUE};
         random_operand *operand = &r->operands[s][u];
-        /* The same in every iteration ahead: an earlier one may still read it. */
+        /* Not written if it is the same: an earlier iteration may still read it. */
         if (operand->data != now.data || operand->form != now.form) *operand = now;
     }
     void *workspace = node->work < 0 ? NULL : mm_dispatch_address(r->dispatch, node->work);

@@ -11,14 +11,14 @@
 
 typedef enum fault_place {
     FAULT_NOWHERE,
-    FAULT_ISSUE, /* the call itself fails */
+    FAULT_ISSUE, /* the call of the codec fails */
     FAULT_RUN,   /* the enqueued task fails on the stream */
     FAULT_BIT,   /* decodes only: no failure, but one bit of the result is wrong */
     FAULT_COUNT, /* decodes only: no failure, but a damaged chunk is counted, as on a device that cannot fail a task */
 } fault_place;
 
-/* Wraps another codec. The `at`-th encode or decode (from 0, over all iterations) fails with MM_ERR_DEVICE, "the codec
- * broke". */
+/* Wraps another codec. The `at`-th encode or decode (counted from 0, over all iterations) fails with MM_ERR_DEVICE,
+ * "the codec broke". */
 typedef struct fault_codec {
     mm_codec base;
     mm_codec *inner;
@@ -54,8 +54,8 @@ typedef struct rig_options {
     int64_t delay_max_ns;     /* random delay of each task; 0: none */
     int64_t link_bytes_per_s; /* each way; 0: no rate */
     int64_t step_ns;          /* time of each step */
-    /* Makes another plan from the policy's, which runs in its place; NULL: the policy's runs. It must pass the
-     * check. */
+    /* Makes, of the policy's plan, another one that runs instead, and which the check must accept; NULL: the policy's
+     * plan runs. */
     mm_plan *(*change)(const mm_plan *plan, const mm_limits *limits);
 } rig_options;
 

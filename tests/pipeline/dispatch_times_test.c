@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whose time it was: what nodes took, and whom the computation waited for. */
+/* Statistics of times: how long each node took, and what the computation waited for. */
 
 #include "tests/core/test_case.h"
 #include "tests/pipeline/dispatch_rig.h"
@@ -10,8 +10,8 @@ static void must_iterate(rig *r, bool on_stream) {
     if (rig_iteration(r, on_stream, NULL) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
-/* Every step and operation has its time after the first iteration, which warms up: the first step too, and those in
- * pieces. */
+/* The first iteration, a warm-up, gives no times. After the next ones every step and operation has a time, also the
+ * first step, and operations in pieces. */
 TEST_CASE(every_node_is_measured_from_the_second_iteration_on) {
     for (int way = 0; way < 4; way++) {
         rig r;
@@ -31,7 +31,7 @@ TEST_CASE(every_node_is_measured_from_the_second_iteration_on) {
     }
 }
 
-/* The first iteration does not count, neither its times nor that it was one. */
+/* The first iteration is left out of the mean: its times are not in the sum, nor is it in the number of iterations. */
 TEST_CASE(an_operations_time_is_that_of_one_iteration) {
     rig r;
     rig_options options = {
@@ -60,8 +60,8 @@ static mm_dispatch_stats stats_of(const char *policy, int64_t encode_ns, bool on
     return stats;
 }
 
-/* Steps of microseconds cannot hide encodes of milliseconds; they wait for them directly, or for the copies of what
- * they made. */
+/* Steps of microseconds cannot hide encodes of milliseconds: they wait for the encodes, or for the copies of the
+ * codes. */
 TEST_CASE(slow_encodes_are_waited_for) {
     for (int on_stream = 0; on_stream < 2; on_stream++) {
         assert_true(stats_of("freelunch:codec=raw,eligible=all,when=always", SLOW_NS, on_stream).codec_wait_ns > 0);
@@ -74,13 +74,14 @@ TEST_CASE(where_there_is_no_codec_none_is_waited_for) {
         mm_dispatch_stats stats = stats_of("swap:when=always", 0, on_stream);
         assert_true(stats.out_bytes > 0);
         assert_int_equal(stats.codec_wait_ns, 0);
-        /* The caller who computes inline waits for data; with a stream, at most for an operation to be issued. */
+        /* A caller that computes inline waits for data; one that enqueues on a stream, at most until operations are
+         * issued. */
         assert_int_equal(on_stream ? stats.data_wait_ns : stats.issue_wait_ns, 0);
     }
 }
 
-/* Slices of encodes begin and end with their tasks. That of a task that was set aside right at its end is too long, so
- * the closest of some tries counts. */
+/* A trace's slices of encodes add up to the statistics' busy time. A task that the system suspends at its end has too
+ * long a slice, so the best of several tries counts. */
 TEST_CASE(a_traces_busy_time_is_that_of_the_statistics) {
     double least = 1;
     for (int try = 0; try < 10 && least > 0.02; try++) {

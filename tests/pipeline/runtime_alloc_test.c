@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The unoptimised workflow, which allocates and frees for each tensor while threads run ahead of each other: they never
- * lock each other out, however slow the codec is and however tight the heap. */
+/* The unoptimised workflow, which allocates and frees memory for each tensor while threads run ahead of each other:
+ * there is no deadlock, however slow the codec is and however small the heap. */
 #include <string.h>
 
 #include "buffers/heap_jemalloc.h"
@@ -63,7 +63,8 @@ TEST_CASE(every_dynamic_segment_is_allocated_once_an_iteration) {
     rig_fini(&r);
 }
 
-/* Waits for memory must end when the iteration is given up: steps run ahead of encodes until they are short of it. */
+/* Steps run ahead of encodes until there is no memory left, and wait; an abort of the iteration must end these
+ * waits. */
 TEST_CASE(giving_up_reaches_those_who_wait_for_memory) {
     for (int encode = 0; encode < 12; encode++) {
         rig r;
@@ -72,7 +73,7 @@ TEST_CASE(giving_up_reaches_those_who_wait_for_memory) {
         r.codec.at = encode;
         assert_int_equal(rig_iteration(&r, false, NULL), MM_ERR_DEVICE);
         assert_non_null(strstr(mm_last_error(), "the codec broke"));
-        assert_false(r.execution->runtime_alloc.stopped); /* else nobody would wait for memory any more */
+        assert_false(r.execution->runtime_alloc.stopped); /* so later iterations can wait for memory again */
         r.codec.encode = FAULT_NOWHERE;
         rig_refill(&r, 2);
         assert_int_equal(rig_iteration(&r, false, NULL), MM_OK);

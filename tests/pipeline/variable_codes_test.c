@@ -39,7 +39,7 @@ TEST_CASE(every_way_to_issue_gives_the_same_bits) {
         must_iterate(&r, seed / 10);
         for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration_ahead(&r), MM_OK);
         mm_dispatch_stats running, ended;
-        mm_dispatch_stats_get(r.dispatch, &running); /* while codecs write */
+        mm_dispatch_stats_get(r.dispatch, &running); /* a read while codecs write the statistics */
         assert_int_equal(mm_dispatch_sync(r.dispatch), MM_OK);
         mm_dispatch_stats_get(r.dispatch, &ended);
         assert_true(running.coded_bytes <= ended.coded_bytes && running.spilled_bytes <= ended.spilled_bytes);
@@ -69,8 +69,8 @@ static sums sum_sizes(const rig *r) {
     return s;
 }
 
-/* Each iteration adds what its codes took, also those that are not waited for, and what ran under a program that is
- * gone. */
+/* Each iteration adds the sizes of its codes, also an iteration that nobody waits for, and one of a program that was
+ * since replaced. */
 TEST_CASE(statistics_have_the_sizes_of_all_iterations) {
     for (int p = 0; p < POLICIES_N; p++) {
         rig r;
@@ -107,7 +107,8 @@ TEST_CASE(statistics_have_the_sizes_of_all_iterations) {
 
 static int64_t link_ns(int64_t bytes, int64_t rate) { return (int64_t)((double)bytes / (double)rate * 1e9); }
 
-/* What lies in a pool in pinned memory, or was spilled, takes the link's time, on its way there and back. */
+/* Bodies in a pool in pinned memory, or in a spill, take the link's time when they are written and when they are
+ * read. */
 TEST_CASE(bodies_in_pinned_memory_take_the_links_time) {
     enum { RATE = 1000000 };
     for (int p = 1; p <= 2; p++) {
@@ -132,7 +133,7 @@ TEST_CASE(damage_that_is_counted_fails_the_iteration_that_is_waited_for) {
     r.codec.decode = FAULT_COUNT;
     assert_int_equal(rig_iteration(&r, true, NULL), MM_ERR_FORMAT);
     assert_string_equal(mm_last_error(), "1 chunk of codes was damaged when it was decoded");
-    must_iterate(&r, true); /* told once */
+    must_iterate(&r, true); /* the failure was returned once; this one succeeds */
     r.codec.at = atomic_load(&r.codec.decodes) + 1;
     for (int i = 0; i < 2; i++) assert_int_equal(rig_iteration_ahead(&r), MM_OK);
     assert_int_equal(mm_dispatch_sync(r.dispatch), MM_ERR_FORMAT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The worker: jobs in order, drain, cancel, room, and no thread left. */
+/* The worker thread: it runs jobs in order, can be drained and canceled, reserves room, and leaves no thread behind. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +15,13 @@
 
 enum { MAX_JOBS = 64, HELD = -1 };
 
-/* What a worker ran, and a gate at which job HELD stays. */
+/* The jobs that a worker ran, and a gate at which job HELD waits. */
 typedef struct journal {
     host_gate gate;
     pthread_mutex_t lock;
     int32_t ran[MAX_JOBS];
     int n;
-    pthread_t thread; /* that ran the last one */
+    pthread_t thread; /* the thread that ran the last job */
 } journal;
 
 typedef struct fixture {
@@ -91,7 +91,7 @@ static void inline_jobs_run_at_once_on_the_callers_thread(void **state) {
     assert_ran(&f.journal, jobs, 2);
     mm_worker_drain(f.worker);
     mm_worker_cancel(f.worker);
-    assert_int_equal(host_threads() - f.threads_before, 1); /* the stream's */
+    assert_int_equal(host_threads() - f.threads_before, 1); /* the stream's thread */
     fini(&f);
 }
 
@@ -109,7 +109,7 @@ static void push_returns_while_a_job_is_held(void **state) {
     fini(&f);
 }
 
-/* Opens the gate once thread `caller` sleeps: in what it called last, which waits for the gate. */
+/* Opens the gate once thread `caller` sleeps, which it does in a call that waits until the gate is open. */
 typedef struct late_opener {
     host_gate *gate;
     pid_t caller;
@@ -134,7 +134,7 @@ static void *open_late(void *arg) {
     return NULL;
 }
 
-/* Calls `fn` on the worker, whose first job is held until the caller sleeps in it. */
+/* Calls `fn` on the worker, whose first job waits at the gate until the caller sleeps in `fn`. */
 static void call_while_held(fixture *f, void (*fn)(mm_worker *)) {
     late_opener opener = {.gate = &f->journal.gate, .caller = gettid()};
     pthread_t thread;
@@ -155,7 +155,7 @@ static void cancel_drops_what_is_queued_and_waits_for_what_runs(void **state) {
     mm_worker_push(f.worker, 2);
     call_while_held(&f, mm_worker_cancel);
     assert_ran(&f.journal, jobs, 1);
-    mm_worker_push(f.worker, 7); /* usable after it */
+    mm_worker_push(f.worker, 7); /* the worker can be used afterwards */
     mm_worker_drain(f.worker);
     assert_ran(&f.journal, jobs, 2);
     fini(&f);
@@ -179,7 +179,7 @@ static void destroy_runs_what_is_queued(void **state) {
     init(&f, true, 3);
     for (int i = 0; i < 3; i++) mm_worker_push(f.worker, jobs[i]);
     call_while_held(&f, mm_worker_destroy);
-    f.worker = NULL; /* destroying that is legal too */
+    f.worker = NULL; /* NULL can be destroyed, too */
     assert_ran(&f.journal, jobs, 3);
     fini(&f);
 }

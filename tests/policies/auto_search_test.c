@@ -15,7 +15,7 @@
 enum { MASK, RECOMPUTE, COMPRESS, SWAP, LEAN, RULES, KEEP = -1 };
 static const mm_limits unlimited = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
 
-/* The menu: one rule for each action. */
+/* The rules that an assignment chooses from: one for each action. */
 static mm_engine_config menu_of(const char *codec) {
     mm_engine_config menu = {.fetch = MM_FETCH_DEPTH, .depth = 2, .recompute = MM_RECOMPUTE_NESTED};
     char rules[128];
@@ -40,8 +40,8 @@ static mm_plan *plan_assigned(const mm_graph *graph, const mm_facts *facts, cons
     return plan;
 }
 
-/* data -> x0; conv -> a; relu -> b; conv -> c; relu -> d; conv -> e; relu -> f; loss, and back: a ReLU reads its signs,
- * each convolution its input; the loss the value of f. */
+/* data -> x0; conv -> a; relu -> b; conv -> c; relu -> d; conv -> e; relu -> f; loss. Backward, a ReLU reads the signs
+ * of its output, a convolution its input, the loss the value of f. */
 static mm_graph *six(void) {
     static const char *const maps[] = {"a", "b", "c", "d", "e", "f"};
     terse_graph g;
@@ -75,11 +75,11 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
     int8_t rule[16];
     int32_t fetch[16], gone[16];
     memset(rule, KEEP, sizeof rule);
-    rule[terse_tensor(graph, "a")] = MASK; /* its signs alone are read */
+    rule[terse_tensor(graph, "a")] = MASK; /* only its signs are read */
     rule[terse_tensor(graph, "b")] = SWAP;
     rule[terse_tensor(graph, "c")] = COMPRESS;
-    rule[terse_tensor(graph, "d")] = RECOMPUTE; /* of a lossy code of c: not exactly, so its signs are kept */
-    rule[terse_tensor(graph, "e")] = MASK;      /* its value is read: kept */
+    rule[terse_tensor(graph, "d")] = RECOMPUTE; /* from a lossy code of c, so not exact: its signs are kept */
+    rule[terse_tensor(graph, "e")] = MASK;      /* not possible, since its value is read: it is kept */
     mm_assignment assigned = {.rule = rule};
     mm_plan *plan = plan_assigned(graph, facts, &menu, &assigned);
     assert_string_equal(terse_tell(plan, text, sizeof text),
@@ -87,7 +87,8 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
                         "relu2' conv2' relu1' conv1'");
     mm_plan_destroy(plan);
 
-    /* Fetched before the steps that it says; at the latest before that which needs them. */
+    /* fetch: the step before which a map is fetched; if none is given, the step that needs it. gone: the step by
+     * which it has left. */
     for (int t = 0; t < 16; t++) fetch[t] = INT32_MAX, gone[t] = 0;
     fetch[terse_tensor(graph, "b")] = 9; /* relu3' */
     gone[terse_tensor(graph, "b")] = 5;  /* conv3 */
@@ -106,7 +107,7 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
     mm_graph_destroy(graph);
 }
 
-/* Whatever each map is assigned: it is kept where that cannot be. */
+/* A map whose assigned action is not possible is kept. */
 TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
     int seen[MM_NODE_KINDS] = {0};
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -150,8 +151,8 @@ typedef struct found {
     int nodes;
 } found;
 
-/* Searches within limits, from a plan that is destroyed, and for which pinned memory is not limited; checks what comes
- * of it. */
+/* Searches within limits, and checks the plan that is found. incumbent: the policy of the plan that the search begins
+ * with, made without a limit of pinned memory; NULL: none. */
 static found search_within_both(const mm_graph *graph, const mm_facts *facts, int64_t bytes, int64_t pinned_bytes,
                                 const char *incumbent) {
     mm_engine_config menu = menu_of(facts->codecs[RANDOM_LOSSLESS].spec);
@@ -189,7 +190,8 @@ static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t
     return search_within_both(graph, facts, bytes, INT64_MAX, incumbent);
 }
 
-/* In a larger budget it takes at most half a percent longer: the starts differ, and none is best for all budgets. */
+/* In a larger budget the plan may take half a percent longer: the search starts elsewhere, and no start is always the
+ * best. */
 TEST_CASE(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with) {
     enum { GRAPHS = 10, BUDGETS = 8 };
     static const char *const incumbents[] = {"swap", NULL, "recompute", "liveness", NULL};
@@ -222,7 +224,7 @@ TEST_CASE(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with) {
     assert_true(gained > GRAPHS * BUDGETS / 2);
 }
 
-/* A plan that takes more pinned memory than there is is left for a slower one that does not. */
+/* The search must give up a plan that takes too much pinned memory, for a slower one that does not. */
 TEST_CASE(a_search_keeps_to_its_pinned_memory) {
     int within = 0;
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -250,7 +252,8 @@ TEST_CASE(a_search_keeps_to_its_pinned_memory) {
     assert_true(within >= 5);
 }
 
-/* Searches for a plan of the graph in 96 units, which is to hold these operations; a list that NULL ends. */
+/* Searches for a plan of the graph within 96 units of device memory, and expects the plan to contain these operations.
+ * `operations` ends with NULL. */
 static void expect_found(terse_graph *g, const char *const *operations) {
     char text[512];
     mm_graph *graph = terse_freeze(g);
@@ -271,7 +274,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_graph_destroy(graph);
 }
 
-/* What is in the way are the images and a pool's indices. */
+/* The plan fits only if the images and a pool's indices leave the device. */
 TEST_CASE(images_and_indices_leave_where_maps_do_not_suffice) {
     terse_graph g;
     terse_init(&g, "pooled");
@@ -289,7 +292,7 @@ TEST_CASE(images_and_indices_leave_where_maps_do_not_suffice) {
     expect_found(&g, (const char *[]){">images", ">indices", "<images", NULL});
 }
 
-/* What is in the way is a gradient that a residual sum holds while its block is gone through. */
+/* The plan fits only if the gradient of a residual sum leaves the device while the block's backward steps run. */
 TEST_CASE(idle_gradients_leave_where_maps_do_not_suffice) {
     static const struct {
         const char *layer, *forward, *backward;

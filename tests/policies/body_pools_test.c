@@ -24,7 +24,7 @@ static mm_facts *body_facts(const mm_graph *graph) {
     return facts;
 }
 
-/* Plans, and proves the plan, within that much pinned memory; more if it takes more. */
+/* Plans within these limits, and proves the plan, which may take more. */
 static mm_plan *plan(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
                      int64_t pinned_bytes) {
     mm_policy policy;
@@ -38,7 +38,7 @@ static mm_plan *plan(const mm_graph *graph, const mm_facts *facts, const char *s
     return plan;
 }
 
-/* The pools, the device's first; their number. */
+/* Finds the plan's pools, that on the device first. Returns their number. */
 static int find_pools(const mm_plan *plan, const mm_segment *found[3]) {
     int n = 0;
     for (int pinned = 0; pinned < 2; pinned++)
@@ -87,7 +87,7 @@ TEST_CASE(without_pinned_memory_the_pool_has_room_for_all) {
     assert_int_equal(pools[0]->spill, -1);
     assert_int_equal(p->pinned_bytes, 0);
     mm_plan_destroy(p);
-    /* That saves nothing: where it is not asked for, it is not done. */
+    /* Such codes save nothing: unless the policy has when=always, no map is compressed. */
     p = plan(graph, facts, "liveness", INT64_MAX, 0);
     const int64_t least = p->peak_bytes;
     mm_plan_destroy(p);
@@ -104,7 +104,8 @@ TEST_CASE(without_pinned_memory_the_pool_has_room_for_all) {
     mm_graph_destroy(graph);
 }
 
-/* With less than the spill: what does not fit there lies on the device, where that fits the budget. */
+/* With less pinned memory than the spill needs, the pool on the device is larger by the rest, if that fits the
+ * budget. */
 TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     static const char spec[] = "rules:*=compress(zfp:rate=8),when=always";
     enum { SPILL = MAPS * (BOUND - RESERVE) + MM_CHUNK_BYTES, LESS = SPILL - UNIT };
@@ -122,7 +123,8 @@ TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     assert_int_equal(find_pools(p, pools), 1);
     assert_int_equal(pools[0]->bytes, MAPS * BOUND);
     mm_plan_destroy(p);
-    /* It does not fit the budget: the plan has its reserve, and is refused for its pinned memory. */
+    /* If the larger pool does not fit the budget, the pool has its reserve, and the plan takes too much pinned
+     * memory. */
     const mm_limits limits = {.device_bytes = peak - 1, .pinned_bytes = LESS};
     p = plan(graph, facts, spec, limits.device_bytes, limits.pinned_bytes);
     assert_int_equal(find_pools(p, pools), 2);
@@ -134,7 +136,7 @@ TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     assert_says(told);
     assert_says("with reserve=100");
     mm_plan_destroy(p);
-    /* Beside swapped maps the spill has what they leave. */
+    /* Where maps are swapped, too, the spill has the pinned memory that they leave. */
     p = plan(graph, facts, "rules:conv2=swap;*=compress(zfp:rate=8),when=always", INT64_MAX, MAP * UNIT + LESS / 2);
     assert_int_equal(find_pools(p, pools), 2);
     assert_true(p->pinned_bytes <= MAP * UNIT + LESS / 2 && p->pinned_bytes > MAP * UNIT);
@@ -182,7 +184,8 @@ TEST_CASE(codes_of_variable_size_are_not_allocated_at_run_time) {
     mm_graph_destroy(graph);
 }
 
-/* On random graphs, whatever is spilled, every order that the waits allow computes what memory without a plan does. */
+/* On random graphs, however much is spilled, every order that the waits allow gives the results of steps with memory of
+ * their own. */
 TEST_CASE(plans_with_pools_compute_the_same) {
     static const struct {
         const char *spec;
@@ -208,7 +211,7 @@ TEST_CASE(plans_with_pools_compute_the_same) {
         const random_graph_options options = {.seed = seed, .layers = 12, .max_channels = 24, .images = 2};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
-        mm_facts_keep_least_workspaces(facts); /* the one that steps of random graphs compute with */
+        mm_facts_keep_least_workspaces(facts); /* the variant that steps of random graphs run by */
         const uint64_t expected = random_graph_reference(graph, seed, 2);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             mm_plan *p = plan(graph, facts, cases[i].spec, cases[i].device_bytes, cases[i].pinned_bytes);

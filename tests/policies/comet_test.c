@@ -15,7 +15,7 @@ static const mm_comet_config by_eq9 = {.every = 1000, .rule = MM_BOUND_EQ9, .gua
 
 /* ---------------------------------------------------------------- against convolutions */
 
-/* A convolution of 3 x 3, NHWC, without padding; its input's height and width are those of its output and 2. */
+/* A convolution of 3 x 3, NHWC, without padding: its input is 2 higher and wider than its output. */
 typedef struct conv {
     int images, side, in, out, groups;
     double zeros; /* share of the input's elements */
@@ -142,7 +142,7 @@ TEST_CASE(the_guard_tightens_what_exceeds_its_target_and_no_other) {
     mm_layer_sample s = plain;
     mm_comet_config off = by_sum;
     off.guard = 0;
-    s.measured_sigma = 0.12; /* by a bound of 0.02: the target of 0.03 is that of 0.005 */
+    s.measured_sigma = 0.12; /* measured with a bound of 0.02; so a bound of 0.005 gives the target, 0.03 */
     mm_layer_verdict v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_true(v.tightened);
     assert_float_equal(v.bound, 0.005, 1e-8);
@@ -154,19 +154,19 @@ TEST_CASE(the_guard_tightens_what_exceeds_its_target_and_no_other) {
     v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_false(v.tightened);
     assert_float_equal(v.bound, 0.03, 1e-8);
-    s.measured_sigma = NAN; /* of gradients that are not finite: nothing may be lost */
+    s.measured_sigma = NAN; /* gradients were not finite: the bound becomes 0 */
     v = mm_comet_observe(&by_sum, &s, 0.02F);
     assert_true(v.tightened && v.bound == 0);
-    s.measured_sigma = 0; /* nothing was lost, so nothing is known */
+    s.measured_sigma = 0; /* the code lost nothing, so this tells nothing */
     assert_false(mm_comet_observe(&by_sum, &s, 0.02F).tightened);
 }
 
 TEST_CASE(what_is_no_bound_loses_nothing) {
     mm_layer_sample s = plain;
-    s.gradient_sum2 = 0; /* no gradient: as before */
+    s.gradient_sum2 = 0; /* no gradient: the bound stays as it was */
     assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0.25F);
     s = plain;
-    s.nonzero_share = 0; /* a map of zeros: as before */
+    s.nonzero_share = 0; /* a map of zeros: the bound stays as it was */
     assert_true(mm_comet_observe(&by_sum, &s, 0.25F).bound == 0.25F);
     s = plain;
     s.momentum_mean = 0;
@@ -192,7 +192,7 @@ TEST_CASE(no_bound_leaves_nothing_of_the_map_that_was_sampled) {
     assert_float_equal(v.rule_bound, 0.03, 1e-8);
     assert_float_equal(v.bound, 0.01, 1e-8);
     assert_false(v.tightened);
-    s.gradient_sum2 = 0; /* the bound stays as it was, but for that */
+    s.gradient_sum2 = 0; /* the bound stays as it was, but not above map_max */
     assert_float_equal(mm_comet_observe(&by_sum, &s, 0.25F).bound, 0.01, 1e-8);
     s = plain;
     s.map_max = 0.05;
@@ -291,7 +291,7 @@ TEST_CASE(convolutions_with_learned_weights_are_watched) {
         assert_int_equal(watched[i].gradient, expected[i].gradient);
         assert_int_equal(watched[i].weight, expected[i].weight);
         assert_int_equal(watched[i].momentum, expected[i].momentum);
-        assert_float_equal(watched[i].coverage, 25.0 / 36, 1e-12); /* of 4 places and 3 taps along each, 10 of 12 */
+        assert_float_equal(watched[i].coverage, 25.0 / 36, 1e-12); /* along each axis, 10 of 4 places x 3 taps */
     }
     mm_graph_destroy(t.graph);
 }

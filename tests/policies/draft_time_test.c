@@ -46,7 +46,7 @@ static int64_t simulated_ns(const fixture *f) {
     return ns;
 }
 
-/* Of half of the nodes, the waits for side streams: places that are not there yet would add waits. */
+/* Removes the waits of half of the nodes for side streams: a draft, whose segments have no places, has fewer waits. */
 static void drop_waits(mm_plan *plan) {
     for (int i = 0; i < plan->n_nodes; i += 2)
         for (int s = MM_STREAM_COMPUTE + 1; s < MM_STREAM_COUNT; s++) plan->nodes[i].wait[s] = -1;

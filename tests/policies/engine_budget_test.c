@@ -18,7 +18,7 @@ typedef struct outcome {
     int64_t device_bytes, pinned_bytes, ns;
 } outcome;
 
-/* A plan within limits above a base of 32 KiB; the proof of it. */
+/* Plans within limits, with a base of 32 KiB, and proves the plan. */
 static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
                            int64_t pinned_bytes) {
     mm_policy policy;
@@ -80,7 +80,7 @@ TEST_CASE(nominal_times_are_for_all_but_what_is_known) {
     mm_graph_destroy(graph);
 }
 
-/* Four times the memory's rate: maps go by four times as fast, and so does all but the link. */
+/* With four times the memory's rate, no step takes longer, some take less, and the link's rate is the same. */
 TEST_CASE(nominal_times_go_by_the_rate_of_the_devices_memory) {
     mm_graph *graph = row(false);
     mm_facts *facts[3];
@@ -102,7 +102,7 @@ TEST_CASE(nominal_times_go_by_the_rate_of_the_devices_memory) {
     mm_graph_destroy(graph);
 }
 
-/* Maps apart, of which two buffers serve any number, and then three in a row. */
+/* Maps of pools that are apart from each other, so that two buffers serve any number; then several in a row. */
 static mm_graph *apart_then_together(void) {
     terse_graph g;
     terse_init(&g, "apart_then_together");
@@ -143,7 +143,6 @@ TEST_CASE(too_little_pinned_memory_is_refused_naming_it) {
     mm_graph_destroy(graph);
 }
 
-/* Random graphs with times: from what keeps everything down to what cannot be done. */
 /* norm: f -> g, a batch norm with its ReLU, which on its way back reads f and the signs of g; conv: g -> c, and
  * back. */
 static mm_graph *normed(void) {
@@ -175,6 +174,7 @@ TEST_CASE(a_lean_swaps_minimum_has_a_mask_where_signs_are_read) {
     mm_graph_destroy(graph);
 }
 
+/* Random graphs with times, in budgets from all that liveness takes down to less than the policy can do with. */
 TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
     static const char *const policies[] = {
         "swap:",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by tests of the engine. To be included after <cmocka.h>. */
+/* Helpers that the tests of the engine share. To be included after <cmocka.h>. */
 #ifndef TESTS_POLICIES_ENGINE_RIG_H
 #define TESTS_POLICIES_ENGINE_RIG_H
 

@@ -110,7 +110,7 @@ TEST_CASE(a_selector_that_names_nothing_is_refused_with_what_it_could_be) {
     refuse_plan(graph, "layer1.*.conv2=swap", "'layer1.*.conv2=...'", "its layers are data, conv1, conv2, conv3, ...;");
     refuse_plan(graph, "all=swap", "'all=...'", "kinds are other, data, conv");
     refuse_plan(graph, "conv=swap;conv5*=swap", "'conv5*=...'", "no such kind");
-    refuse_plan(graph, "conv?\?=swap", "'conv?\?=...'", "row");    /* a ? is a character, no fewer */
+    refuse_plan(graph, "conv?\?=swap", "'conv?\?=...'", "row");    /* a ? stands for exactly one character */
     refuse_plan(graph, "onv1=swap", "'onv1=...'", "is it conv1?"); /* names the whole name only */
     mm_graph_destroy(graph);
 }
@@ -161,7 +161,7 @@ TEST_CASE(vdnn_lets_a_transfer_overlap_with_one_layer_only) {
     assert_true(waits(p.plan, node_of(p.plan, "conv4", MM_FORWARD), x1));
     assert_false(waits(p.plan, node_of(p.plan, "conv4", MM_FORWARD), x2));
     assert_true(waits(p.plan, node_of(p.plan, "loss", MM_FORWARD), x2));
-    /* A map comes back beside the step before the one that reads it, not sooner. */
+    /* A map comes back during the step before the one that reads it, not sooner. */
     int in = op_of(p.plan, MM_NODE_IN, "x2");
     assert_true(waits(p.plan, in, node_of(p.plan, "loss", MM_BACKWARD)));
     assert_false(waits(p.plan, in, node_of(p.plan, "conv4", MM_BACKWARD)));
@@ -203,7 +203,7 @@ TEST_CASE(cdma_paces_its_codec_by_the_link) {
             if (n->kind != MM_NODE_ENCODE) continue;
             encodes++;
             assert_int_equal(n->throttle, cases[c].pieces);
-            /* It takes effect where the copy of the code is issued right behind. */
+            /* A throttle takes effect only if the copy of the code is the next node. */
             if (n->throttle > 0) assert_true(n[1].kind == MM_NODE_OUT && n[1].src == n->dst);
         }
         assert_int_equal(encodes, 4);
@@ -225,7 +225,7 @@ TEST_CASE(swap_stops_the_computation_while_a_map_leaves_and_comes_back) {
     int in = op_of(p.plan, MM_NODE_IN, "x2");
     assert_true(waits(p.plan, in, node_of(p.plan, "conv4", MM_BACKWARD)));
     assert_true(waits(p.plan, node_of(p.plan, "conv3", MM_BACKWARD), in));
-    /* So the iteration takes all times one after the other. */
+    /* So the iteration takes the sum of all times. */
     mm_simulation sim;
     for (int s = 0; s < p.facts->n_steps; s++) p.facts->variants[s].ns = 1000;
     p.facts->out_bytes_per_s = p.facts->in_bytes_per_s = INT64_C(1000000000); /* a byte takes a nanosecond */
@@ -256,7 +256,7 @@ TEST_CASE(swap_async_goes_through_persistent_buffers_and_stops_for_none) {
         assert_true(s->content == MM_CONTENT_RAW && !(s->pinned && s->category == MM_CAT_BUFFER));
     }
     assert_int_equal(there, 4);
-    assert_int_equal(back, 8); /* before and after */
+    assert_int_equal(back, 8); /* a buffer before and one after each of four copies */
     planned_done(&p);
     mm_graph_destroy(graph);
 }
@@ -283,7 +283,7 @@ TEST_CASE(cdmas_code_is_on_the_device_only_around_its_transfer) {
     mm_graph_destroy(graph);
 }
 
-/* Even where the bytes that it goes to have been free for long. */
+/* It waits even if the bytes that it is copied to have been free for long. */
 TEST_CASE(a_synchronous_fetch_waits_for_the_step_before_it) {
     static const char *const policies[] = {"swap:when=always", "vdnn-all:when=always", "vdnn-conv:when=always",
                                            "cdma:codec=test-lossless,when=always"};
@@ -337,7 +337,7 @@ static mm_graph *mixed(mm_layer_kind relu, bool value) {
     return terse_freeze(&g);
 }
 
-/* What becomes of the maps: "f: out; g: encode out". */
+/* Checks what the plan does with each map: "f= out g=mask" for example. */
 static void check_actions_with(mm_layer_kind relu, const char *spec, bool value, int64_t code_bytes,
                                const char *expected) {
     static const char *const maps[] = {"f", "g", "c", "p"};
@@ -412,7 +412,7 @@ TEST_CASE(a_selector_names_layers_by_name) {
     mm_graph_destroy(graph);
 }
 
-/* A rule for either finds it; one for it alone finds nothing else. */
+/* A rule for bn or for relu selects the layer that is both; a rule for bn-relu selects no other layer. */
 TEST_CASE(a_batch_norm_with_its_relu_is_named_by_both) {
     static const char *const selectors[] = {"bn", "relu", "bn-relu"};
     char spec[64];
@@ -432,7 +432,7 @@ TEST_CASE(a_batch_norm_with_its_relu_is_named_by_both) {
 TEST_CASE(the_first_rule_that_names_a_map_and_can_serve_it_counts) {
     check_actions("rules:conv=keep;*=swap", true, -1, "f= out g= out p= out");
     check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, CODE * UNIT, "f= out g= out c=zfp:rate=8 p= out");
-    /* The codec does not take the map. */
+    /* The same with a codec that takes none of the maps. */
     check_actions("rules:conv=compress(zfp:rate=8);*=swap", true, -1, "f= out g= out c= out p= out");
     check_actions("rules:conv=compress(zfp:rate=8);conv=keep;*=swap", true, -1, "f= out g= out p= out");
     check_actions("rules:conv=compress(zfp:rate=8)", true, -1, "");
@@ -444,12 +444,12 @@ TEST_CASE(a_mask_serves_only_a_map_of_which_only_the_sign_is_read) {
     check_actions("rules:*=mask", true, -1, "");
     check_actions("rules:relu=mask;relu=swap", false, -1, "g=mask");
     check_actions("rules:relu=mask;relu=swap", true, -1, "g= out");
-    /* What is to be compressed and only read for its sign is masked too, and stays on the device. */
+    /* A map to be compressed of which only the sign is read gets a mask instead, on the device. */
     check_actions("rules:relu=compress-swap(zfp:rate=8)", false, CODE * UNIT, "g=mask");
 }
 
-/* data -> i; pool: i -> a, x (its indices); conv: a -> b. Back: conv reads a; later pool reads x, a's sign and i; last
- * comes conv's second reader of a. few: units of x. */
+/* data -> i; pool: i -> a, x (its indices); conv: a -> b. Backward: conv
+ * reads a; four steps later `side` reads a again; then pool reads x, the signs of a, and i. few: units of x. */
 static mm_graph *apart(int few) {
     terse_graph g;
     terse_init(&g, "apart");
@@ -473,7 +473,7 @@ TEST_CASE(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are
     mm_graph *graph = mixed(MM_LAYER_RELU, true);
     planned p;
     char text[512];
-    /* g's mask is made of what came back: meanwhile nothing of it is on the device. */
+    /* g's mask is made when g has come back: until then nothing of g is on the device. */
     plan_terse(&p, graph, "rules:relu=lean-swap,depth=0", -1);
     assert_string_equal(terse_tell(p.plan, text, sizeof text),
                         "linear relu conv >g pool loss loss' pool' <g conv' (g relu' linear'");
@@ -482,13 +482,13 @@ TEST_CASE(a_lean_swap_keeps_signs_as_a_mask_and_elements_no_longer_than_they_are
     assert_int_equal(back->last_node, op_of(p.plan, MM_NODE_ENCODE, "g"));
     assert_int_equal(mask->last_node, node_of(p.plan, "relu", MM_BACKWARD));
     planned_done(&p);
-    /* Fetched ahead, it is made beside the step that reads the elements. */
+    /* With depth=1, g is fetched a step earlier, and its mask is made before the step that reads g. */
     plan_terse(&p, graph, "rules:relu=lean-swap,depth=1", -1);
     assert_string_equal(terse_tell(p.plan, text, sizeof text),
                         "linear relu conv >g pool loss <g (g loss' pool' conv' relu' linear'");
     planned_done(&p);
     mm_graph_destroy(graph);
-    /* Where signs alone are read, nothing is copied. */
+    /* A map of which only signs are read is not copied. */
     check_actions("rules:*=lean-swap", false, -1, "f= out g=mask c= out p= out");
 }
 
@@ -510,7 +510,7 @@ TEST_CASE(a_lean_map_is_not_there_between_far_readers_nor_are_images_and_indices
     assert_string_equal(terse_tell(p.plan, text, sizeof text),
                         "data pool conv side >a <a conv' other1' other2' other3' other4' side' pool'");
     planned_done(&p);
-    /* What is as small as a batch norm's statistics stays. */
+    /* A saved tensor as small as a batch norm's statistics stays on the device. */
     plan_terse(&p, with_few, "rules:*=lean-swap,depth=0", -1);
     assert_int_equal(op_of(p.plan, MM_NODE_OUT, "x"), -1);
     assert_true(op_of(p.plan, MM_NODE_OUT, "i") >= 0);
@@ -545,7 +545,7 @@ TEST_CASE(a_gradient_is_not_there_while_no_near_step_uses_it) {
                         "conv loss >a >b <b loss' other1' >sum other2' other3' other4' <a <sum add' conv'");
     const mm_segment *back = segment_of(&p, "sum", 2), *over = segment_of(&p, "last", 0);
     assert_int_equal(back->category, MM_CAT_GRADIENT_MAP);
-    assert_true(!back->pinned && back->offset == over->offset); /* written in place where it came back */
+    assert_true(!back->pinned && back->offset == over->offset); /* written in place over the map that came back */
     planned_done(&p);
     plan_terse(&p, graph, "swap", -1);
     assert_int_equal(op_of(p.plan, MM_NODE_OUT, "sum"), -1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What may stand in for a policy: only what can be meant, weaker first, and never lossy for lossless. And which is
- * advised where one is refused. */
+/* Which policies may stand in for one that does not fit: the mildest first, and never a lossy one for a lossless one.
+ * And which policy is advised where one is refused. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static const char *const POLICIES[] = {
 };
 enum { COUNT = sizeof POLICIES / sizeof *POLICIES };
 
-/* The rungs below a policy. */
+/* Makes the ladder of a policy; returns its rungs: the policy itself and its substitutes. */
 static const mm_substitute *climb(mm_fallback *ladder, const char *spec) {
     mm_policy policy;
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s: %s", spec, mm_last_error());
@@ -43,7 +43,7 @@ static const mm_substitute *climb(mm_fallback *ladder, const char *spec) {
     return ladder->substitutes;
 }
 
-/* The codecs that lose something, one after the other. */
+/* Writes the policy's lossy codecs to `text`. */
 static void lossy_codecs(const char *spec, char text[256]) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n;
@@ -114,7 +114,7 @@ static int place_of(const char *spec, const mm_substitute *rungs, int n) {
     return -1;
 }
 
-/* Whether its rules keep or swap all maps: a rule behind them would never apply. */
+/* Whether the last rule keeps or swaps all maps, so that a rule behind it would never apply. */
 static bool leaves_none(const mm_engine_config *config) {
     const mm_rule *last = &config->rules[config->n_rules - 1];
     return config->n_rules > 0 && strcmp(last->selector.text, "*") == 0 &&
@@ -134,7 +134,7 @@ TEST_CASE(segments_run_again_come_after_cheap_layers_and_before_the_computation_
     }
 }
 
-/* However it is written: what was tried is not tried again. */
+/* No substitute is equal to the policy, however the policy is written: it was tried already. */
 TEST_CASE(what_does_the_same_as_the_policy_is_not_named_again) {
     static const char *const same[] = {"swap", "swap:when=needed", "recompute:mode=sqrt,when=needed",
                                        "recompute-swap:mode=sqrt,depth=1",
@@ -173,7 +173,7 @@ TEST_CASE(it_ends_with_the_codec_of_the_policy_for_all_maps) {
     mm_fallback_fini(&ladder);
 }
 
-/* Rungs are made of the policy's own rules, whatever they take. */
+/* Rungs contain all of the policy's own rules, however long these are. */
 TEST_CASE(a_long_policy_has_all_rungs_in_full) {
     char rules[2048] = "", spec[2100], wanted[2200];
     for (int i = 0; i < 60; i++) sprintf(rules + strlen(rules), "conv%d=compress(zfp:rate=4);", i);
@@ -192,16 +192,16 @@ TEST_CASE(a_long_policy_has_all_rungs_in_full) {
 
 /* ---------------------------------------------------------------- advice */
 
-/* What policies take, by their configurations: a pretended planner. */
+/* A pretended planner: a table of policies, and what each takes in its two forms, `needed` and `always`. */
 typedef struct world {
     struct taken {
-        const char *spec; /* as published */
+        const char *spec; /* the policy, in its published form */
         int64_t needed, always, pinned;
         int64_t needed_ns, always_ns;
-    } taken[4]; /* others cannot be had */
+    } taken[4]; /* no other policy can be planned */
 } world;
 
-static int tries; /* plans that were pretended */
+static int tries; /* number of plans asked for */
 
 static mm_trial pretend(void *ctx, const mm_policy *policy, bool any) {
     (void)any;
@@ -237,7 +237,7 @@ static void advise(world w, bool published_only, mm_advice_kind kind, const char
     advise_for(w, (mm_advice_request){.published_only = published_only}, kind, spec, bytes);
 }
 
-/* auto's plan is at least as good as those of all other lossless policies, which need not be tried then. */
+/* auto's plan is as good as that of any other lossless policy, so the advice need not try those. */
 TEST_CASE(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing) {
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
     const struct taken mixed = {"auto:effort=0", 90, 90, 10, 50, 50}, large = {"auto:effort=0", 120, 120, 10, 50, 50};
@@ -247,10 +247,10 @@ TEST_CASE(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing) {
     advise((world){{mixed, {"liveness", 99, 99, 0, 50, 50}}}, false, MM_ADVICE_FITS, "liveness", 99);
     advise_for((world){{large, vdnn, lossy}}, (mm_advice_request){.limits = &open}, MM_ADVICE_FITS, "freelunch", 90);
     advise((world){{large, vdnn, lossy}}, false, MM_ADVICE_FITS, "vdnn-all", 90); /* little pinned memory */
-    /* Where it takes long, others come first. */
+    /* In a deep graph, where auto takes long, other policies come first. */
     advise_for((world){{mixed, vdnn, lossy}}, deep, MM_ADVICE_FITS, "vdnn-all", 90);
     advise_for((world){{mixed, lossy}}, deep, MM_ADVICE_FITS, "auto", 90);
-    /* Where it was refused itself, it is not tried again. */
+    /* If auto itself was refused, it is not tried again. */
     mm_policy refused;
     assert_int_equal(mm_policy_parse("auto:effort=3", &refused), MM_OK);
     mm_advice_request again = {.limits = &open, .refused = &refused, .refused_takes = {.bytes = 110}};
@@ -262,7 +262,7 @@ TEST_CASE(auto_is_advised_where_it_fits_and_stands_for_all_that_lose_nothing) {
     mm_policy_fini(&refused);
 }
 
-/* In a deep network each plan takes long. */
+/* In a deep network each plan takes long, so the advice may ask for few. */
 TEST_CASE(few_plans_tell_that_none_fits) {
     const mm_limits open = {.device_bytes = 100, .pinned_bytes = INT64_MAX};
     const struct taken large = {"auto:effort=0", 120, 120, 10, 50, 50}, vdnn = {"vdnn-all", 130, 130, 10, 40, 40};
@@ -275,7 +275,7 @@ TEST_CASE(few_plans_tell_that_none_fits) {
     tries = 0; /* in its default form this one fits */
     advise_for((world){{large, vdnn, near}}, deep, MM_ADVICE_FITS, "freelunch", 90);
     assert_int_equal(tries, LIVENESS_AND_AUTO + LOSSY + AGAIN);
-    /* With little pinned memory others may tell how much would do, unless none would. */
+    /* With little pinned memory, other policies are tried to tell how much would do, unless `hopeless`. */
     tries = 0;
     deep.limits = NULL;
     deep.hopeless = true;
@@ -309,11 +309,12 @@ TEST_CASE(of_those_that_fit_the_fastest_is_advised) {
     const world both = {{{"swap-async", 100, 60, 10, 70, 99}, {"recompute:mode=sqrt", 100, 70, 0, 60, 95}}};
     advise(both, false, MM_ADVICE_FITS, "recompute:mode=sqrt", 100);
     advise(both, true, MM_ADVICE_FITS, "recompute:mode=sqrt", 70);
-    /* In its default form a policy does no more than it must: that is what is advised, and compared. */
+    /* Policies are advised, and compared, in their default form, in which they do no more than they must. */
     const world turned = {{{"swap-async", 100, 60, 10, 50, 99}, {"recompute:mode=sqrt", 100, 70, 0, 60, 95}}};
     advise(turned, false, MM_ADVICE_FITS, "swap-async", 100);
     advise(turned, true, MM_ADVICE_FITS, "recompute:mode=sqrt", 70);
-    /* A lossless one, however slow, and though it fits in its default form alone; what does nothing is not compared. */
+    /* A lossless policy is advised before a lossy one, however slow it is, and even if only its default form fits.
+     * liveness, if it fits, is advised before all. */
     advise((world){{{"swap", 90, 90, 10, 80, 80}, {"freelunch", 90, 90, 0, 20, 20}}}, false, MM_ADVICE_FITS, "swap",
            90);
     advise((world){{{"swap", 90, 120, 10, 80, 80}, {"freelunch", 90, 90, 0, 20, 20}}}, false, MM_ADVICE_FITS, "swap",
@@ -322,7 +323,7 @@ TEST_CASE(of_those_that_fit_the_fastest_is_advised) {
            false, MM_ADVICE_FITS, "hybrid", 90);
     advise((world){{{"liveness", 90, 90, 0, 80, 80}, {"recompute", 20, 20, 0, 20, 20}}}, false, MM_ADVICE_FITS,
            "liveness", 90);
-    /* modnn, which has one form, where swap-async does not fit. */
+    /* modnn, which has one form only, is advised where swap-async cannot be had. */
     const struct taken modnn = {"modnn:subbatch=off", 90, 90, 10, 50, 50};
     advise((world){{modnn, {"swap", 110, 110, 10, 80, 80}}}, false, MM_ADVICE_FITS, "modnn:subbatch=off", 90);
     advise((world){{modnn, {"swap-async", 95, 95, 10, 80, 80}}}, false, MM_ADVICE_FITS, "swap-async", 95);

@@ -41,7 +41,7 @@ TEST_CASE(a_linear_network_takes_three_buffers_and_the_peak_is_their_sum) {
     assert_int_equal(p.plan->buffers, 3);
     assert_int_equal(p.plan->buffer_region_bytes, 3 * MAP * UNIT);
     assert_int_equal(p.plan->code_region_bytes, CONVS * CODE * UNIT);
-    /* persistent, codes, buffers; the input, and two gradients at a time */
+    /* the sum of: persistent tensor, codes, buffers, input, two gradients at a time */
     assert_int_equal(p.plan->peak_bytes, (1 + CONVS + CONVS * CODE + 3 * MAP + 1 + 2 * MAP) * UNIT);
     planned_done(&p);
     mm_graph_destroy(graph);
@@ -79,7 +79,7 @@ TEST_CASE(codes_lie_one_after_the_other_by_first_backward_use) {
     mm_graph_destroy(graph);
 }
 
-/* What happens in the plan, in issue order, from the first decode on: "x6 x5 | loss | x4 | conv6 | ..." */
+/* Writes the plan from the first decode on: decoded maps, and steps between bars: "x6 x5 | loss | x4 | conv6 | ..." */
 static void tell_backward(const mm_plan *plan, char *text, size_t capacity) {
     text[0] = '\0';
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -110,7 +110,8 @@ TEST_CASE(decodes_run_ahead_by_the_depth_then_follow_one_by_one) {
     mm_graph_destroy(graph);
 }
 
-/* Each step waits for the encode before it, each decode for the step before it; so the map's bytes are free at once. */
+/* With depth=0 each step waits for the encode before it, and each decode for the step before it; so a map's bytes are
+ * free as soon as it is encoded. */
 TEST_CASE(at_depth_zero_codecs_are_in_line_with_the_steps) {
     mm_graph *graph = chain();
     planned p;
@@ -132,7 +133,7 @@ TEST_CASE(at_depth_zero_codecs_are_in_line_with_the_steps) {
     }
     assert_int_equal(encodes, CONVS);
     assert_int_equal(decodes, CONVS);
-    assert_int_equal(p.plan->buffers, 2); /* a step's input and output; with depth=1, one more that is in flight */
+    assert_int_equal(p.plan->buffers, 2); /* a step's input and output; depth=1 has a third, being encoded */
     planned_done(&p);
     mm_graph_destroy(graph);
 }
@@ -214,7 +215,7 @@ TEST_CASE(a_residual_network_takes_one_buffer_more_and_no_more_however_deep) {
         mm_graph *graph = residual_chain(blocks);
         planned p;
         plan_terse(&p, graph, "freelunch:rate=8,eligible=all", CODE * UNIT);
-        /* At the second conv: the block's input, which the sum still needs; a and b; and the last map, whose encode is
+        /* At the second conv: the block's input, which the sum still needs; a and b; and the last map, which is being
          * in flight. */
         assert_int_equal(p.plan->buffers, 4);
         planned_done(&p);
@@ -226,8 +227,8 @@ TEST_CASE(a_residual_network_takes_one_buffer_more_and_no_more_however_deep) {
 
 /* ---------------------------------------------------------------- signs, and what is eligible */
 
-/* conv -> c; relu over it -> r; conv2 reads r; the relu's backward reads r's sign, `value`: conv2's backward its value.
- */
+/* conv -> c; relu over it -> r; conv2 reads r; the relu's backward step reads r's sign. value: conv2's backward
+ * step reads r's value. */
 static mm_graph *rectified(bool value) {
     terse_graph g;
     terse_init(&g, "rectified");

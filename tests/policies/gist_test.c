@@ -58,7 +58,7 @@ static mm_graph *convnet(void) {
     return terse_freeze(&g);
 }
 
-/* Facts of the policy's codecs: a csr has a head and a body, a dpr half of the map, a mask a bit an element. */
+/* Facts of the policy's codecs: csr has a head and a body, dpr takes half of the map, a mask one bit per element. */
 static mm_facts *facts_for(const mm_graph *graph, const mm_policy *policy) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     mm_facts *facts;
@@ -94,7 +94,7 @@ static void plan_gist(const mm_graph *graph, const char *spec, planned *p) {
     mm_policy_fini(&policy);
 }
 
-/* "r1 mask, p1 csr, ...": every code that is made, in order. */
+/* Writes every code that the plan makes, in order: "r1 mask, p1 csr, ...". */
 static const char *codes_of(const planned *p, char *text, size_t capacity) {
     text[0] = '\0';
     for (int i = 0; i < p->plan->n_nodes; i++) {
@@ -176,9 +176,9 @@ TEST_CASE(maps_are_told_by_who_writes_and_who_reads_them) {
         assert_int_equal(sums[MM_STASH_SAVED].held_bytes, 1 * UNIT);
         assert_int_equal(sums[MM_STASH_BATCH].bytes, 2 * UNIT);
         if (gist) {
-            /* At relu1: the map. At its backward: its gradient, in place, and the mask. */
+            /* Less is needed at relu1 (the map), and at its backward step (the gradient, in place, and the mask). */
             assert_int_equal(account.dynamic_bytes,
-                             (BIG + SMALL + 1 + 1) * UNIT); /* pool1, with its output and index */
+                             (BIG + SMALL + 1 + 1) * UNIT); /* at pool1: its input, output and index */
             assert_int_equal(account.undecoded_bytes, account.dynamic_bytes);
         } else {
             /* At relu1's backward: both gradients and r1. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Graphs that are rare and right: policies plan them, and what cannot be is refused. */
+/* Rare graphs: policies must plan those that are valid, and graphs that cannot be are refused. */
 
 #include "mm/mm.h"
 #include "tests/core/expect.h"
@@ -15,7 +15,7 @@ static void maps(terse_graph *g, mm_tensor_kind kind, const char *letters) {
     for (; *letters; letters++) terse_map(g, (const char[]){*letters, 0}, kind, UNITS);
 }
 
-/* Plans and proves it under the policies. */
+/* Plans the graph with each policy, and proves the plans. */
 static void assert_planned(terse_graph *g, const char *const *policies) {
     mm_graph *graph = terse_freeze(g);
     for (; *policies; policies++) {
@@ -54,7 +54,7 @@ TEST_CASE(what_was_made_of_a_map_changed_since_is_not_recomputed) {
     assert_planned(&g, RECOMPUTING);
 }
 
-/* A backward step updates weights that another layer's forward step, due to run again after it, has read. */
+/* A forward step has read weights that a backward step updates; so it must not run again after that step. */
 TEST_CASE(what_was_made_with_weights_updated_since_is_not_recomputed) {
     terse_graph g;
     terse_init(&g, "updated");
@@ -88,7 +88,7 @@ TEST_CASE(signs_read_through_an_alias_are_kept_beside_a_lossy_code) {
     assert_planned(&g, (const char *const[]){"freelunch:rate=8,eligible=all,when=always", NULL});
 }
 
-/* u -> conv, then a, which equals u. */
+/* conv writes u; then a, which equals u, is made, and may share its storage. */
 static void start_equal(terse_graph *g, const char *name) {
     terse_init(g, name);
     maps(g, MM_FEATURE_MAP, "uav");
@@ -97,7 +97,7 @@ static void start_equal(terse_graph *g, const char *name) {
     terse_alias(g, "u", "a");
 }
 
-/* The equal output must not change with the input. */
+/* a, which equals u at first, must not change when u is changed later. */
 TEST_CASE(an_output_does_not_share_the_storage_of_an_input_that_is_changed_later) {
     terse_graph g;
     start_equal(&g, "root");
@@ -106,7 +106,8 @@ TEST_CASE(an_output_does_not_share_the_storage_of_an_input_that_is_changed_later
     assert_planned(&g, SHARING);
 }
 
-/* It may be written over the one, element by element, and reads the same storage under the other's name at will. */
+/* v may be written over u, of which the step reads one element at a time; but the step reads the same storage also as
+ * a, in any order. */
 TEST_CASE(an_output_is_not_put_over_what_its_step_also_reads_otherwise) {
     terse_graph g;
     start_equal(&g, "twice");

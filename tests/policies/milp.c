@@ -12,10 +12,10 @@
 
 struct milp {
     int n_variables, n_rows, n_terms;
-    bool *whole;       /* per variable */
+    bool *whole;       /* per variable: it must be 0 or 1 */
     double *cost;      /* per variable */
-    double *most;      /* per row */
-    int *row, *column; /* per term, from 1 and from 0: GLPK's arrays begin at 1 */
+    double *most;      /* per row: its upper bound */
+    int *row, *column; /* per term; GLPK's arrays begin at 1 */
     double *factor;
 };
 

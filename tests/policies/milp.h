@@ -21,7 +21,7 @@ void milp_row(milp *m, double most);
 /* Adds a term to the last row. variable < 0: none. */
 void milp_term(milp *m, int variable, double factor);
 
-/* The least cost; < 0: nothing satisfies the rows. */
+/* Returns the least sum of the variables' costs; < 0: no values satisfy the rows. */
 double milp_solve(milp *m);
 
 #endif

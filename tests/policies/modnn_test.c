@@ -67,9 +67,9 @@ static void forward(terse_graph *g, const char *layer, const char *uses) {
     terse_step(g, layer, MM_LAYER_OTHER, MM_FORWARD, uses);
 }
 
-/* The paper's Figure 6. When g is made, all is taken: |a 2|b 2|n 4|e 2|f 2|. n was not used yet. a and b have left by
- * then: their copies take from 1 to 5. e and f would have at 8: e is made at 4, f at 5. b comes after I: the link is
- * busy with a until then. */
+/* The paper's Figure 6. When g is to be made, memory is full: |a 2|b 2|n 4|e 2|f 2|. n may not leave, as no step has
+ * used it yet. a and b can have left by then: their copies take from 1 to 5. e and f, made at 4 and 5, could only have
+ * left at 8. b comes back after I: until then the link is busy with a. */
 TEST_CASE(contiguous_maps_leave_whose_leaving_delays_least) {
     terse_graph g;
     terse_init(&g, "scheme");
@@ -88,7 +88,7 @@ TEST_CASE(contiguous_maps_leave_whose_leaving_delays_least) {
     assert_tells(graph, by_hand(graph, NULL), "modnn", 12, 0, "A >a B >b N E F F2 G H <a I <b J");
 }
 
-/* x leaves twice. Its copy stays, so the second time nothing is copied. */
+/* x leaves twice. Its copy in pinned memory stays, so the second time nothing is copied out. */
 TEST_CASE(what_has_a_copy_leaves_without_a_second_one) {
     terse_graph g;
     terse_init(&g, "copy");
@@ -105,7 +105,7 @@ TEST_CASE(what_has_a_copy_leaves_without_a_second_one) {
     assert_tells(graph, by_hand(graph, NULL), "modnn", 8, 0, "X >x Y P O <x U Q R <x V");
 }
 
-/* A step that changes x makes its copy stale: then it is copied out again. */
+/* A step changes x, so its copy in pinned memory is stale: the second time x is copied out again. */
 TEST_CASE(what_was_changed_since_is_copied_out_again) {
     terse_graph g;
     terse_init(&g, "changed");
@@ -123,8 +123,8 @@ TEST_CASE(what_was_changed_since_is_copied_out_again) {
     assert_tells(graph, by_hand(graph, NULL), "modnn", 8, 0, "X >x Y P O <x U >x W Q R <x V");
 }
 
-/* When d is made, |z 1|a 2|free 2|c 2|free 2|: room enough, in two parts. a and c may not leave, since no step has used
- * them; so all leave. */
+/* When d is to be made, memory is |z 1|a 2|free 2|c 2|free 2|: room enough, but in two parts. No step has used a or c,
+ * so neither may leave for d; so all is put out, and comes back without gaps. */
 TEST_CASE(fragments_are_joined_by_putting_all_out) {
     terse_graph g;
     terse_init(&g, "fragments");
@@ -142,7 +142,7 @@ TEST_CASE(fragments_are_joined_by_putting_all_out) {
     assert_tells(graph, by_hand(graph, NULL), "modnn", 9, 1, "Z >z A >a B C >c <a D <c E Y F <z G");
 }
 
-/* x leaves for p, and four steps of 3 units follow. */
+/* x (of so many units) leaves to make room for p; four steps that use nothing follow; then S reads x. */
 static mm_graph *late(int x) {
     terse_graph g;
     terse_init(&g, "late");
@@ -157,7 +157,7 @@ static mm_graph *late(int x) {
     return terse_freeze(&g);
 }
 
-/* Inequality 9. After I3 there are 3 units left until S is due; after I2, 6. */
+/* The paper's inequality 9. From the end of I3 there are 3 units of time until S; from the end of I2, 6; of I1, 9. */
 TEST_CASE(a_map_is_fetched_when_waiting_would_be_late_and_not_before) {
     static const int units[] = {1, 1, 1, 1, 3, 3, 3, 3, 1};
     mm_graph *graph = late(3);
@@ -168,7 +168,7 @@ TEST_CASE(a_map_is_fetched_when_waiting_would_be_late_and_not_before) {
     assert_tells(graph, by_hand(graph, units), "modnn", 8, 0, "X >x Y P O I1 <x I2 I3 I4 S");
 }
 
-/* A step C with 4 units of workspace, or none, beside x of 8 units that no step near it uses. */
+/* Step C can run with 4 units of workspace, or with none. x, of 8 units, is not used by C. */
 static mm_graph *two_variants(void) {
     terse_graph g;
     terse_init(&g, "gain");
@@ -183,7 +183,8 @@ static mm_graph *two_variants(void) {
     return terse_freeze(&g);
 }
 
-/* C takes 2 units of time with its workspace, and `slow` without. x has left 7 units after C could begin. */
+/* C takes 2 units of time with its workspace, and `slow` without. If x leaves to make
+ * room for the workspace, it has left 7 units after C could have begun. */
 static void assert_gains(int slow, int units, const char *spec, int variant, const char *expected) {
     char text[256];
     mm_plan *plan;
@@ -202,9 +203,9 @@ static void assert_gains(int slow, int units, const char *spec, int variant, con
 
 /* Equation 10: what the faster algorithm saves, less the delay that its workspace causes. */
 TEST_CASE(an_algorithm_is_chosen_by_its_gain) {
-    assert_gains(6, 14, "modnn", 0, "X U C V");        /* there is room */
-    assert_gains(6, 10, "modnn", 1, "X U C V");        /* 4 saved, 7 waited */
-    assert_gains(22, 10, "modnn", 0, "X >x U C <x V"); /* 20 saved, 7 and 8 waited */
+    assert_gains(6, 14, "modnn", 0, "X U C V");        /* there is room for x and the workspace */
+    assert_gains(6, 10, "modnn", 1, "X U C V");        /* it would save 4, and wait 7 */
+    assert_gains(22, 10, "modnn", 0, "X >x U C <x V"); /* it saves 20, and waits 7 and 8 */
     assert_gains(22, 10, "modnn:algorithms=least", 1, "X U C V");
     assert_gains(22, 14, "modnn:algorithms=least", 1, "X U C V");
     assert_gains(6, 10, "modnn:algorithms=fastest", 0, "X >x U C <x V");
@@ -225,7 +226,7 @@ static mm_status status_in(const mm_graph *graph, const mm_facts *facts, int uni
     return status;
 }
 
-/* By other times than all, plans would be wrong without anybody's notice. Where all fits, none is needed. */
+/* With some times unknown, plans would be bad without notice. Where all maps fit, no times are needed. */
 TEST_CASE(facts_without_a_time_that_is_needed_are_refused_naming_it) {
     mm_graph *graph = late(3);
     mm_facts *facts = by_hand(graph, NULL);
@@ -243,7 +244,7 @@ TEST_CASE(facts_without_a_time_that_is_needed_are_refused_naming_it) {
     mm_graph_destroy(graph);
 }
 
-/* All maps fit, by the slower variant: whether letting x leave would be faster, copies' times say. */
+/* All maps fit with the slower variant; whether it is faster that x leaves depends on the times of copies. */
 TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
     mm_graph *graph = two_variants();
     mm_facts *facts = by_hand(graph, NULL);
@@ -258,7 +259,8 @@ TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
     mm_graph_destroy(graph);
 }
 
-/* With too little pinned memory for what has to leave, the plan keeps all, and says what that takes. */
+/* With too little pinned memory for the maps that have to leave, the plan keeps all, and says how much memory that
+ * takes. */
 TEST_CASE(without_pinned_memory_all_is_kept) {
     mm_graph *graph = late(3);
     mm_facts *facts = by_hand(graph, NULL);
@@ -275,7 +277,7 @@ TEST_CASE(without_pinned_memory_all_is_kept) {
     mm_graph_destroy(graph);
 }
 
-/* In 8 units a and b leave; pinned memory has room for one of them. */
+/* In 8 units both a and b would have to leave; but pinned memory has room for one of them only. */
 TEST_CASE(in_little_pinned_memory_the_lowest_plan_lets_less_leave) {
     terse_graph g;
     mm_plan *plan;
@@ -334,10 +336,11 @@ static void assert_no_second_copy_out(const mm_plan *plan) {
 
 typedef struct tally {
     int moved, defragmented, slowed; /* plans that copy maps, that defragment, with other than the first variants */
-    int squeezed;                    /* minima in half of the pinned memory for which maps leave */
+    int squeezed;                    /* minima in half of the pinned memory, of which maps leave */
 } tally;
 
-/* In half of the pinned memory that the minimum takes, there is a minimum, and all budgets above it will do. */
+/* With `pinned` bytes of pinned memory, half of what the minimum takes, there is a larger minimum, and every budget
+ * from there to `kept` can be planned. */
 static void try_pinned(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t pinned, int64_t kept,
                        tally *sum) {
     mm_plan *least, *plan;
@@ -404,7 +407,7 @@ TEST_CASE(plans_fit_from_their_minimum_to_what_keeping_all_takes) {
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
         order_variants(facts, seed);
-        if (seed % 4 == 0) /* then nominal times */
+        if (seed % 4 == 0) /* no times: the policy takes nominal ones */
             for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = 0;
         else
             facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);

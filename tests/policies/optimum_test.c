@@ -59,9 +59,9 @@ static subject subject_create(uint64_t seed) {
     s.graph = terse_freeze(&g);
     s.facts = terse_facts(s.graph, -1);
     for (int i = 0; i < mm_graph_steps(s.graph); i++) s.facts->variants[i].ns = 1000 * (1 + random_below(&random, 30));
-    s.facts->out_bytes_per_s = s.facts->in_bytes_per_s = 1000000000; /* of a link that no plan has memory for */
+    s.facts->out_bytes_per_s = s.facts->in_bytes_per_s = 1000000000; /* not used: there is no pinned memory */
     for (int i = 0; i < s.facts->n_codecs * s.facts->n_tensors; i++)
-        s.facts->codes[i].encode_ns = s.facts->codes[i].decode_ns = 1000; /* of codecs that serve no reader */
+        s.facts->codes[i].encode_ns = s.facts->codes[i].decode_ns = 1000; /* not used: no codec serves a reader */
     return s;
 }
 
@@ -105,7 +105,7 @@ static void add_variables(model *m) {
     }
 }
 
-/* What step s reads in stage t is held or made there. */
+/* Adds the rows that say: each tensor that step s reads in stage t is held at its start, or made in it. */
 static void add_reads(model *m, int t, int s) {
     const mm_step_info *step = mm_graph_step(m->s->graph, s);
     for (int u = 0; u < step->n_uses; u++) {
@@ -175,10 +175,10 @@ static int64_t plan_ns(const subject *s, const char *spec, const mm_limits *limi
 }
 
 typedef struct tally {
-    int optima, met, above_steps; /* those that a plan reaches; those above the time of all steps */
+    int optima, met, above_steps; /* optima found; those that a plan reaches; those above the steps' sum */
 } tally;
 
-/* with_auto: its search takes longer than all else. */
+/* Compares bound, optimum and plans. with_auto: also auto's plan, which takes longer than all others to make. */
 static void compare(const subject *s, const mm_limits *limits, uint64_t seed, bool with_auto, tally *tally) {
     static const char *const policies[] = {"recompute:mode=nested", "recompute:mode=sqrt", "recompute",
                                            "recompute:mode=memory", "auto"};

@@ -21,7 +21,7 @@ TEST_CASE(a_spec_is_taken_apart) {
     assert_string_equal(p.config.rules[0].selector.text, "*");
     assert_string_equal(p.config.rules[0].codec, "zfp:rate=4");
     assert_int_equal(p.config.depth, 3);
-    assert_int_equal(p.config.buffers, MM_REGION_BUFFERS); /* the fallback */
+    assert_int_equal(p.config.buffers, MM_REGION_BUFFERS); /* the default */
     assert_int_equal(p.config.when, MM_WHEN_NEEDED);
     mm_policy_fini(&p);
     assert_int_equal(mm_policy_parse("naive", &p), MM_OK);
@@ -117,7 +117,7 @@ TEST_CASE(every_listed_option_has_a_fallback_that_it_accepts) {
             char spec[128];
             mm_policy p;
             assert_true(n++ < MM_OPTION_MAX);
-            if (!*d->fallback) continue; /* nothing, which cannot be asked for */
+            if (!*d->fallback) continue; /* the default is nothing, which a spec cannot say */
             snprintf(spec, sizeof spec, "%s:%s=%s", ops->name, d->key, d->fallback);
             if (mm_policy_parse(spec, &p) != MM_OK) fail_msg("%s", mm_last_error());
             mm_policy_fini(&p);
@@ -127,7 +127,7 @@ TEST_CASE(every_listed_option_has_a_fallback_that_it_accepts) {
     assert_null(mm_policy_table(1000));
 }
 
-/* The fallback leaves out policies that are equal to one it has: none may be equal that plans otherwise. */
+/* Policies that plan differently must not be equal: the fallback leaves out a policy that is equal to one it has. */
 TEST_CASE(each_number_and_choice_counts_when_policies_are_compared) {
     const mm_policy_ops *ops;
     for (size_t i = 0; (ops = mm_policy_table(i)); i++)
@@ -185,7 +185,7 @@ TEST_CASE(a_policy_is_printed_as_it_is_parsed) {
         mm_policy_fini(&again);
         assert_int_equal(mm_policy_copy(&p, &again), MM_OK);
         mm_policy_fini(&p);
-        assert_int_equal(mm_policy_print(&again), MM_OK); /* a copy owns all that it has */
+        assert_int_equal(mm_policy_print(&again), MM_OK); /* the copy owns all that it has */
         assert_string_equal(again.spec, cases[i][1]);
         mm_policy_fini(&again);
     }
@@ -284,7 +284,7 @@ TEST_CASE(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs) {
     assert_true(same_place(&p, "dr", "db"));
     assert_true(same_place(&p, "db", "dc"));
     assert_false(same_place(&p, "c", "b")); /* not declared, and bn's backward reads c */
-    /* At relu's backward: x, c, r and the one gradient. */
+    /* At relu's backward: x, c, r and one gradient, which is written over the other. */
     assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4) * UNIT);
     assert_int_equal(p.plan->live_peak_bytes, p.plan->peak_bytes);
     assert_int_equal(p.plan->stash_bytes, (1 + 4 + 4) * UNIT);
@@ -292,7 +292,8 @@ TEST_CASE(liveness_writes_relu_and_gradients_in_place_but_keeps_what_bn_needs) {
     mm_graph_destroy(graph);
 }
 
-/* Baselines of papers: nothing in place; in groups; what waits for the backward pass apart from all else. */
+/* Options for the baselines of papers: nothing in place, or gradients alone; stash=apart: maps that wait for the
+ * backward pass share storage with nothing. */
 TEST_CASE(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseline) {
     mm_graph *graph = conv_bn_relu();
     planned p;
@@ -300,7 +301,8 @@ TEST_CASE(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseli
     assert_false(same_place(&p, "b", "r"));
     assert_false(same_place(&p, "dr", "db"));
     assert_int_equal(p.plan->stash_bytes, (1 + 4 + 4) * UNIT);
-    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT); /* at relu's backward: both gradients */
+    /* At relu's backward: x, c, r and both gradients. */
+    assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT);
     assert_int_equal(p.plan->live_peak_bytes, p.plan->peak_bytes);
     planned_done(&p);
     plan_terse(&p, graph, "liveness:inplace=gradients", 0);
@@ -309,7 +311,7 @@ TEST_CASE(liveness_without_inplace_and_with_its_stash_apart_is_the_papers_baseli
     assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4) * UNIT);
     planned_done(&p);
     plan_terse(&p, graph, "liveness:inplace=off,stash=apart", 0);
-    /* x, c and r share with nothing. b, and the gradients dr, db, dc and their places after them, share two places. */
+    /* x, c and r share with nothing. b and the gradients dr, db and dc share two places. */
     assert_int_equal(p.plan->peak_bytes, (3 + 1 + 4 + 4 + 4 + 4) * UNIT);
     const mm_segment *c = segment_of(&p, "c", 0), *x = segment_of(&p, "x", 0);
     for (int i = mm_graph_persistents(graph); i < p.plan->n_segments; i++) {
@@ -339,7 +341,7 @@ TEST_CASE(an_input_that_is_needed_later_is_not_overwritten) {
     mm_graph_destroy(graph);
 }
 
-/* x -> conv -> a; s = a + x; and back. `accumulate`: conv's backward adds to dx. */
+/* x -> conv -> a; s = a + x; and the backward steps. accumulate: that of conv adds to dx. */
 static mm_graph *residual(bool accumulate) {
     terse_graph g;
     terse_init(&g, "residual");
@@ -373,7 +375,7 @@ TEST_CASE(a_residual_sum_is_written_over_one_addend_and_its_gradients_are_one) {
     assert_false(same_place(&p, "x", "s")); /* conv's backward reads x */
     assert_int_equal(p.plan->alias[terse_tensor(graph, "da")], terse_tensor(graph, "ds"));
     assert_int_equal(p.plan->alias[terse_tensor(graph, "dx")], terse_tensor(graph, "ds"));
-    assert_int_equal(p.plan->peak_bytes, (2 + 4 + 4 + 4) * UNIT); /* x, s, ds at the loss */
+    assert_int_equal(p.plan->peak_bytes, (2 + 4 + 4 + 4) * UNIT); /* at the loss: x, s, ds */
     planned_done(&p);
     plan_terse(&p, graph, "naive", 0);
     assert_int_equal(p.plan->peak_bytes, (2 + 6 * 4) * UNIT);

@@ -9,8 +9,8 @@
 enum { MAP = 8 }; /* units */
 
 /* data -> conv -> x0 -> cheap1 -> x1 -> ... -> x(n) -> loss. The backward step of cheap i reads x(i), the conv's the
- * data. Pools, not in place: every map has a storage of its own. `wide`: units that the conv's backward step takes
- * beside, so that it is the largest layer. */
+ * data. The cheap layers are pools, not in place, so every map has its own storage. wide: units that the conv's
+ * backward step takes besides, which make it the largest layer. */
 static mm_graph *chain(int n, int wide) {
     terse_graph g;
     terse_init(&g, "chain");
@@ -84,13 +84,13 @@ TEST_CASE(a_layer_runs_again_by_its_properties_whatever_its_kind) {
     for (int g = 0; g < 4; g++) {
         assert_int_equal(count_again(graphs[g], "recompute:mode=cost"), cost[g]);
         assert_int_equal(count_again(graphs[g], "rules:*=recompute"), cost[g]);
-        assert_int_equal(count_again(graphs[g], "rules:other=recompute"), sqrt[g]); /* a rule may mean dear layers */
+        assert_int_equal(count_again(graphs[g], "rules:other=recompute"), sqrt[g]); /* even expensive layers */
         assert_int_equal(count_again(graphs[g], "rules:other=recompute,mode=sqrt"), sqrt[g]);
         mm_graph_destroy(graphs[g]);
     }
 }
 
-/* In `memory` the convolution's map is made anew for each of its two readers. */
+/* With mode=memory the convolution's map is made anew for each of its two readers. */
 TEST_CASE(a_rule_that_names_a_dear_kind_means_it_in_every_mode) {
     static const char without[] = "data conv p1 loss loss' ~p1 p1' conv'",
                       with[] = "data conv p1 loss loss' ~conv ~p1 p1' conv'",
@@ -119,7 +119,7 @@ TEST_CASE(speed_runs_a_segment_once_and_keeps_what_it_makes) {
 TEST_CASE(memory_runs_it_anew_for_each_backward_step_and_keeps_nothing) {
     mm_graph *graph = chain(3, 0);
     expect(graph, "recompute:mode=memory", "data conv p1 p2 p3 loss loss' ~p1 ~p2 ~p3 p3' ~p1 ~p2 p2' ~p1 p1' conv'");
-    /* x0, the one before and the one that is made; then d(i) and d(i-1) beside x(i) and x0. */
+    /* While x(i) is made: x0, x(i-1), x(i) and a gradient; in a backward step: x0, x(i), d(i) and d(i-1). */
     assert_int_equal(peak_of(graph, "recompute:mode=memory"), (2 + 4 * MAP) * UNIT);
     mm_graph_destroy(graph);
 }
@@ -134,7 +134,7 @@ TEST_CASE(what_memory_holds_does_not_grow_with_the_segment) {
     mm_graph_destroy(longer);
 }
 
-/* Else the steps that run again would be the square of the depth: 28680 here. */
+/* If none were kept, the number of steps that run again would grow with the square of the depth: 28680 here. */
 TEST_CASE(memory_keeps_a_map_where_its_chain_would_be_long) {
     enum { POOLS = 240 };
     mm_graph *graph = chain(POOLS, 0);
@@ -142,7 +142,7 @@ TEST_CASE(memory_keeps_a_map_where_its_chain_would_be_long) {
     mm_graph_destroy(graph);
 }
 
-/* A backward step of a pool takes three maps, the segment of n pools n: cost is as memory from the fourth on. */
+/* A pool's backward step takes three maps, a segment of n pools n maps: mode=cost is as mode=memory from n = 4 on. */
 TEST_CASE(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer) {
     for (int n = 2; n <= 6; n++) {
         mm_graph *graph = chain(n, 0);
@@ -156,7 +156,7 @@ TEST_CASE(cost_runs_a_segment_anew_only_if_it_takes_more_than_the_largest_layer)
         planned_done(&other);
         mm_graph_destroy(graph);
     }
-    mm_graph *wide = chain(6, 6 * MAP); /* now the convolution is that much larger */
+    mm_graph *wide = chain(6, 6 * MAP); /* now the convolution is the largest layer */
     assert_int_equal(count_again(wide, "recompute:mode=cost"), 6);
     mm_graph_destroy(wide);
 }
@@ -170,8 +170,8 @@ TEST_CASE(cost_is_the_default) {
 
 /* ---------------------------------------------------------------- residual networks */
 
-/* Blocks of conv -> relu -> conv and a sum with the block's input, which the next block's conv reads and the sum's
- * backward step, for its sign. */
+/* Blocks of conv -> relu -> conv, and a sum with the block's input. The sum is read by the next block's conv, and its
+ * signs by the sum's backward step. */
 static mm_graph *residual(int blocks) {
     static const char *const names[] = {"s#", "ds#", "a#", "da#", "r#", "dr#", "b#", "db#"};
     terse_graph g;
@@ -209,7 +209,7 @@ TEST_CASE(a_sum_is_made_again_from_the_sums_before_it) {
     mm_graph_destroy(graph);
 }
 
-/* Along a chain of this many residual blocks memory takes quadratic time, and cost does not. */
+/* Along many residual blocks, mode=memory takes quadratic time, and mode=cost does not. */
 TEST_CASE(cost_keeps_a_sum_here_and_there_so_that_each_is_made_once) {
     enum { BLOCKS = 24 };
     mm_graph *graph = residual(BLOCKS);
@@ -246,12 +246,12 @@ TEST_CASE(within_segments_convolutions_run_again_and_each_layer_once) {
         char name[24];
         snprintf(name, sizeof name, "s%d", i);
         kept += !runs_again(&p, name);
-        for (const char *c = "arb"; *c; c++) { /* no cut within a block, where two maps would be read across it */
+        for (const char *c = "arb"; *c; c++) { /* no cut within a block: two maps would have to be kept for it */
             snprintf(name, sizeof name, "%c%d", *c, i);
             if (!runs_again(&p, name)) fail_msg("%s is kept", name);
         }
     }
-    /* 66 layers: eight segments, more or less. */
+    /* The root of 66 layers: about eight segments. */
     assert_in_range(kept, 4, 12);
     planned_done(&p);
     mm_graph_destroy(graph);
@@ -281,7 +281,8 @@ static void plan_nested(planned *p, const mm_graph *graph, int64_t budget) {
     if (plan_check(p->plan, p->facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
 }
 
-/* s4 is kept from the forward pass on; s2, once it was made again, until the blocks behind it are done. */
+/* s4 is kept from the forward pass on. s2 is made again once, and kept until the backward steps of the blocks behind it
+ * are done. */
 TEST_CASE(nested_segments_are_made_again_from_maps_that_were_made_again) {
     mm_graph *graph = residual(8);
     planned p;

@@ -116,7 +116,7 @@ mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
     return facts;
 }
 
-/* In its published form, unless the spec says. */
+/* Parses a policy; where its spec has no `when`, with when=always, the published form. */
 static void parse_published(const char *spec, mm_policy *policy) {
     char text[512];
     must(mm_policy_parse(spec, policy));

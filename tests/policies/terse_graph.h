@@ -12,7 +12,7 @@ enum { UNIT = MM_ALIGN };
 
 typedef struct terse_graph {
     mm_graph *graph;
-    size_t workspace_bytes; /* of steps that are added from now on */
+    size_t workspace_bytes; /* of the steps that are added from now on */
     int i;                  /* '#' in names of tensors and layers stands for i, '<' for i - 1 */
     mm_layer layers[256];
     char names[256][16];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is compressed, swapped and run again in one plan: in which turn, and which of it first. */
+/* Plans that compress, swap and recompute: in which order, and which is done first. */
 #include <string.h>
 
 #include "tests/core/plan_proof.h"
@@ -8,10 +8,11 @@
 
 enum { MAP = 8, CODE = 2 }; /* units */
 static const int64_t MUCH = INT64_C(1) << 40;
-enum { SLOW = 1000000 }; /* bytes a second over the link: a map takes 2 ms, what is done again some microseconds */
+enum { SLOW = 1000000 }; /* the link's bytes per second: a map takes 2 ms; steps run again take microseconds */
 
-/* conv -> pool -> conv -> pool ... -> loss. Each layer's backward step reads what the layer read, and a pool's, its own
- * output too; so a pool's output is made again for the next convolution, of the convolution's before it. */
+/* conv -> pool -> conv -> pool ... -> loss. Each layer's backward step reads the layer's input, and a pool's also the
+ * pool's output. So for the backward step of a convolution, the pool before it runs again, which needs that pool's
+ * input: the output of the convolution before. */
 static mm_graph *blocks(int n) {
     terse_graph g;
     terse_init(&g, "blocks");
@@ -38,7 +39,7 @@ static int count(const mm_plan *plan, mm_node_kind kind) {
     return n;
 }
 
-/* The plan of a policy within a budget, proved; of 0: the one that takes least. */
+/* Plans with a policy in a budget, and proves the plan. A budget of 0 gives the plan that takes least. */
 static void plan_within(planned *p, const mm_graph *graph, const char *spec, int64_t bytes) {
     mm_policy policy;
     mm_limits limits = {.device_bytes = bytes, .pinned_bytes = MUCH};
@@ -80,7 +81,7 @@ TEST_CASE(what_is_fetched_runs_ahead_no_farther_in_a_deeper_net) {
     }
 }
 
-/* The map that a pool's output is made of is fetched for that, ahead of the maps of earlier layers. */
+/* A map from which a pool's output is made again comes back for that, before the maps of earlier layers. */
 TEST_CASE(what_something_is_made_of_is_fetched_in_the_turn_of_that) {
     char text[1024];
     mm_graph *graph = blocks(3);
@@ -92,7 +93,7 @@ TEST_CASE(what_something_is_made_of_is_fetched_in_the_turn_of_that) {
     mm_graph_destroy(graph);
 }
 
-/* With the outputs of all pools made again it fits: nothing need be swapped, which the computation would wait for. */
+/* If the outputs of all pools are made again, the plan fits: nothing is swapped, which would make steps wait. */
 TEST_CASE(what_one_rule_does_comes_before_what_the_next_does) {
     mm_graph *graph = blocks(12);
     int64_t budget = least_of(graph, "rules:pool=recompute,when=always");
@@ -109,7 +110,8 @@ TEST_CASE(what_one_rule_does_comes_before_what_the_next_does) {
     mm_graph_destroy(graph);
 }
 
-/* A region of their own is idle while the maps are: placed by their lives, codes take what those leave. */
+/* A region for codes alone is idle while maps need the memory. Where memory is short, codes are placed by their lives
+ * instead, in bytes that maps leave free. */
 TEST_CASE(codes_take_the_room_that_maps_leave_where_it_is_short) {
     mm_graph *graph = blocks(12);
     int64_t published = least_of(graph, "freelunch:rate=8,eligible=all,when=always");
@@ -123,8 +125,8 @@ TEST_CASE(codes_take_the_room_that_maps_leave_where_it_is_short) {
     mm_graph_destroy(graph);
 }
 
-/* conv -> pool -> conv -> loss; the pool's backward step reads nothing but the index that it saved, the second
- * convolution's the pool's output, the first's its own. */
+/* conv1 -> pool -> conv2 -> loss. The backward step of the pool reads only the index that the pool saved; that of conv2
+ * reads the pool's output; that of conv1 its input and its output. */
 static mm_graph *pooled(void) {
     terse_graph g;
     terse_init(&g, "pooled");
@@ -147,7 +149,7 @@ static mm_graph *pooled(void) {
 TEST_CASE(a_pool_that_runs_again_makes_its_index_once_unless_it_would_be_another) {
     static const struct {
         const char *spec, *words;
-        bool again; /* the index, too */
+        bool again; /* the pool that runs again makes the index again, too */
     } cases[] = {
         {"rules:pool=recompute", "data conv1 pool conv2 loss ~pool conv2' pool' conv1'", true},
         {"recompute:mode=memory", "data conv1 pool conv2 loss ~pool conv2' pool' conv1'", true},
