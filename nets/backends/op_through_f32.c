@@ -53,9 +53,9 @@ static void *scratch_of(const widened_phase *phase, const nets_op_args *args, in
     return (char *)args->at[NETS_WORKSPACE] + m->at;
 }
 
-/* Whether the step itself writes the tensor before it reads it: EARLIER of an input is the gradient of an input before
- * it, where the layer reads one map twice. There is nothing to widen yet; and the scratch, which both share, may be that
- * of a map in whose place the gradient is written. */
+/* Whether the step itself writes the tensor before it reads it. Where a layer reads one map twice, EARLIER of an input
+ * is the gradient with respect to an input before it. There is nothing to widen yet; and the scratch that both share
+ * may hold another map, in whose place the gradient is written. */
 static bool is_written_first(const nets_op_args *args, nets_role role) {
     const int input = (int)role - (int)NETS_EARLIER;
     if (input < 0 || input >= NETS_MAX_INPUTS) return false;
