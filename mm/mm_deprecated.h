@@ -12,17 +12,13 @@ extern "C" {
 #endif
 
 /* All-reduces (mm_comm.h). */
-enum {
-    MM_SHARE_NOT = MM_ALLREDUCE_NOT,
-    MM_SHARE_AT_ONCE = MM_ALLREDUCE_AT_ONCE,
-    MM_SHARE_AT_END = MM_ALLREDUCE_AT_END,
-    MM_SHARE_IN_PLACE_AT_ONCE = MM_ALLREDUCE_IN_PLACE_AT_ONCE,
-    MM_SHARE_IN_PLACE_AT_END = MM_ALLREDUCE_IN_PLACE_AT_END,
-};
-enum {
-    MM_SHARED_SUM = MM_REDUCE_SUM,
-    MM_SHARED_MEAN = MM_REDUCE_MEAN,
-};
+#define MM_SHARE_NOT              MM_ALLREDUCE_NOT
+#define MM_SHARE_AT_ONCE          MM_ALLREDUCE_AT_ONCE
+#define MM_SHARE_AT_END           MM_ALLREDUCE_AT_END
+#define MM_SHARE_IN_PLACE_AT_ONCE MM_ALLREDUCE_IN_PLACE_AT_ONCE
+#define MM_SHARE_IN_PLACE_AT_END  MM_ALLREDUCE_IN_PLACE_AT_END
+#define MM_SHARED_SUM             MM_REDUCE_SUM
+#define MM_SHARED_MEAN            MM_REDUCE_MEAN
 typedef mm_allreduce_when mm_share;
 typedef mm_reduce_op mm_shared_as;
 typedef mm_allreduce_part mm_shared;
@@ -35,7 +31,7 @@ MM_API MM_CHECKED MM_DEPRECATED("use mm_allreduce_set") mm_status
     mm_gradient_set(mm_manager *manager, const mm_graph *graph, const mm_gradient_fns *fns, void *ctx);
 
 /* Layers (mm.h). */
-enum { MM_LAYER_DEAR = 1 }; /* MM_LAYER_EXPENSIVE */
+#define MM_LAYER_DEAR MM_LAYER_EXPENSIVE
 
 /* Sampling (mm.h). */
 MM_API MM_CHECKED MM_DEPRECATED("use mm_sampling_report") mm_status

@@ -82,6 +82,7 @@ function print_struct(text, type, n, part, i, m, names, j) {
 
 # Collects each declaration, without comments and line breaks, and prints it once it is complete.
 FNR == 1 { text = "" }
+/^#define MM_[A-Z_]+ +MM_[A-Z_]+$/ { printf "{\"constant\", \"%s\", NULL, %s, 0},\n", $2, $2 }
 /^ *#/ { next }
 {
     line = $0
