@@ -13,18 +13,14 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define MM_API          __attribute__((visibility("default")))
-#define MM_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#define MM_CHECKED      __attribute__((warn_unused_result))
+#define MM_API             __attribute__((visibility("default")))
+#define MM_PRINTF(f, a)    __attribute__((format(printf, f, a)))
+#define MM_CHECKED         __attribute__((warn_unused_result))
+#define MM_DEPRECATED(use) __attribute__((deprecated(use)))
 #else
 #define MM_API
 #define MM_PRINTF(f, a)
 #define MM_CHECKED
-#endif
-
-#if defined(__GNUC__)
-#define MM_DEPRECATED(use) __attribute__((deprecated(use)))
-#else
 #define MM_DEPRECATED(use)
 #endif
 

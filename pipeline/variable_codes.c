@@ -8,7 +8,7 @@
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution.h"
 
-static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the bodies of codes"); }
+static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for the sizes of codes that vary"); }
 
 static bool has_body(const mm_plan *plan, int segment) { return segment >= 0 && plan->segments[segment].pool >= 0; }
 

@@ -152,8 +152,8 @@ void mm_manager_destroy(mm_manager *m) {
     m->now.ran_out.status = MM_OK; /* so that the abort does not plan graphs anew */
     mm_iteration_abort(m);
     if (m->dispatch) {
-        mm_status settled = mm_dispatch_sync(m->dispatch);
-        (void)settled; /* failures are dropped */
+        mm_status drained = mm_dispatch_sync(m->dispatch);
+        (void)drained; /* failures are dropped */
     }
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);

@@ -113,7 +113,7 @@ static bool has_backward(const mm_graph *graph) {
 
 /* Logs once for each graph that it is planned without measured times. This is no warning for a graph without a backward
  * pass, where policies have nothing to choose. */
-static void tell_untimed(mm_manager *m, mm_ready *r) {
+static void report_untimed(mm_manager *m, mm_ready *r) {
     const mm_prepared *p = r->prepared;
     if (p->untimed.status == MM_OK || r->told_untimed) return;
     r->told_untimed = true;
@@ -137,7 +137,7 @@ mm_status mm_manager_install(mm_manager *m, mm_draft *draft) {
     mm_plan_set_commit(&m->plans, draft);
     for (int i = draft->kept; i < draft->n; i++) {
         const mm_prepared *p = ready[i].prepared;
-        tell_untimed(m, &ready[i]);
+        report_untimed(m, &ready[i]);
         mm_manager_notify(m, MM_EVENT_PLAN, mm_graph_name(p->graph), p->planned.plan->peak_bytes, 0);
     }
     return MM_OK;
@@ -174,10 +174,10 @@ static mm_status install(mm_manager *m, mm_draft *draft, const mm_policy *wanted
     return MM_OK;
 }
 
-static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *wish, const char *why) {
+static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *request, const char *why) {
     mm_draft draft;
-    MM_TRY(mm_fallback_draft(&m->plans, wish, &draft));
-    mm_status status = install(m, &draft, wish->policy, why);
+    MM_TRY(mm_fallback_draft(&m->plans, request, &draft));
+    mm_status status = install(m, &draft, request->policy, why);
     mm_draft_fini(&draft);
     return status;
 }
@@ -188,14 +188,14 @@ mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *
 }
 
 mm_status mm_manager_add(mm_manager *m, const mm_new_graph *added, bool others_stay) {
-    const mm_fallback_request wish = {.policy = &m->plans.policy,
-                                      .limits = mm_manager_limits(m),
-                                      .is_short = is_short(m),
-                                      .added = added,
-                                      .others_stay = others_stay};
+    const mm_fallback_request request = {.policy = &m->plans.policy,
+                                         .limits = mm_manager_limits(m),
+                                         .is_short = is_short(m),
+                                         .added = added,
+                                         .others_stay = others_stay};
     char why[MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "%s is added", mm_graph_name(added->graph));
-    return draft_and_install(m, &wish, why);
+    return draft_and_install(m, &request, why);
 }
 
 mm_status mm_manager_plan_around(mm_manager *m) {
@@ -219,7 +219,8 @@ void mm_manager_run_out(mm_manager *m, const mm_failure *reason) {
     if (m->options.no_ladder || !r) return;
     char why[2 * MM_MESSAGE_CAPACITY];
     snprintf(why, sizeof why, "in an iteration of %s, %s", mm_graph_name(graph), reason->message);
-    /* Lowers the ceiling by 1/32 of the peak. Chosen: large enough to help the other programs that need the memory. */
+    /* Sets the ceiling 1/32 below the plan's peak. Chosen: large enough to help the other programs that need the
+     * memory. */
     enum { PART = 32 };
     int64_t peak = r->prepared->planned.plan->peak_bytes;
     int64_t ceiling = m->ceiling_bytes, steps = m->ladder_steps;

@@ -278,7 +278,7 @@ static void leave(mm_manager *m, const mm_draft *draft) {
     }
 }
 
-static mm_status take_up(mm_manager *m, mm_draft *draft) {
+static mm_status install_draft(mm_manager *m, mm_draft *draft) {
     MM_TRY(reserve_left(m));
     const int before = m->observed.n_left;
     leave(m, draft);
@@ -317,7 +317,7 @@ static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparis
     again.same_variants = true;
     MM_TRY(mm_plan_set_draft(&m->plans, &again, &draft, NULL));
     mm_status status = judge(m, &draft, &v);
-    if (status == MM_OK && !v.refused) status = take_up(m, &draft);
+    if (status == MM_OK && !v.refused) status = install_draft(m, &draft);
     mm_draft_fini(&draft);
     MM_TRY(status);
     if (!v.refused)
@@ -342,7 +342,7 @@ static bool is_due(const mm_manager *m) {
     return m->observed.planned_at == 0 || m->iterations - m->observed.planned_at >= INTERVAL;
 }
 
-static void tell_failure(mm_manager *m, const mm_graph *graph) {
+static void report_failure(mm_manager *m, const mm_graph *graph) {
     mm_log_send(&m->options.log, MM_LOG_WARNING, "%s could not be planned again, and keeps its plan: %s",
                 mm_graph_name(graph), mm_last_error());
 }
@@ -352,7 +352,7 @@ static void act(mm_manager *m, const mm_graph *graph, const comparison *c) {
     m->observed.planned_at = m->iterations;
     mm_status status = learn(m, mm_manager_find(m, graph), c);
     if (status == MM_OK) status = plan_again(m, graph, c);
-    if (status != MM_OK) tell_failure(m, graph);
+    if (status != MM_OK) report_failure(m, graph);
 }
 
 mm_status mm_observe_look(mm_manager *m) {
@@ -364,16 +364,16 @@ mm_status mm_observe_look(mm_manager *m) {
     mm_execution_window_restart(r->execution);
     if (r->prepared->untimed.status != MM_OK || !is_due(m)) return MM_OK;
     if (compare(r, &c) != MM_OK) {
-        tell_failure(m, graph);
+        report_failure(m, graph);
         return MM_OK;
     }
-    mm_status settled = MM_OK;
+    mm_status drained = MM_OK;
     if (differs(&c, m->observed.permille)) {
-        settled = mm_manager_drain(m, "mm_iteration_begin");
-        if (settled == MM_OK) act(m, graph, &c);
+        drained = mm_manager_drain(m, "mm_iteration_begin");
+        if (drained == MM_OK) act(m, graph, &c);
     }
     comparison_fini(&c);
-    return settled;
+    return drained;
 }
 
 void mm_observe_forget(mm_manager *m, const mm_graph *graph) {

@@ -65,8 +65,8 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_forget"));
     mm_ready *r = mm_manager_find(m, graph);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
-    mm_status settled = mm_manager_drain(m, "mm_manager_forget");
-    (void)settled; /* failures of its iterations are dropped (mm.h) */
+    mm_status drained = mm_manager_drain(m, "mm_manager_forget");
+    (void)drained; /* failures of its iterations are dropped (mm.h) */
     r = mm_manager_find(m, graph);
     mm_ready_fini(r);
     *r = m->ready[--m->n_ready];

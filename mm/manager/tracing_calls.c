@@ -31,8 +31,8 @@ static mm_status take(mm_manager *m, const char *call, mm_timeline **timeline_ou
 
 mm_status mm_trace_take(mm_manager *m, mm_timeline **timeline_out) {
     MM_TRY(mm_manager_check_idle(m, "mm_trace_take"));
-    mm_status settled = mm_manager_drain(m, "mm_trace_take");
-    (void)settled; /* the trace is of use even if an iteration has failed */
+    mm_status drained = mm_manager_drain(m, "mm_trace_take");
+    (void)drained; /* the trace is of use even if an iteration has failed */
     return take(m, "mm_trace_take", timeline_out);
 }
 

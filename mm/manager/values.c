@@ -11,13 +11,13 @@
 
 _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes first");
 
-/* *mirror_out NULL: no graph declares MM_VALUES. */
-static mm_status find_upload(mm_manager *m, mm_upload **mirror_out) {
+/* *upload_out NULL: no graph declares MM_VALUES. */
+static mm_status find_upload(mm_manager *m, mm_upload **upload_out) {
     const mm_persistent *entry = mm_persistent_table_find(&m->persistents, MM_VALUES);
-    *mirror_out = m->values;
+    *upload_out = m->values;
     if (!entry || m->values) return MM_OK;
     MM_TRY(mm_upload_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
-    *mirror_out = m->values;
+    *upload_out = m->values;
     return MM_OK;
 }
 
@@ -41,8 +41,8 @@ mm_status mm_manager_send_values(mm_manager *m, const mm_ready *r, bool exactly,
     mm_failure failure;
     mm_failure_save(&failure, send(m, r, exactly));
     if (failure.status == MM_OK) return MM_OK;
-    mm_status settled = mm_manager_drain(m, call);
-    (void)settled; /* its status is dropped: it is the failure above, or one that follows from it */
+    mm_status drained = mm_manager_drain(m, call);
+    (void)drained; /* its status is dropped: it is the failure above, or one that follows from it */
     mm_stream_reset(mm_dispatch_compute(m->dispatch));
     return mm_failure_restore(&failure);
 }

@@ -7,13 +7,13 @@
 #include "policies/fallback.h"
 
 /* Returns the refusal with advice. descended: all substitutes (the ladder) were tried. */
-static mm_status advise(const mm_plan_set *set, const mm_fallback_request *wish, const mm_refusal *refusal,
+static mm_status advise(const mm_plan_set *set, const mm_fallback_request *request, const mm_refusal *refusal,
                         bool descended) {
     const mm_refused refused = {.graph = refusal->graph,
                                 .device = set->sources.device,
-                                .limits = wish->limits,
+                                .limits = request->limits,
                                 .rates = set->sources.rates,
-                                .policy = wish->policy,
+                                .policy = request->policy,
                                 .needs_bytes = refusal->need_bytes,
                                 .add_times = set->sources.facts ? mm_times_measured : NULL,
                                 .times = set->sources.facts,
@@ -37,18 +37,18 @@ static bool has_smaller_workspaces(const mm_plan_set *set, const mm_new_graph *a
 }
 
 /* Drafts with the first substitute whose plans fit for all graphs. own: why the policy itself does not fit. */
-static mm_status draft_substitute(const mm_plan_set *set, const mm_fallback_request *wish, const mm_fallback *fallback,
-                                  const mm_refusal *own, mm_draft *draft_out) {
-    const char *least = wish->policy->spec;
+static mm_status draft_substitute(const mm_plan_set *set, const mm_fallback_request *request,
+                                  const mm_fallback *fallback, const mm_refusal *own, mm_draft *draft_out) {
+    const char *least = request->policy->spec;
     int64_t least_bytes = own->need_bytes > 0 ? own->need_bytes : INT64_MAX;
-    for (int i = has_smaller_workspaces(set, wish->added) ? 0 : 1; i < fallback->n; i++) {
+    for (int i = has_smaller_workspaces(set, request->added) ? 0 : 1; i < fallback->n; i++) {
         const mm_substitute *other = &fallback->substitutes[i];
         const mm_plan_request attempt = {.policy = &other->policy,
                                          .least_workspaces = true,
                                          .stands_in = true,
                                          .step = other->step,
-                                         .limits = wish->limits,
-                                         .added = wish->added};
+                                         .limits = request->limits,
+                                         .added = request->added};
         mm_refusal refusal;
         mm_status status = mm_plan_set_draft(set, &attempt, draft_out, &refusal);
         if (status == MM_ERR_INVALID) continue; /* it needs measured times, which the facts lack (auto) */
@@ -60,30 +60,31 @@ static mm_status draft_substitute(const mm_plan_set *set, const mm_fallback_requ
     mm_refusal all = *own;
     mm_failure_save(&all.failure, mm_fail(MM_ERR_INFEASIBLE, "%s; of all its substitutes, %s needs least: %s",
                                           own->failure.message, MM_BRIEF(least), MM_SIZE_TEXT(least_bytes)));
-    return advise(set, wish, &all, true);
+    return advise(set, request, &all, true);
 }
 
-static mm_status descend(const mm_plan_set *set, const mm_fallback_request *wish, const mm_refusal *own,
-                         mm_draft *draft_out) {
+static mm_status try_substitutes(const mm_plan_set *set, const mm_fallback_request *request, const mm_refusal *own,
+                                 mm_draft *draft_out) {
     mm_fallback fallback;
-    MM_TRY(mm_fallback_init(&fallback, wish->policy));
-    mm_status status = draft_substitute(set, wish, &fallback, own, draft_out);
+    MM_TRY(mm_fallback_init(&fallback, request->policy));
+    mm_status status = draft_substitute(set, request, &fallback, own, draft_out);
     mm_fallback_fini(&fallback);
     return status;
 }
 
-mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *wish, mm_draft *draft_out) {
+mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *request, mm_draft *draft_out) {
     mm_refusal refusal;
-    if (wish->others_stay) {
-        mm_plan_request now = mm_plan_set_again(set, &wish->limits);
-        now.added = wish->added;
+    if (request->others_stay) {
+        mm_plan_request now = mm_plan_set_again(set, &request->limits);
+        now.added = request->added;
         now.others_stay = true;
         mm_status status = mm_plan_set_draft(set, &now, draft_out, &refusal);
         if (status != MM_ERR_INFEASIBLE) return status;
-        if (!wish->is_short) return advise(set, wish, &refusal, false);
+        if (!request->is_short) return advise(set, request, &refusal, false);
     }
-    const mm_plan_request own = {.policy = wish->policy, .limits = wish->limits, .added = wish->added};
+    const mm_plan_request own = {.policy = request->policy, .limits = request->limits, .added = request->added};
     mm_status status = mm_plan_set_draft(set, &own, draft_out, &refusal);
     if (status != MM_ERR_INFEASIBLE) return status;
-    return wish->is_short ? descend(set, wish, &refusal, draft_out) : advise(set, wish, &refusal, false);
+    return request->is_short ? try_substitutes(set, request, &refusal, draft_out)
+                             : advise(set, request, &refusal, false);
 }

@@ -16,6 +16,6 @@ typedef struct mm_fallback_request {
 
 /* Drafts plans that fit. The caller frees the draft. MM_ERR_INFEASIBLE: no plans fit; the message says how much the
  * policy needs, and which policy would fit. */
-MM_CHECKED mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *wish, mm_draft *draft_out);
+MM_CHECKED mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *request, mm_draft *draft_out);
 
 #endif

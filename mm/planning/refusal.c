@@ -96,14 +96,14 @@ static bool is_hopeless(const mm_refused *r) {
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
-    const mm_advice_request wish = {.limits = &refused->limits,
-                                    .published_only = refused->descended || refused->quick,
-                                    .quick = refused->quick,
-                                    .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
-                                    .hopeless = is_hopeless(refused),
-                                    .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
-                                    .refused_takes = {.bytes = refused->needs_bytes}};
-    if (mm_advice_find(&wish, try_policy, &ctx, &advice) != MM_OK)
+    const mm_advice_request request = {.limits = &refused->limits,
+                                       .published_only = refused->descended || refused->quick,
+                                       .quick = refused->quick,
+                                       .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
+                                       .hopeless = is_hopeless(refused),
+                                       .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
+                                       .refused_takes = {.bytes = refused->needs_bytes}};
+    if (mm_advice_find(&request, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
     if (refused->advised && advice.kind == MM_ADVICE_FITS)
         snprintf(refused->advised, refused->advised_bytes, "%s", advice.policy.spec);

@@ -282,7 +282,7 @@ void mm_stash_iteration_end(mm_stash *s) {
     stash_exit(s);
 }
 
-static mm_status tell_newest(mm_stash *s) {
+static mm_status report_newest(mm_stash *s) {
     const mm_learned_order *o = s->learner.last;
     MM_TRY(pay(s));
     if (!o || !mm_learned_fits_not(o)) return MM_OK;
@@ -296,7 +296,7 @@ mm_status mm_stash_wait_planned(mm_stash *s) {
     stash_enter(s);
     mm_failure failure;
     if (mm_learner_is_idle(&s->learner))
-        mm_failure_save(&failure, tell_newest(s));
+        mm_failure_save(&failure, report_newest(s));
     else
         failure.status = MM_OK;
     stash_exit(s);

@@ -53,14 +53,14 @@ static mm_status begin(mm_stash *s, mm_learned_order *o) {
     return MM_OK;
 }
 
-static void tell_refused(mm_stash *s) {
+static void report_refused(mm_stash *s) {
     for (const mm_learned_order *o; (o = mm_learner_untold(&s->learner));)
         mm_log_send(&s->options.log, MM_LOG_WARNING, "iterations of an order of %d tensors run unplanned: %s",
                     o->order.n_entries, o->failure.message);
 }
 
 mm_status mm_stash_planned_try(mm_stash *s, const mm_stash_desc *first) {
-    tell_refused(s);
+    report_refused(s);
     mm_learned_order *o = mm_learner_find(&s->learner, first);
     if (!o) return MM_OK;
     if (o->state == MM_LEARNED_REFUSED) {

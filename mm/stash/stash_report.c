@@ -29,7 +29,7 @@ static int count_gets(const mm_order *o, int entry) {
 }
 
 /* What the plan does with the entry's tensor. */
-static void tell_moves(const mm_learned_order *o, int entry, mm_stash_line *line) {
+static void report_moves(const mm_learned_order *o, int entry, mm_stash_line *line) {
     const mm_plan *plan = o->plan.planned.plan;
     bool encoded = false, offloaded = false;
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -64,7 +64,7 @@ bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
     if (s->was_planned && o->plan.kept[i])
         line.fate = MM_STASH_FATE_KEPT;
     else if (plan_of(s))
-        tell_moves(o, i, &line);
+        report_moves(o, i, &line);
     *line_out = line;
     return true;
 }

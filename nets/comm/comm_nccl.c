@@ -105,7 +105,7 @@ static mm_status get_ready(nccl_link *l, hello *own) {
 }
 
 /* Sends each rank's hello to all ranks. */
-static mm_status tell_all(const nccl_link *l, hello *all) {
+static mm_status report_all(const nccl_link *l, hello *all) {
     const struct timespec nap = {.tv_nsec = 1000000};
     int counts[COMM_RANKS_MOST], places[COMM_RANKS_MOST];
     for (int r = 0; r < l->base.ranks; r++) {
@@ -139,7 +139,7 @@ static mm_status join(nccl_link *l) {
     hello *own = &all[l->base.rank];
     own->status = get_ready(l, own);
     if (own->status != MM_OK) snprintf(own->message, sizeof own->message, "%s", mm_last_error());
-    mm_status status = tell_all(l, all);
+    mm_status status = report_all(l, all);
     for (int r = 0; status == MM_OK && r < l->base.ranks; r++) {
         if (all[r].status == MM_OK) continue;
         l->base.lost = r != l->base.rank;

@@ -87,10 +87,10 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
         MM_TRY(create_pass(exec, how, &graphs[i], &exec->pass[i]));
         exec->lowered = exec->pass[exec->n_passes - 1].lowered;
     }
-    MM_TRY(nets_ring_init(&exec->slots, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
+    MM_TRY(nets_ring_init(&exec->ring, mm_compute_stream(exec->manager), exec->batch * nets_exec_image_bytes(exec),
                           exec->batch * nets_exec_label_bytes(exec)));
     if (how->mode != NETS_TRAIN) return MM_OK;
-    MM_TRY(nets_undo_init(&exec->kept, exec->manager, exec->lowered));
+    MM_TRY(nets_undo_init(&exec->undo, exec->manager, exec->lowered));
     return collect_params(exec);
 }
 
@@ -144,8 +144,8 @@ void nets_exec_destroy(nets_exec *exec) {
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
-    nets_ring_fini(&exec->slots);
-    nets_undo_fini(&exec->kept);
+    nets_ring_fini(&exec->ring);
+    nets_undo_fini(&exec->undo);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);
     nets_backend_close(exec->own_backend);
     free(exec->params);

@@ -32,8 +32,8 @@ struct nets_exec {
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
     mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
-    nets_ring slots;
-    nets_undo kept;       /* copies to undo an iteration from; used in training */
+    nets_ring ring;
+    nets_undo undo;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
     int64_t ladder_steps; /* mm_stats.ladder_steps when last read */
     int64_t enqueue_ns;   /* nets_exec_enqueue_ns */

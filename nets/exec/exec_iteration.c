@@ -13,7 +13,7 @@ bool nets_exec_stepped_down(nets_exec *exec) {
     return down;
 }
 
-static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->slots.slot); }
+static int index_of(const nets_exec *exec, const nets_slot *slot) { return (int)(slot - exec->ring.slot); }
 
 /* Gets the sampling ages of several passes' graphs. An age counts updates: all runs of the middle graph for one update
  * count as one, and only the first of these runs samples. -1: the graph has not sampled. */
@@ -46,7 +46,7 @@ static mm_status run_middle(nets_exec *exec, const nets_iteration *it) {
 
 static mm_status run_iteration(nets_exec *exec, const nets_iteration *it) {
     const int64_t last = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
-    MM_TRY(nets_undo_save(&exec->kept, index_of(exec, it->slot), it->stream));
+    MM_TRY(nets_undo_save(&exec->undo, index_of(exec, it->slot), it->stream));
     MM_TRY(nets_exec_begin_part(exec, it->stream));
     if (exec->n_passes > 1) MM_TRY(nets_exec_run_pass(exec, it, 0));
     if (exec->n_passes > 2) MM_TRY(run_middle(exec, it));
@@ -59,7 +59,7 @@ static bool take_back(nets_exec *exec, const nets_slot *slot) {
     bool undone;
     mm_stream *stream = mm_compute_stream(exec->manager);
     return nets_staging_wait(&exec->staging, stream) == MM_OK &&
-           nets_undo_apply(&exec->kept, index_of(exec, slot), stream, &undone) == MM_OK && undone;
+           nets_undo_apply(&exec->undo, index_of(exec, slot), stream, &undone) == MM_OK && undone;
 }
 
 /* Aborts an iteration that could not be enqueued, waits for what was enqueued of it, and undoes it. */
@@ -82,7 +82,7 @@ static mm_status submit(nets_exec *exec, nets_iteration *it, float lr) {
     mm_status status = run_iteration(exec, it);
     exec->enqueue_ns += mm_now_ns() - began;
     if (status != MM_OK) return undo(exec, it, status);
-    exec->slots.submitted++;
+    exec->ring.submitted++;
     return MM_OK;
 }
 
@@ -102,7 +102,7 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
     mm_status status;
     bool again;
     do {
-        nets_iteration it = {.images = images, .labels = labels, .slot = nets_slots_next(&exec->slots)};
+        nets_iteration it = {.images = images, .labels = labels, .slot = nets_ring_next(&exec->ring)};
         if (exec->lowered->pads_images) /* the kernel that pads them reads pinned memory */
             it.images = memcpy(it.slot->images, images, (size_t)(exec->batch * nets_exec_image_bytes(exec)));
         status = submit(exec, &it, lr);
@@ -117,7 +117,7 @@ mm_status nets_exec_iteration(nets_exec *exec, const float *images, const int32_
 
 mm_status nets_exec_submit(nets_exec *exec, const float *images, const int32_t *labels, int64_t n, float lr) {
     MM_TRY(check_batch(exec, n, 1));
-    nets_slot *slot = nets_slots_next(&exec->slots);
+    nets_slot *slot = nets_ring_next(&exec->ring);
     if (images) memcpy(slot->images, images, (size_t)(exec->batch * nets_exec_image_bytes(exec)));
     if (labels) memcpy(slot->labels, labels, (size_t)(exec->batch * nets_exec_label_bytes(exec)));
     nets_iteration it = {.images = slot->images, .labels = slot->labels, .slot = slot, .ahead = true};
@@ -154,7 +154,7 @@ static mm_status undo_diverged(nets_exec *exec, const nets_slot *slot) {
 mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     if (nets_exec_outstanding(exec) == 0)
         return mm_fail(MM_ERR_ORDER, "net %s: no iteration is submitted", nets_net_name(exec->net));
-    nets_slot *slot = nets_slots_oldest(&exec->slots);
+    nets_slot *slot = nets_ring_oldest(&exec->ring);
     mm_status status = mm_event_sync(slot->done);
     if (status != MM_OK) return give_up(exec, slot, status);
     if (slot->result->correct < 0) return give_up(exec, slot, bad_label(exec, -1 - slot->result->correct));
@@ -162,13 +162,13 @@ mm_status nets_exec_collect(nets_exec *exec, nets_result *result_out) {
     if (result.halted)
         MM_TRY(undo_diverged(exec, slot));
     else
-        exec->slots.collected++;
+        exec->ring.collected++;
     *result_out = result;
     return MM_OK;
 }
 
-void nets_exec_drop(nets_exec *exec) { exec->slots.collected = exec->slots.submitted; }
+void nets_exec_drop(nets_exec *exec) { exec->ring.collected = exec->ring.submitted; }
 
-int nets_exec_outstanding(const nets_exec *exec) { return (int)(exec->slots.submitted - exec->slots.collected); }
+int nets_exec_outstanding(const nets_exec *exec) { return (int)(exec->ring.submitted - exec->ring.collected); }
 
 int64_t nets_exec_enqueue_ns(const nets_exec *exec) { return exec->enqueue_ns; }

@@ -19,8 +19,8 @@ mm_status nets_exec_enqueue_result_word(const nets_exec *exec, const nets_slot *
 /* If the other ranks cannot be asked any more, the vote is to halt: nothing is updated. */
 static mm_status vote(void *arg) {
     nets_exec *exec = arg;
-    const mm_status status = exec->lowered->allreduce.agree(exec->lowered->allreduce.ctx, exec->slots.vote);
-    if (status != MM_OK) *exec->slots.vote = 1;
+    const mm_status status = exec->lowered->allreduce.agree(exec->lowered->allreduce.ctx, exec->ring.vote);
+    if (status != MM_OK) *exec->ring.vote = 1;
     return status;
 }
 
@@ -28,9 +28,9 @@ mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream) {
     uint32_t *halted = (uint32_t *)nets_exec_place(exec, exec->lowered->rng) + NETS_RNG_HALTED;
     if (!exec->lowered->allreduce.agree) return MM_OK;
     exec->vote = (mm_call){vote, exec};
-    MM_TRY(mm_copy_async(stream, exec->slots.vote, halted, sizeof *halted, MM_COPY_OUT));
+    MM_TRY(mm_copy_async(stream, exec->ring.vote, halted, sizeof *halted, MM_COPY_OUT));
     MM_TRY(mm_call_blocking(stream, &exec->vote, NULL));
-    return mm_copy_async(stream, halted, exec->slots.vote, sizeof *halted, MM_COPY_IN);
+    return mm_copy_async(stream, halted, exec->ring.vote, sizeof *halted, MM_COPY_IN);
 }
 
 mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream) {

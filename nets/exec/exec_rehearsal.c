@@ -57,7 +57,7 @@ static double deviation(const float *a, const float *b, int64_t n) {
     return sqrt(sum2 / (double)n);
 }
 
-static mm_status tell_one(const nets_rehearsal *guard, nets_exec *exec, const nets_lowered *pass, int param) {
+static mm_status report_one(const nets_rehearsal *guard, nets_exec *exec, const nets_lowered *pass, int param) {
     float *exact = room_for(exec, param);
     if (!exact) return no_memory(exec);
     mm_status status = nets_exec_param_get(exec, param, NETS_GRADIENT, exact);
@@ -72,7 +72,7 @@ static mm_status tell_one(const nets_rehearsal *guard, nets_exec *exec, const ne
 
 mm_status nets_rehearsal_report(const nets_rehearsal *guard, nets_exec *exec, const nets_lowered *pass) {
     for (int i = 0; i < guard->n; i++)
-        if (guard->gradients[i]) MM_TRY(tell_one(guard, exec, pass, i));
+        if (guard->gradients[i]) MM_TRY(report_one(guard, exec, pass, i));
     return MM_OK;
 }
 

@@ -28,11 +28,11 @@ typedef struct nets_ring {
 int64_t nets_slot_batch_bytes(int64_t images_bytes, int64_t labels_bytes);
 
 /* Reserves the memory through the stream's device. Call fini also after a failure. */
-MM_CHECKED mm_status nets_ring_init(nets_ring *slots, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
+MM_CHECKED mm_status nets_ring_init(nets_ring *ring, mm_stream *stream, int64_t images_bytes, int64_t labels_bytes);
 /* Waits for iterations that are not collected, and releases the memory. Legal on a zeroed one. */
-void nets_ring_fini(nets_ring *slots);
+void nets_ring_fini(nets_ring *ring);
 
-static inline nets_slot *nets_slots_next(nets_ring *slots) { return &slots->slot[slots->submitted % NETS_AHEAD]; }
-static inline nets_slot *nets_slots_oldest(nets_ring *slots) { return &slots->slot[slots->collected % NETS_AHEAD]; }
+static inline nets_slot *nets_ring_next(nets_ring *ring) { return &ring->slot[ring->submitted % NETS_AHEAD]; }
+static inline nets_slot *nets_ring_oldest(nets_ring *ring) { return &ring->slot[ring->collected % NETS_AHEAD]; }
 
 #endif

@@ -17,106 +17,106 @@ static int by_place(const void *a, const void *b) {
     return (x->place > y->place) - (x->place < y->place);
 }
 
-static void add(nets_undo *kept, const nets_lowered *lowered, mm_tensor tensor) {
+static void add(nets_undo *undo, const nets_lowered *lowered, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(lowered->graph, tensor);
-    kept->runs[kept->n_runs++] =
-        (nets_undo_run){.place = mm_persistent_data(kept->manager, info->name, NULL), .bytes = mm_align(info->bytes)};
+    undo->runs[undo->n_runs++] =
+        (nets_undo_run){.place = mm_persistent_data(undo->manager, info->name, NULL), .bytes = mm_align(info->bytes)};
 }
 
 /* Joins runs that lie next to each other in device memory. Persistent tensors take whole units of alignment, so there
  * is no gap between neighbours. */
-static void join_neighbours(nets_undo *kept) {
+static void join_neighbours(nets_undo *undo) {
     int n = 0;
-    qsort(kept->runs, (size_t)kept->n_runs, sizeof *kept->runs, by_place);
-    for (int i = 0; i < kept->n_runs; i++) {
-        nets_undo_run *last = n > 0 ? &kept->runs[n - 1] : NULL;
-        if (last && last->place + last->bytes == kept->runs[i].place)
-            last->bytes += kept->runs[i].bytes;
+    qsort(undo->runs, (size_t)undo->n_runs, sizeof *undo->runs, by_place);
+    for (int i = 0; i < undo->n_runs; i++) {
+        nets_undo_run *last = n > 0 ? &undo->runs[n - 1] : NULL;
+        if (last && last->place + last->bytes == undo->runs[i].place)
+            last->bytes += undo->runs[i].bytes;
         else
-            kept->runs[n++] = kept->runs[i];
+            undo->runs[n++] = undo->runs[i];
     }
-    kept->n_runs = n;
+    undo->n_runs = n;
 }
 
 /* Moves the run with the count of updates to the end. Runs are copied in order, so when the copy of the count has
  * arrived, all runs have arrived. */
-static void put_last(nets_undo *kept, const uint8_t *place) {
-    nets_undo_run *run = kept->runs, *last = &kept->runs[kept->n_runs - 1];
+static void put_last(nets_undo *undo, const uint8_t *place) {
+    nets_undo_run *run = undo->runs, *last = &undo->runs[undo->n_runs - 1];
     while (place < run->place || place >= run->place + run->bytes) run++;
     nets_undo_run moved = *run;
     *run = *last;
     *last = moved;
 }
 
-static void lay_out(nets_undo *kept) {
-    for (int i = 0; i < kept->n_runs; i++) {
-        kept->runs[i].offset = kept->bytes;
-        kept->bytes += kept->runs[i].bytes;
+static void lay_out(nets_undo *undo) {
+    for (int i = 0; i < undo->n_runs; i++) {
+        undo->runs[i].offset = undo->bytes;
+        undo->bytes += undo->runs[i].bytes;
     }
 }
 
-mm_status nets_undo_init(nets_undo *kept, mm_manager *manager, const nets_lowered *lowered) {
+mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowered *lowered) {
     const nets_net *net = lowered->net;
     void *memory;
-    kept->manager = manager;
-    kept->device = mm_compute_stream(manager)->device;
-    kept->runs = calloc((size_t)nets_net_params(net) + 1, sizeof *kept->runs);
-    if (!kept->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to save its statistics", nets_net_name(net));
+    undo->manager = manager;
+    undo->device = mm_compute_stream(manager)->device;
+    undo->runs = calloc((size_t)nets_net_params(net) + 1, sizeof *undo->runs);
+    if (!undo->runs) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to save its statistics", nets_net_name(net));
     for (int i = 0; i < nets_net_params(net); i++)
-        if (!nets_net_param(net, i)->learned) add(kept, lowered, lowered->params[i].value);
-    add(kept, lowered, lowered->rng);
-    join_neighbours(kept);
-    kept->rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
-    const uint8_t *rng = mm_persistent_data(manager, kept->rng, NULL);
-    put_last(kept, rng);
-    lay_out(kept);
-    const nets_undo_run *last = &kept->runs[kept->n_runs - 1];
-    kept->rng_offset = last->offset + (rng - last->place);
-    MM_TRY(mm_device_reserve(kept->device, MM_MEMORY_PINNED, NETS_AHEAD * kept->bytes, &memory));
-    kept->memory = memory;
+        if (!nets_net_param(net, i)->learned) add(undo, lowered, lowered->params[i].value);
+    add(undo, lowered, lowered->rng);
+    join_neighbours(undo);
+    undo->rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
+    const uint8_t *rng = mm_persistent_data(manager, undo->rng, NULL);
+    put_last(undo, rng);
+    lay_out(undo);
+    const nets_undo_run *last = &undo->runs[undo->n_runs - 1];
+    undo->rng_offset = last->offset + (rng - last->place);
+    MM_TRY(mm_device_reserve(undo->device, MM_MEMORY_PINNED, NETS_AHEAD * undo->bytes, &memory));
+    undo->memory = memory;
     return MM_OK;
 }
 
-void nets_undo_fini(nets_undo *kept) {
-    if (kept->memory) mm_device_release(kept->device, MM_MEMORY_PINNED, kept->memory, NETS_AHEAD * kept->bytes);
-    free(kept->runs);
-    memset(kept, 0, sizeof *kept);
+void nets_undo_fini(nets_undo *undo) {
+    if (undo->memory) mm_device_release(undo->device, MM_MEMORY_PINNED, undo->memory, NETS_AHEAD * undo->bytes);
+    free(undo->runs);
+    memset(undo, 0, sizeof *undo);
 }
 
-static uint8_t *copy_of(const nets_undo *kept, int slot) { return kept->memory + slot * kept->bytes; }
+static uint8_t *copy_of(const nets_undo *undo, int slot) { return undo->memory + slot * undo->bytes; }
 
 /* A copy's count of updates, two words of NETS_RNG; NEVER until the copy is made. */
 static const uint32_t NEVER[2] = {UINT32_MAX, UINT32_MAX};
 
-static uint32_t *count_in(const nets_undo *kept, int slot) {
-    return (uint32_t *)(copy_of(kept, slot) + kept->rng_offset) + 2;
+static uint32_t *count_in(const nets_undo *undo, int slot) {
+    return (uint32_t *)(copy_of(undo, slot) + undo->rng_offset) + 2;
 }
 
-mm_status nets_undo_save(nets_undo *kept, int slot, mm_stream *stream) {
-    if (kept->n_runs > 0) memcpy(count_in(kept, slot), NEVER, sizeof NEVER);
-    for (int i = 0; i < kept->n_runs; i++) {
-        const nets_undo_run *run = &kept->runs[i];
-        MM_TRY(mm_copy_async(stream, copy_of(kept, slot) + run->offset, run->place, run->bytes, MM_COPY_OUT));
+mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
+    if (undo->n_runs > 0) memcpy(count_in(undo, slot), NEVER, sizeof NEVER);
+    for (int i = 0; i < undo->n_runs; i++) {
+        const nets_undo_run *run = &undo->runs[i];
+        MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, run->place, run->bytes, MM_COPY_OUT));
     }
     return MM_OK;
 }
 
-static mm_status put_back(nets_undo *kept, int slot, mm_stream *stream) {
-    for (int i = 0; i < kept->n_runs; i++) {
-        const nets_undo_run *run = &kept->runs[i];
-        MM_TRY(mm_copy_async(stream, run->place, copy_of(kept, slot) + run->offset, run->bytes, MM_COPY_IN));
+static mm_status put_back(nets_undo *undo, int slot, mm_stream *stream) {
+    for (int i = 0; i < undo->n_runs; i++) {
+        const nets_undo_run *run = &undo->runs[i];
+        MM_TRY(mm_copy_async(stream, run->place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
     }
     return mm_stream_sync(stream);
 }
 
-mm_status nets_undo_apply(nets_undo *kept, int slot, mm_stream *stream, bool *undone_out) {
+mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *undone_out) {
     uint32_t now[4];
     *undone_out = true;
-    if (kept->n_runs == 0 || memcmp(count_in(kept, slot), NEVER, sizeof NEVER) == 0)
+    if (undo->n_runs == 0 || memcmp(count_in(undo, slot), NEVER, sizeof NEVER) == 0)
         return MM_OK; /* the iteration did not begin */
-    MM_TRY(mm_persistent_get(kept->manager, kept->rng, 0, now, sizeof now));
-    *undone_out = memcmp(now + 2, count_in(kept, slot), sizeof NEVER) == 0;
-    mm_status status = *undone_out ? put_back(kept, slot, stream) : MM_OK;
+    MM_TRY(mm_persistent_get(undo->manager, undo->rng, 0, now, sizeof now));
+    *undone_out = memcmp(now + 2, count_in(undo, slot), sizeof NEVER) == 0;
+    mm_status status = *undone_out ? put_back(undo, slot, stream) : MM_OK;
     if (status != MM_OK) mm_stream_reset(stream);
     return status;
 }

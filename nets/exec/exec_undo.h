@@ -21,15 +21,15 @@ typedef struct nets_undo {
 } nets_undo;
 
 /* For a training graph that the manager has prepared. Call fini also after a failure. */
-MM_CHECKED mm_status nets_undo_init(nets_undo *kept, mm_manager *manager, const nets_lowered *lowered);
+MM_CHECKED mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowered *lowered);
 /* Legal on a zeroed one. No copy may still be enqueued. */
-void nets_undo_fini(nets_undo *kept);
+void nets_undo_fini(nets_undo *undo);
 
 /* Enqueues the copy for the slot with this index. It must be enqueued before anything else of the slot's iteration. */
-MM_CHECKED mm_status nets_undo_save(nets_undo *kept, int slot, mm_stream *stream);
+MM_CHECKED mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream);
 
 /* Restores what the slot's iteration changed, unless the iteration has updated the weights: then everything stays as it
  * is, and *undone_out is false. Call it between iterations, with the streams drained; it blocks. */
-MM_CHECKED mm_status nets_undo_apply(nets_undo *kept, int slot, mm_stream *stream, bool *undone_out);
+MM_CHECKED mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *undone_out);
 
 #endif

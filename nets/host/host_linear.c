@@ -23,9 +23,9 @@
 typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise y, dx, dw;               /* the products that compute these: SRC, WEIGHTS, DST */
+    nets_piecewise y, dx, dw;               /* the products of these; arguments: SRC, WEIGHTS, DST */
     nets_cut dw_cut;                        /* cuts the output's channels */
-    nets_piecewise to_planes, from_planes;  /* FROM, TO; not made if an image is one pixel */
+    nets_piecewise to_planes, from_planes;  /* arguments: FROM, TO; not made if an image is one pixel */
     int64_t x_elems, batch, map_bytes;      /* map_bytes: bytes of an element */
     nets_role weight;                       /* NETS_W; with bf16 maps NETS_W16 */
     nets_channels channels;                 /* the output's */

@@ -43,8 +43,8 @@ static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double s
     return ns;
 }
 
-/* While both directions of the link are busy, each has five sixths of the rate that it has alone: 10 of 12 GB/s
- * (titanx.json, whose ratio was measured on an H200). */
+/* While both directions of the link are busy, each has five sixths of the rate that it has alone, as in the facts file
+ * titanx.json: 10 of 12 GB/s. The ratio was measured on an H200. */
 static void time_link(int64_t *alone, int64_t *both) {
     if (*alone <= 0) *alone = LINK_BYTES_PER_S;
     if (*both <= 0) *both = *alone - *alone / 6;

@@ -378,8 +378,8 @@ mm_status session_state_open(const char *path, const arg *options, int argc, cha
     return MM_OK;
 }
 
-mm_status session_state_tell(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
-                             char **argv) {
+mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options, int argc,
+                               char **argv) {
     for (const arg *a = options; nets_safetensors_metadata(file, "version") && a->kind != ARG_END; a++) {
         const char *then = nets_safetensors_metadata(file, a->name + 2);
         if (!then || !args_given(argc, argv, a->name)) continue;

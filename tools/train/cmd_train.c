@@ -273,7 +273,7 @@ static const char help_text[] =
     "  mm train --net resnet20 --ranks 2 --threads 1\n"
     "  mpirun -n 2 mm train --net resnet20 --threads 1 --comm mpi";
 
-static void tell_of_plan(const train *t) {
+static void report_of_plan(const train *t) {
     char sub_batch[48] = "";
     if (t->sub_batch > 0 && t->sub_batch < t->part)
         snprintf(sub_batch, sizeof sub_batch, " --sub-batch %lld", (long long)t->sub_batch);
@@ -380,11 +380,11 @@ static mm_status read_options(train *t, int argc, char **argv) {
 }
 
 /* Prints and saves the row of a run that succeeded, or prints why it failed. Returns the exit status. */
-static int tell_end(train *t, row *r, mm_status *status) {
+static int report_end(train *t, row *r, mm_status *status) {
     const bool tells = !t->ranks || comm_rank(t->ranks) == 0;
     if (*status != MM_OK) {
         const int code = failed(t, *status);
-        if (*status == MM_ERR_INFEASIBLE && t->budget_bytes > 0 && !t->ranks) tell_of_plan(t);
+        if (*status == MM_ERR_INFEASIBLE && t->budget_bytes > 0 && !t->ranks) report_of_plan(t);
         return code;
     }
     row_end(r, t->stopped);
@@ -441,7 +441,7 @@ int cmd_train(int argc, char **argv) {
             status = run_train(&t, &r);
         else if (t.ranks)
             status = train_ranks_agree(&t, NULL, status, &t.stopped);
-        code = tell_end(&t, &r, &status);
+        code = report_end(&t, &r, &status);
     }
     release(&t);
     return train_ranks_end(&t, status, code);

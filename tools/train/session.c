@@ -122,7 +122,7 @@ static mm_status open_manager(session *s) {
 }
 
 /* Warns that layers are not fused. Called once the plans are known to fit. */
-static void tell_unfused(const session *s) {
+static void report_unfused(const session *s) {
     char message[384];
     if (s->fused_bytes == 0) return;
     const bool fit = s->budget_given && s->config.budget_bytes >= s->fused_bytes;
@@ -157,7 +157,7 @@ static mm_status init(session *s) {
     MM_TRY(session_memory_check(s));
     MM_TRY(session_memory_check_switches(s));
     MM_TRY(session_memory_default(s));
-    tell_unfused(s);
+    report_unfused(s);
     MM_TRY(session_memory_pin(s));
     const mm_status status = open_manager(s);
     s->refused_by_manager = status != MM_OK;

@@ -161,8 +161,8 @@ typedef struct nets_safetensors_file nets_safetensors_file;
 MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
                                         nets_safetensors_file **file_out);
 /* Prints a line on stderr for each option whose value in the arguments differs from the state's. MM_ERR_NOMEM. */
-MM_CHECKED mm_status session_state_tell(const nets_safetensors_file *file, const char *path, const arg *options,
-                                        int argc, char **argv);
+MM_CHECKED mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options,
+                                          int argc, char **argv);
 /* The value of a key in the state's metadata. NULL: no such key, or file is NULL. */
 const char *session_state_says(const nets_safetensors_file *file, const char *key);
 void session_state_close(nets_safetensors_file *file); /* NULL is legal */

@@ -46,7 +46,7 @@ static int64_t host_ns(const session *s, const nets_exec *exec) {
 }
 
 /* Warns at the first iteration whose loss or gradient is not finite. Later ones rarely recover. */
-static void tell_diverged(session *s, int64_t iteration, const nets_result *result) {
+static void report_diverged(session *s, int64_t iteration, const nets_result *result) {
     char message[384];
     if (s->diverged_iteration > 0) return;
     s->diverged_iteration = iteration;
@@ -135,7 +135,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
                   100.0 * (double)t->correct / (double)t->labels, speed_of(images_per_second, r->sample_tokens),
                   speed_unit_brief(r->sample_tokens));
     if (isfinite(result.loss) && !result.halted) return MM_OK;
-    tell_diverged(s, iteration, &result);
+    report_diverged(s, iteration, &result);
     if (!session_diverged(s)) return MM_OK;
     drop_flights(s, t);
     s->iteration--;

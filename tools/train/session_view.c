@@ -28,7 +28,7 @@ static void add_size(char line[PROGRESS_LINE_BYTES], const char *what, int64_t b
 }
 
 /* Writes the memory line, for the pass over full batches. Persistent kinds are added up to one figure. */
-static void tell_memory(const session *s, char line[PROGRESS_LINE_BYTES]) {
+static void report_memory(const session *s, char line[PROGRESS_LINE_BYTES]) {
     const mm_plan *plan = mm_plan_now(s->manager, nets_exec_lowered(s->train)->graph);
     mm_account account;
     char what[64];
@@ -58,7 +58,7 @@ static void add_share(char line[PROGRESS_LINE_BYTES], const char *what, double s
     add(line, what, percent);
 }
 
-static void tell_streams(session_view *v, char line[PROGRESS_LINE_BYTES]) {
+static void report_streams(session_view *v, char line[PROGRESS_LINE_BYTES]) {
     mm_stats now;
     const int64_t now_ns = mm_now_ns();
     const double ns = now_ns > v->last_ns ? (double)(now_ns - v->last_ns) : 1;
@@ -84,7 +84,7 @@ int session_view_lines(void *view, char lines[PROGRESS_LINES][PROGRESS_LINE_BYTE
     const char *policy = mm_policy_now(v->session->manager);
     snprintf(lines[0], PROGRESS_LINE_BYTES, " policy   %.200s, batch %lld on %.40s", policy,
              (long long)v->session->config.batch, v->session->config.target.device);
-    tell_memory(v->session, lines[1]);
-    tell_streams(v, lines[2]);
+    report_memory(v->session, lines[1]);
+    report_streams(v, lines[2]);
     return PROGRESS_LINES;
 }

@@ -152,7 +152,7 @@ static mm_status check_data(const train *t) {
 }
 
 /* Prints the sub-batch, unless the user gave a number, and its effect on batch norms. */
-static mm_status tell_of_sub_batch(const train *t) {
+static mm_status report_of_sub_batch(const train *t) {
     int64_t given;
     const char *source = t->sub_batch_text ? "--sub-batch auto" : t->policy;
     MM_TRY(sub_batch_read(t->sub_batch_text, t->policy, t->part, false, &given));
@@ -187,7 +187,7 @@ static mm_status read_sub_batch(train *t) {
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
     MM_TRY(sub_batch_check_facts("--facts", c.facts, t->part, t->sub_batch));
     if (t->sub_batch == t->part) return MM_OK;
-    MM_TRY(tell_of_sub_batch(t));
+    MM_TRY(report_of_sub_batch(t));
     snprintf(t->sub_batch_number, sizeof t->sub_batch_number, "%lld", (long long)t->sub_batch);
     return MM_OK;
 }

@@ -195,7 +195,7 @@ static bool starts_otherwise(const word *words, int r) {
 }
 
 /* Reports the first line in which rank r differs from rank 0. */
-static mm_status tell_difference(const word *words, int r) {
+static mm_status report_difference(const word *words, int r) {
     const bool options = strcmp(words[r].options, words[0].options) != 0;
     const char *one = options ? words[0].options : words[0].start, *other = options ? words[r].options : words[r].start;
     if (words[r].build != words[0].build)
@@ -225,7 +225,7 @@ static mm_status judge(train *t, mm_status begun, const word *words, bool *ended
     t->agreed = wrong < 0;
     if (wrong < 0) return MM_OK;
     t->told = wrong != rank;
-    if (words[wrong].status == MM_OK) return tell_difference(words, wrong);
+    if (words[wrong].status == MM_OK) return report_difference(words, wrong);
     return t->told ? mm_fail(words[wrong].status, "rank %d has failed", wrong) : mm_fail_in(begun, "rank %d", rank);
 }
 

@@ -111,7 +111,9 @@ mm_status train_log_differences(const train *t, const session *s) {
     if (last && net && strcmp(net, nets_net_name(t->network)) != 0)
         fprintf(stderr, "mm train: --net %s: %s was trained with %s\n", t->net, t->load, net);
     if (s->train_last && last && strcmp(last, "trained") != 0)
-        fprintf(stderr, "mm train: --epochs %lld: trains on an epoch's last, smaller batch too, which %s left out\n",
+        fprintf(stderr,
+                "mm train: --epochs %lld: this run also trains on an epoch's last, smaller batch, which the run of %s "
+                "left out\n",
                 (long long)t->epochs, t->load);
-    return session_state_tell(t->state, t->load, options, t->argc, t->argv);
+    return session_state_report(t->state, t->load, options, t->argc, t->argv);
 }

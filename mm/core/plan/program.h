@@ -7,7 +7,8 @@
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
  * its code may be cut (mm_code_facts.split_rows). The OUT of an all-reduced tensor (mm_graph_allreduce) and the IN of
  * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut
- * the tensor alike, so all must have the same size of such a piece (mm_facts.piece_bytes), and no file of facts has it.
+ * the tensor alike, so all must use the same size of a piece (mm_facts.piece_bytes); files of facts, which may differ
+ * between them, do not hold it.
  *
  *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
  *              out            |0 0 0 0|                  out      |0|1|2|3|

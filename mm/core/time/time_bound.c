@@ -109,8 +109,8 @@ static void search_ellipsoid(search *s, int rounds) {
     }
 }
 
-/* Finds a price of the device's bytes so high that, with the cheapest ways, all that is needed fits. The search uses it
- * as the unit of prices. False: there is no such price. */
+/* Finds a price of the device's bytes so high that all that is needed fits if each tensor is handled in the way that is
+ * cheapest at it (kept, copied, encoded). The search uses it as the unit of prices. False: there is no such price. */
 static bool find_scale(search *s) {
     const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
     double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];

@@ -105,7 +105,7 @@ static mm_status name_table_init(const mm_graph *graph, name_table *t) {
 
 /* ---------------------------------------------------------------- pieces */
 
-static void tell_step(const mm_graph *graph, const mm_node *node, const name_table *names, mm_timeline_piece *piece) {
+static void report_step(const mm_graph *graph, const mm_node *node, const name_table *names, mm_timeline_piece *piece) {
     const mm_step_info *step = mm_graph_step(graph, node->step);
     piece->step = node->step;
     piece->tensor = -1;
@@ -116,8 +116,8 @@ static void tell_step(const mm_graph *graph, const mm_node *node, const name_tab
             piece->bytes += mm_graph_tensor(graph, step->uses[u].tensor)->bytes;
 }
 
-static void tell_operation(const mm_graph *graph, const mm_node *node, const mm_piece *part, const name_table *names,
-                           mm_timeline_piece *piece) {
+static void report_operation(const mm_graph *graph, const mm_node *node, const mm_piece *part, const name_table *names,
+                             mm_timeline_piece *piece) {
     const mm_tensor_info *tensor = mm_graph_tensor(graph, node->tensor);
     piece->step = -1;
     piece->tensor = node->tensor;
@@ -127,7 +127,7 @@ static void tell_operation(const mm_graph *graph, const mm_node *node, const mm_
     piece->stored_bytes = part->stored_bytes;
 }
 
-static void tell_pieces(const mm_program *program, const name_table *names, mm_timeline_piece *pieces) {
+static void report_pieces(const mm_program *program, const name_table *names, mm_timeline_piece *pieces) {
     const mm_plan *plan = program->plan;
     int32_t step = -1;
     for (int i = 0; i < program->n; i++) {
@@ -144,13 +144,13 @@ static void tell_pieces(const mm_program *program, const name_table *names, mm_t
         for (int s = 0; s < MM_STREAM_COUNT; s++) piece->wait[s] = p->wait[s] < 0 ? -1 : program->at[s][p->wait[s]];
         if (runs_step) {
             step = i;
-            tell_step(plan->graph, node, names, piece);
+            report_step(plan->graph, node, names, piece);
         } else
-            tell_operation(plan->graph, node, p, names, piece);
+            report_operation(plan->graph, node, p, names, piece);
     }
 }
 
-static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_timeline_plan *to) {
+static mm_status report_sums(const mm_plan *plan, const name_table *names, mm_timeline_plan *to) {
     mm_allreduce_groups all;
     MM_TRY(mm_plan_allreduce_groups(plan, &all));
     to->sums = malloc(((size_t)all.n + 1) * sizeof *to->sums);
@@ -165,7 +165,7 @@ static mm_status tell_sums(const mm_plan *plan, const name_table *names, mm_time
 /* ---------------------------------------------------------------- memory */
 
 /* Copies the account's steps: each begins with a step of the plan, the first one with the first node. */
-static mm_status tell_memory(const mm_program *program, mm_timeline_plan *to) {
+static mm_status report_memory(const mm_program *program, mm_timeline_plan *to) {
     const mm_plan *plan = program->plan;
     mm_account account;
     MM_TRY(mm_account_init(plan, &account));
@@ -226,7 +226,7 @@ static int brings_to(const mm_plan *plan, int node) {
     return brings ? reader_of(plan, node, n->dst) : -1;
 }
 
-static mm_status tell_flows(const mm_program *program, mm_timeline_plan *to) {
+static mm_status report_flows(const mm_program *program, mm_timeline_plan *to) {
     const mm_plan *plan = program->plan;
     size_t n_links = 0, n_flows = 0;
     int32_t *reader = malloc(((size_t)plan->n_nodes + 1) * sizeof *reader);
@@ -254,7 +254,7 @@ static mm_status tell_flows(const mm_program *program, mm_timeline_plan *to) {
 
 /* ---------------------------------------------------------------- plans and iterations */
 
-static mm_status tell_plan(const mm_program *program, mm_timeline_plan *to) {
+static mm_status report_plan(const mm_program *program, mm_timeline_plan *to) {
     const mm_plan *plan = program->plan;
     name_table names;
     to->graph = strdup(mm_graph_name(plan->graph));
@@ -264,12 +264,12 @@ static mm_status tell_plan(const mm_program *program, mm_timeline_plan *to) {
     if (!to->graph || !to->policy || !to->pieces) return no_memory();
     MM_TRY(name_table_init(plan->graph, &names));
     to->names = names.block;
-    tell_pieces(program, &names, to->pieces);
-    const mm_status status = tell_sums(plan, &names, to);
+    report_pieces(program, &names, to->pieces);
+    const mm_status status = report_sums(plan, &names, to);
     name_table_fini(&names);
     MM_TRY(status);
-    MM_TRY(tell_memory(program, to));
-    return tell_flows(program, to);
+    MM_TRY(report_memory(program, to));
+    return report_flows(program, to);
 }
 
 mm_status mm_timeline_add_plan(mm_timeline *t, const mm_program *program, int *plan_out) {
@@ -277,7 +277,7 @@ mm_status mm_timeline_add_plan(mm_timeline *t, const mm_program *program, int *p
     mm_timeline_plan *plans = realloc(t->plans, ((size_t)t->n_plans + 1) * sizeof *plans);
     if (!plans) return no_memory();
     t->plans = plans;
-    mm_status status = tell_plan(program, &plan);
+    mm_status status = report_plan(program, &plan);
     if (status != MM_OK) {
         plan_fini(&plan);
         return status;

@@ -89,7 +89,7 @@ static mm_status remap_chunk(cuda_device *device, cuda_range *range, int chunk) 
 }
 
 /* Returns MM_ERR_NOMEM; the message says how much was asked and how much is free. */
-static mm_status tell_shortage(int64_t bytes, size_t free_bytes, size_t total_bytes) {
+static mm_status report_shortage(int64_t bytes, size_t free_bytes, size_t total_bytes) {
     char asked[32], left[32], total[32];
     return mm_fail(MM_ERR_NOMEM,
                    "cuda: %s of device memory asked, %s of the GPU's %s are free; use a smaller budget, or end what "
@@ -101,7 +101,7 @@ static mm_status tell_shortage(int64_t bytes, size_t free_bytes, size_t total_by
 static mm_status check_free(int64_t bytes) {
     size_t free_bytes, total_bytes;
     CUDA_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    return (uint64_t)bytes <= free_bytes ? MM_OK : tell_shortage(bytes, free_bytes, total_bytes);
+    return (uint64_t)bytes <= free_bytes ? MM_OK : report_shortage(bytes, free_bytes, total_bytes);
 }
 
 /* ---------------------------------------------------------------- ranges */

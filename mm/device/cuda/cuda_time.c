@@ -15,7 +15,8 @@ struct cuda_span {
     bool is_wait;
 };
 
-/* Both are chosen. UNREAD_SPANS bounds the number of events of a stream whose statistics nobody reads. */
+/* Both chosen. ORIGIN_TRIES: how often the origin of times is recorded; the fastest try is used. UNREAD_SPANS bounds
+ * the number of events of a stream whose statistics nobody reads. */
 enum { ORIGIN_TRIES = 8, UNREAD_SPANS = 256 };
 
 /* ---------------------------------------------------------------- events' times */

@@ -41,7 +41,7 @@ _Static_assert(CANDIDATES + BEYOND <= NETS_FRONT_POINTS, "nets_pareto_of takes a
 
 static const mm_log *log_of(const nets_cudnn_conv *c) { return &c->cuda->config.log; }
 
-static void tell_shape(const nets_cudnn_conv *c) {
+static void report_shape(const nets_cudnn_conv *c) {
     static const char *const DIRECTIONS[] = {"forward", "by input", "by weights"};
     const nets_conv_shape *s = &c->shape;
     mm_log_send(log_of(c), MM_LOG_DEBUG,
@@ -65,7 +65,7 @@ static void tell(const nets_cudnn_conv *c, const nets_conv_choice *choice, const
     mm_log_send(log_of(c), MM_LOG_DEBUG, "  %s: %s", text, verdict);
 }
 
-static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *what) {
+static void report_time(const nets_cudnn_conv *c, const candidate *a, const char *what) {
     char verdict[128];
     snprintf(verdict, sizeof verdict, "%s%.4f ms, %lld bytes", what, (double)a->choice.ns / 1e6,
              (long long)a->choice.workspace_bytes);
@@ -73,7 +73,7 @@ static void tell_time(const nets_cudnn_conv *c, const candidate *a, const char *
 }
 
 /* Warns once: the reason is the same for all convolutions. */
-static void tell_untimed(const nets_cudnn_conv *c) {
+static void report_untimed(const nets_cudnn_conv *c) {
     if (!c->cuda->told_untimed)
         mm_log_send(log_of(c), MM_LOG_WARNING, "cannot time a convolution's algorithms, takes a guess: %s",
                     mm_last_error());
@@ -128,7 +128,7 @@ static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, ca
     const candidate *fastest = fastest_of(s);
     const launching l = {c, &s->memory, a};
     MM_TRY(nets_cuda_timing_run(&s->timing, launch, &l, fastest ? fastest->choice.ns : INT64_MAX, &a->choice.ns));
-    tell_time(c, a, "");
+    report_time(c, a, "");
     return MM_OK;
 }
 
@@ -339,7 +339,7 @@ static mm_status take_best(nets_cudnn_conv *c, selection *s) {
     for (int i = 0; i < c->n; i++) {
         move(&s->of[chosen[i]], &c->of[i]);
         engines |= c->of[i].choice.api == NETS_CONV_GRAPH;
-        tell_time(c, &c->of[i], "taken: ");
+        report_time(c, &c->of[i], "taken: ");
     }
     if (engines) {
         c->graph = s->graph;
@@ -356,12 +356,12 @@ static void drop_rest(selection *s) {
 
 mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
     selection s = {.n = 0};
-    tell_shape(c);
+    report_shape(c);
     mm_status status = time_all(c, &s);
     *timed_out = status == MM_OK && !s.incomplete;
     end(c, &s);
     if (status != MM_OK) {
-        tell_untimed(c);
+        report_untimed(c);
         guess(c, &s);
     }
     status = take_best(c, &s);

@@ -158,7 +158,7 @@ struct group_codes {
 };
 
 /* Completes the head and the record, when the size of the whole body is known. */
-__device__ __forceinline__ void tell_of_all(const mm_chunk_work &work, int64_t groups, chunk_scratch *scratch) {
+__device__ __forceinline__ void report_of_all(const mm_chunk_work &work, int64_t groups, chunk_scratch *scratch) {
     const int64_t chunks = mm_chunks(work.elems);
     const uint64_t words = mm_cuda_load(&states_of(scratch)[groups - 1]) & WORDS,
                    spill_from = mm_cuda_load(&scratch->spill_from);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void place_group(const mm_chunk_work &work, group_cod
     __syncwarp();
     if (lane > 0 || atomicAdd(&scratch->finished, 1ull) + 1 < (unsigned long long)groups) return;
     __threadfence();
-    tell_of_all(work, groups, scratch);
+    report_of_all(work, groups, scratch);
 }
 
 /* Writes the group's codes. Warps write whole lines of memory, except at the group's ends. */
