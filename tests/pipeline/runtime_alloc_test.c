@@ -39,7 +39,7 @@ TEST_CASE(steps_that_run_ahead_leave_slow_encodes_their_memory) {
 TEST_CASE(what_slow_steps_use_is_not_given_to_others) {
     for (uint64_t seed = 1; seed <= 4; seed++) {
         rig r;
-        rig_options options = {.seed = seed, .layers = LAYERS, .policy = naive, .step_ns = 200000};
+        rig_options options = {.seed = seed, .layers = LAYERS, .policy = naive, .step_ns = 1000000};
         rig_init(&r, &options);
         if (rig_iteration(&r, true, NULL) != MM_OK)
             fail_msg("seed %llu: %s", (unsigned long long)seed, mm_last_error());
