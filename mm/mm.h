@@ -375,7 +375,8 @@ MM_API const char *mm_policy_now(const mm_manager *manager);
 
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
  * none. Persistent tensors stay where they are. Between iterations only. MM_ERR_NOT_FOUND (policy, codec),
- * MM_ERR_INVALID (an option), MM_ERR_INFEASIBLE as mm_manager_prepare. */
+ * MM_ERR_INVALID (an option), MM_ERR_INFEASIBLE as mm_manager_prepare. MM_ERR_UNSUPPORTED: the policy recomputes layers
+ * of a prepared graph for which mm_recompute_set has set no function. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved at creation. The
@@ -383,7 +384,7 @@ MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *polic
  * under substitute policies if necessary ("When memory is short"). Memory above a smaller budget is given back to the
  * system, except for persistent tensors. Between iterations only. MM_ERR_INFEASIBLE: the message says how much is
  * needed; nothing changed. MM_ERR_NOMEM: other programs have taken the memory meanwhile. MM_ERR_INVALID: not from 1 to
- * the bytes reserved. */
+ * the bytes reserved. MM_ERR_UNSUPPORTED as mm_policy_set, for a graph that did not recompute under the old budget. */
 MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_bytes);
 
 /* Sets the user's memory for an external tensor: at least as large as the tensor, borrowed until it is replaced.
@@ -543,7 +544,10 @@ MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Sets the function that recomputes layers of a graph, and prepares the graph if it was not. It stays set when the
- * policy changes. Without it, mm_iteration_begin refuses plans that recompute. Between iterations only. */
+ * policy changes. It may be set after mm_manager_prepare: then the first plan may recompute already, and
+ * mm_iteration_begin refuses that plan until the function is set. Without it, later plans never recompute: policies
+ * that would are refused when they are set (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations
+ * only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
 /* The current step's workspace, 256-byte aligned; NULL if it has none. */

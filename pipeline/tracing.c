@@ -123,8 +123,9 @@ static void collect(mm_execution *p, mm_traced_set *set) {
     bool ended = true;
     if (set->order == 0) return;
     set->order = 0;
+    for (int i = 0; i < p->program->n; i++) p->ended_ns[i] = set->ends[i] ? mm_event_ns(set->ends[i]) : 0;
+    const int64_t codec_wait_ns = mm_program_codec_wait(p->program, p->ended_ns); /* as mm_execution_measure has it */
     for (int i = 0; i < p->program->n; i++) {
-        p->ended_ns[i] = set->ends[i] ? mm_event_ns(set->ends[i]) : 0;
         if (set->inline_steps[i].end_ns > 0) p->ended_ns[i] = set->inline_steps[i].end_ns;
         ended &= p->ended_ns[i] > 0;
     }
@@ -135,7 +136,7 @@ static void collect(mm_execution *p, mm_traced_set *set) {
     if (!ended) return;
     for (int i = 0; i < pieces; i++) p->traced->periods[i] = period_of(p, set, i);
     for (int i = 0; i < sums; i++) p->traced->periods[pieces + i] = period_of_sum(p, set, i);
-    mm_period *spans = told ? mm_timeline_add(timeline, p->traced->plan, set->number) : NULL;
+    mm_period *spans = told ? mm_timeline_add(timeline, p->traced->plan, set->number, codec_wait_ns) : NULL;
     if (spans) memcpy(spans, p->traced->periods, (size_t)(pieces + sums) * sizeof *spans);
     if (p->window) mm_window_add(p, p->traced->periods);
 }

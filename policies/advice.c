@@ -83,7 +83,7 @@ static mm_status try_proposal(const search *s, int proposal, mm_when when, mm_tr
 }
 
 static bool is_within(const mm_trial *t, int64_t device_bytes, int64_t pinned_bytes) {
-    return t->bytes <= device_bytes && t->pinned_bytes <= pinned_bytes;
+    return !t->needs_function && t->bytes <= device_bytes && t->pinned_bytes <= pinned_bytes;
 }
 
 static bool fits(const search *s, const mm_trial *t) {
@@ -130,7 +130,8 @@ static mm_status try_auto(const search *s, mm_trial *takes_out) {
 /* Whether a proposal need not be tried. Where auto has a plan, no other lossless policy is better. But with a limit of
  * pinned memory, the others may show how much pinned memory would be enough. */
 static bool is_no_rival(const search *s, int proposal) {
-    if (proposal > AUTO && proposal < LOSSY && s->published[AUTO].bytes < INT64_MAX &&
+    const mm_trial *by_auto = &s->published[AUTO];
+    if (proposal > AUTO && proposal < LOSSY && by_auto->bytes < INT64_MAX && !by_auto->needs_function &&
         (s->limits->pinned_bytes == INT64_MAX || s->wish->hopeless))
         return true;
     return proposals[proposal].waits && fits(s, &s->published[SWAP_ASYNC]);
@@ -214,6 +215,18 @@ static choice find_pinning(const search *s) {
     return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
 }
 
+/* The fastest lossless policy of those that would fit with a function that recomputes layers. */
+static choice find_with_function(const search *s) {
+    choice best = nothing;
+    for (int p = 0; p < s->n_published; p++) {
+        mm_trial t = s->published[p];
+        if (!t.needs_function || t.lossy) continue;
+        t.needs_function = false;
+        if (fits(s, &t) && (best.proposal < 0 || t.step_ns < best.takes.step_ns)) best = (choice){p, t};
+    }
+    return best;
+}
+
 mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, void *ctx, mm_advice *advice_out) {
     search s = {.wish = wish, .limits = wish->limits, .try_policy = try_policy, .ctx = ctx};
     choice found;
@@ -229,6 +242,13 @@ mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, 
         MM_TRY(propose(&proposals[found.proposal], &advice.policy));
     else
         advice.kind = MM_ADVICE_NONE;
-    *advice_out = advice;
-    return MM_OK;
+    const choice other = find_with_function(&s);
+    mm_status status = MM_OK;
+    if (other.proposal >= 0 && (advice.kind != MM_ADVICE_FITS || advice.takes.lossy))
+        status = propose(&proposals[other.proposal], &advice.with_function);
+    if (status == MM_OK)
+        *advice_out = advice;
+    else
+        mm_policy_fini(&advice.policy);
+    return status;
 }

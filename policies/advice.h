@@ -10,6 +10,7 @@ typedef struct mm_trial {
     int64_t bytes, pinned_bytes; /* bytes INT64_MAX: there is no plan */
     int64_t step_ns;             /* predicted */
     bool lossy;
+    bool needs_function; /* the plan recomputes, and there is no function that recomputes layers */
 } mm_trial;
 
 /* Plans a policy within the limits. any: any plan that fits will do; it need not be the fastest. */
@@ -24,8 +25,10 @@ typedef enum mm_advice_kind {
 
 typedef struct mm_advice {
     mm_advice_kind kind;
-    mm_policy policy; /* unset with NONE; the caller frees it with mm_policy_fini */
+    mm_policy policy; /* unset with NONE; the caller frees both with mm_policy_fini */
     mm_trial takes;
+    mm_policy with_function; /* the fastest lossless policy that would fit if there were a function that recomputes
+                                layers; spec NULL: none would, or `policy` fits and is lossless */
 } mm_advice;
 
 /* What mm_advice_find is asked for. */
@@ -46,6 +49,7 @@ typedef struct mm_advice_request {
  * more, are tried only where swap-async does not fit. Unless `published_only`, those that fit are tried again in their
  * default form, and the fastest wins. If none fits as published, the default form of the best lossless policy is tried,
  * then that of the best lossy one, unless its published form takes far too much. `quick` leaves out most policies.
+ * Policies whose trials need a function that recomputes layers (mm_trial.needs_function) are left out of all this.
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, void *ctx,
                                     mm_advice *advice_out);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The command mm: runs the subcommand named first. */
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/atomic_file.h"
 #include "tools/args/commands.h"
 
 static const struct command {
@@ -63,8 +63,7 @@ static int run(int argc, char **argv) {
 /* The command fails if its output could not be written, even if the rest succeeded. */
 int main(int argc, char **argv) {
     int code = run(argc, argv);
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    fprintf(stderr, "mm: cannot write to standard output: %s\n", strerror(errno ? errno : EIO));
+    if (!ferror(stdout) && fflush(stdout) == 0) return code;
+    fprintf(stderr, "mm: cannot write to standard output: %s\n", strerror(mm_stream_errno(stdout)));
     return code == EXIT_OK ? EXIT_FAILED : code;
 }

@@ -179,6 +179,12 @@ mm_status mm_atomic_file_save(const char *path, const void *bytes, size_t n_byte
     return commit_if(mm_atomic_file_write(&file, bytes, (int64_t)n_bytes), &file);
 }
 
+int mm_stream_errno(FILE *stream) {
+    errno = 0;
+    if (fflush(stream) != 0 && errno != 0) return errno;
+    return write(fileno(stream), "\n", 1) < 0 ? errno : EIO;
+}
+
 static mm_status print_to(const mm_atomic_file *file, mm_file_writer writer, const void *ctx) {
     int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0); /* file->fd stays open, with its lock, until commit */
     FILE *stream = fd < 0 ? NULL : fdopen(fd, "w");
@@ -188,7 +194,11 @@ static mm_status print_to(const mm_atomic_file *file, mm_file_writer writer, con
         return status;
     }
     mm_status status = writer(ctx, stream);
-    if (status == MM_OK && (fflush(stream) != 0 || ferror(stream))) status = fail_errno(file->path, "writing failed");
+    if (status == MM_OK) fflush(stream);
+    if (ferror(stream)) {
+        errno = mm_stream_errno(stream);
+        status = fail_errno(file->path, "writing failed");
+    }
     if (fclose(stream) != 0 && status == MM_OK) status = fail_errno(file->path, "writing failed");
     return status;
 }

@@ -40,4 +40,8 @@ typedef mm_status (*mm_file_writer)(const void *ctx, FILE *stream);
 /* Creates, writes and commits a file whose contents `writer` prints. Also returns the errors of `writer`. */
 MM_CHECKED mm_status mm_atomic_file_print(const char *path, mm_file_writer writer, const void *ctx);
 
+/* Why a write to the stream failed (ferror), as a value of errno. The C library does not keep it when it drops what was
+ * buffered, so this writes one more byte to find out. EIO: that byte could be written. */
+int mm_stream_errno(FILE *stream);
+
 #endif

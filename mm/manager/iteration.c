@@ -44,17 +44,12 @@ static mm_status cover(mm_manager *m, mm_ready *r) {
 
 /* Checks that external memory and the recompute function are set, if the plan needs them. */
 static mm_status check_provided(const mm_ready *r, const char *call) {
-    const mm_plan *plan = r->prepared->planned.plan;
-    const mm_graph *graph = plan->graph;
-    char name[256];
+    const mm_graph *graph = r->prepared->planned.plan->graph;
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->ownership == MM_EXTERNAL && !r->external[t])
             return mm_fail(MM_ERR_ORDER, "%s: external tensor %s of %s has no memory (mm_external_set)", call,
                            mm_graph_tensor(graph, t)->name, mm_graph_name(graph));
-    int step = mm_prepared_unable(r->prepared);
-    if (step < 0) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: set a function for that with mm_recompute_set",
-                   MM_BRIEF(plan->policy), mm_graph_step_name(graph, step, name, sizeof name), mm_graph_name(graph));
+    return mm_prepared_unable(r->prepared) < 0 ? MM_OK : mm_prepared_refuse(r->prepared);
 }
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way *way, const char *call) {

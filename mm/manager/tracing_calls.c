@@ -11,10 +11,14 @@ mm_status mm_trace_start(mm_manager *m, const char *name) {
     MM_TRY(mm_check_given(name, "mm_trace_start", "name"));
     if (m->timeline) return mm_fail(MM_ERR_ORDER, "mm_trace_start: a trace is under way; end it with mm_trace_stop");
     MM_TRY(mm_timeline_create(name, m->options.trace_bytes, &timeline));
-    mm_status status = mm_dispatch_trace(m->dispatch, timeline);
+    mm_status status = mm_timeline_set_source(timeline, m->device->name, false);
+    if (status == MM_OK) {
+        status = mm_dispatch_trace(m->dispatch, timeline);
+        if (status != MM_OK) status = mm_fail_in(status, "mm_trace_start: give mm_options.trace_bytes");
+    }
     if (status != MM_OK) {
         mm_timeline_destroy(timeline);
-        return mm_fail_in(status, "mm_trace_start: give mm_options.trace_bytes");
+        return status;
     }
     m->timeline = timeline;
     return MM_OK;

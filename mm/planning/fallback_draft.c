@@ -82,9 +82,13 @@ mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *r
         if (status != MM_ERR_INFEASIBLE) return status;
         if (!request->is_short) return advise(set, request, &refusal, false);
     }
-    const mm_plan_request own = {.policy = request->policy, .limits = request->limits, .added = request->added};
+    const mm_plan_request own = {.policy = request->policy,
+                                 .runs_at_once = !mm_policy_equal(request->policy, &set->policy),
+                                 .limits = request->limits,
+                                 .added = request->added};
     mm_status status = mm_plan_set_draft(set, &own, draft_out, &refusal);
-    if (status != MM_ERR_INFEASIBLE) return status;
-    return request->is_short ? try_substitutes(set, request, &refusal, draft_out)
-                             : advise(set, request, &refusal, false);
+    const bool unable = status == MM_ERR_UNSUPPORTED && !own.runs_at_once;
+    if (request->is_short && (status == MM_ERR_INFEASIBLE || unable))
+        return try_substitutes(set, request, &refusal, draft_out);
+    return status == MM_ERR_INFEASIBLE ? advise(set, request, &refusal, false) : status;
 }

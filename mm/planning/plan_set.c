@@ -22,6 +22,14 @@ int mm_prepared_unable(const mm_prepared *p) {
     return -1;
 }
 
+mm_status mm_prepared_refuse(const mm_prepared *p) {
+    const mm_plan *plan = p->planned.plan;
+    char name[256];
+    return mm_fail(MM_ERR_UNSUPPORTED, "policy %s recomputes %s of %s: set a function for that with mm_recompute_set",
+                   MM_BRIEF(plan->policy), mm_graph_step_name(plan->graph, mm_prepared_unable(p), name, sizeof name),
+                   mm_graph_name(plan->graph));
+}
+
 static mm_observed_facts *learned_of(const mm_plan_set *set, const mm_graph *graph) {
     for (int i = 0; i < set->n_learned; i++)
         if (set->learned[i].graph == graph) return &set->learned[i];
@@ -74,12 +82,19 @@ static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const
     return false;
 }
 
+/* Whether a plan that recomputes without a function (mm_recompute_set) is refused. */
+static bool must_be_able(const mm_plan_set *set, const mm_plan_request *a, const mm_prepared *p) {
+    const mm_prepared *now = mm_plan_set_find(set, p->graph);
+    return a->stands_in || a->runs_at_once || (now && mm_prepared_unable(now) < 0);
+}
+
 /* Makes the plan within the request's limits, with persistent tensors where the table has them. */
 static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
     int64_t *places;
     MM_TRY(mm_persistent_table_places(set->sources.persistents, p->graph, &places));
     mm_limits limits = a->limits;
     limits.places = places;
+    limits.no_recompute = !p->recomputes && must_be_able(set, a, p);
     mm_status status = MM_OK;
     if (!take_offered(set, a, &limits, p)) status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
     free(places);
@@ -97,10 +112,10 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
         mm_facts_keep_least_workspaces(p->planned.facts);
     MM_TRY(make_within(set, a, p));
     const mm_plan *plan = p->planned.plan;
-    if (a->stands_in && mm_prepared_unable(p) >= 0) {
+    if (mm_prepared_unable(p) >= 0 && must_be_able(set, a, p)) {
         *need_bytes = 0; /* it is no lack of memory: this policy cannot run, with however much memory */
-        return mm_fail(MM_ERR_INFEASIBLE, "%s recomputes steps of %s, and no mm_recompute_fn is set",
-                       MM_BRIEF(plan->policy), mm_graph_name(p->graph));
+        mm_status status = mm_prepared_refuse(p);
+        return a->stands_in ? mm_fail(MM_ERR_INFEASIBLE, "%s", mm_last_error()) : status;
     }
     if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
     return mm_plan_fits(plan, &a->limits);
@@ -136,7 +151,7 @@ static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft
     for (; d->n < n; d->n++) {
         const mm_new_graph graph = graph_at(set, a, d->n);
         mm_status status = prepare(set, a, &graph, &d->need_bytes, &d->prepared[d->n]);
-        if (status == MM_ERR_INFEASIBLE && refusal) {
+        if ((status == MM_ERR_INFEASIBLE || status == MM_ERR_UNSUPPORTED) && refusal) {
             *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
             mm_failure_save(&refusal->failure, status);
         }

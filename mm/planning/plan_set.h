@@ -64,7 +64,9 @@ typedef struct mm_new_graph {
 typedef struct mm_plan_request {
     const mm_policy *policy;
     bool least_workspaces;
-    bool stands_in;     /* the policy is a substitute, so a plan that recomputes without mm_recompute_set is refused */
+    bool stands_in;     /* the policy is a substitute */
+    bool runs_at_once;  /* a plan that recomputes without mm_recompute_set is refused for every graph. Else only for
+                           graphs whose present plan can run: a loop may set the function after mm_manager_prepare */
     const char *step;   /* the ladder's step, in a few words (static); NULL: none */
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
@@ -92,7 +94,8 @@ typedef struct mm_refusal {
 } mm_refusal;
 
 /* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
- * MM_ERR_INFEASIBLE: a plan does not fit the limits; *refusal_out (may be NULL) is set. */
+ * MM_ERR_INFEASIBLE: a plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan
+ * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *refusal_out (may be NULL) is set. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
                                        mm_refusal *refusal_out);
 /* A request with the policy that runs now, within other limits. */
@@ -117,6 +120,8 @@ mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph);
 void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph);
 /* The first step that the plan recomputes without a callback (mm_recompute_set); -1: there is none. */
 int mm_prepared_unable(const mm_prepared *prepared);
+/* Fails with MM_ERR_UNSUPPORTED, and names that step. */
+MM_CHECKED mm_status mm_prepared_refuse(const mm_prepared *prepared);
 void mm_plan_set_fini(mm_plan_set *set);
 
 #endif

@@ -8,13 +8,13 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 #include "policies/advice.h"
+#include "policies/policy_table.h"
 #include "policies/schedule/nominal.h"
 
 /* Up to so many steps, the policy auto plans a graph within a second. */
 enum { DEEP_STEPS = 1000 };
 
-/* Whether the plan could run if there were enough memory: if it recomputes, there must be a function that recomputes
- * layers. */
+/* If the plan recomputes, whether there is a function that recomputes layers. */
 static bool can_run(const mm_refused *r, const mm_plan *plan) {
     for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
@@ -40,30 +40,44 @@ static bool has_times(const mm_refused *r, mm_facts *facts) {
     return status == MM_OK || status == MM_ERR_FORMAT;
 }
 
-/* An mm_trial_fn. */
-static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
-    const mm_refused *r = ctx;
+static mm_trial try_within(const mm_refused *r, const mm_policy *policy, const mm_limits *limits) {
     mm_trial t = {.bytes = INT64_MAX};
-    mm_limits limits = r->limits;
-    limits.first_fit = any;
     mm_planned planned;
     if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
     bool timed = has_times(r, planned.facts);
     mm_planned_set_rates(&planned, &r->rates);
     for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
-    bool made = timed && mm_planned_make(&planned, policy, r->graph, &limits) == MM_OK;
-    if (made && can_run(r, planned.plan)) {
+    if (timed && mm_planned_make(&planned, policy, r->graph, limits) == MM_OK) {
+        t.needs_function = !can_run(r, planned.plan);
         t.bytes = planned.plan->peak_bytes;
         t.pinned_bytes = planned.plan->pinned_bytes;
-        t.step_ns = t.bytes <= limits.device_bytes ? predict(r, &planned) : INT64_MAX;
+        t.step_ns = t.bytes <= limits->device_bytes ? predict(r, &planned) : INT64_MAX;
     }
     mm_planned_fini(&planned);
     return t;
 }
 
+/* An mm_trial_fn. */
+static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
+    const mm_refused *r = ctx;
+    mm_limits limits = r->limits;
+    limits.first_fit = any;
+    const mm_trial t = try_within(r, policy, &limits);
+    if (!t.needs_function || policy->ops != &mm_policy_auto) return t;
+    limits.no_recompute = true;
+    const mm_trial without = try_within(r, policy, &limits);
+    return without.needs_function || without.bytes > limits.device_bytes ? t : without;
+}
+
 /* Returns the refusal, followed by the advice. */
 static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
+    if (advice->with_function.spec && advice->kind != MM_ADVICE_FITS)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s would fit (needs mm_recompute_set)", refusal,
+                       advice->with_function.spec);
+    if (advice->with_function.spec)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit, and lossless %s (needs mm_recompute_set)",
+                       refusal, spec, lossy, advice->with_function.spec);
     const char *from = r->pinned_from ? r->pinned_from : "";
     switch (advice->kind) {
     case MM_ADVICE_FITS:
@@ -109,5 +123,6 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
         snprintf(refused->advised, refused->advised_bytes, "%s", advice.policy.spec);
     mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);
+    mm_policy_fini(&advice.with_function);
     return status;
 }

@@ -94,8 +94,8 @@ static mm_status check_size(mm_stash *s, const mm_stash_desc *kind) {
     const int64_t bytes = mm_align(kind->bytes);
     if (bytes <= s->options.device_bytes) return MM_OK;
     mm_stash_note_refusal(s, kind, s->marked ? 0 : s->recorded.n_entries, bytes);
-    return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", kind->producer, MM_SIZE_TEXT(bytes),
-                   MM_SIZE_TEXT(s->options.device_bytes));
+    return mm_fail(MM_ERR_INFEASIBLE, "a tensor of %s needs %s, the budget is %s", mm_stash_producer(kind),
+                   MM_SIZE_TEXT(bytes), MM_SIZE_TEXT(s->options.device_bytes));
 }
 
 /* Puts the entry. On failure, no task reads the caller's tensor any more. */

@@ -8,4 +8,9 @@
 /* Describes the bytes of a tensor. MM_ERR_INVALID: its dimensions, strides or flags are not legal. */
 MM_CHECKED mm_status mm_stash_desc_of(const mm_stash_tensor *tensor, mm_stash_desc *kind_out);
 
+/* The producer's name, for messages. */
+static inline const char *mm_stash_producer(const mm_stash_desc *kind) {
+    return *kind->producer ? kind->producer : "an unknown producer";
+}
+
 #endif

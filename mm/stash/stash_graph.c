@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/graph/dtype.h"
+#include "mm/stash/stash_desc.h"
 
 const char mm_stash_signs_part[] = "mm.signs";
 
@@ -101,7 +102,7 @@ static mm_status add_entry(const build *b, int entry, bool backward) {
     desc.dtype = bytes ? MM_U8 : kind->dtype;
     desc.rank = bytes ? 1 : kind->rank;
     memcpy(desc.dims, bytes ? &kind->bytes : kind->dims, (size_t)desc.rank * sizeof *desc.dims);
-    snprintf(name, sizeof name, "tensor %d of %s", entry, kind->producer);
+    snprintf(name, sizeof name, "tensor %d of %s", entry, mm_stash_producer(kind));
     MM_TRY(mm_graph_add_tensor(b->out->graph, &desc, &b->out->tensor[entry]));
     MM_TRY(add_layer(b, name, kind_of(kind->producer), &b->layer[entry]));
     if (bytes || !(kind->flags & MM_STASH_SIGNS)) return MM_OK;

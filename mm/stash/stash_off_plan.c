@@ -9,6 +9,7 @@
 #include "mm/core/log.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_desc.h"
 #include "mm/stash/stash_unplanned.h"
 
 /* ---------------------------------------------------------------- where bytes are */
@@ -79,7 +80,8 @@ static mm_status take_over(mm_stash *s, mm_stash_slot *e, staging *t) {
     }
     const int32_t at = segment_now(s, plan, s->follow.order->plan.graph.tensor[e->number]);
     if (at < 0)
-        return mm_fail(MM_ERR_PLAN, "the plan has no segment that holds tensor %d of %s", e->number, e->kind.producer);
+        return mm_fail(MM_ERR_PLAN, "the plan has no segment that holds tensor %d of %s", e->number,
+                       mm_stash_producer(&e->kind));
     const mm_segment *segment = &plan->segments[at];
     if (segment->content == MM_CONTENT_CODED) return decode(s, e, at, t);
     e->lossy = !s->follow.order->plan.planned.exact[at];
@@ -103,7 +105,8 @@ static void take_over_all(mm_stash *s, const mm_failure *broken) {
         if (why.status == MM_OK) continue;
         e->lost = true;
         s->lost = why;
-        mm_log_send(&s->options.log, MM_LOG_ERROR, "tensor %d of %s is lost: %s", i, e->kind.producer, why.message);
+        mm_log_send(&s->options.log, MM_LOG_ERROR, "tensor %d of %s is lost: %s", i, mm_stash_producer(&e->kind),
+                    why.message);
     }
     mm_device_release(s->device, MM_MEMORY_PINNED, t.map, t.map_bytes);
     mm_device_release(s->device, MM_MEMORY_PINNED, t.scratch, t.scratch_bytes);

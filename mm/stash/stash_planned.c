@@ -9,6 +9,7 @@
 #include "mm/core/log.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_desc.h"
 #include "mm/stash/stash_sync.h"
 #include "mm/stash/stash_unplanned.h"
 
@@ -133,7 +134,7 @@ static bool is_expected(const mm_stash *s, mm_order_event_kind kind, int entry) 
 /* Notes in follow.why that the iteration differs from the order, which is not a failure. */
 static bool differs(mm_stash *s, const char *what, const mm_stash_slot *slot) {
     snprintf(s->follow.why, sizeof s->follow.why, "%s of tensor %d of %s came out of order", what, slot->number,
-             slot->kind.producer);
+             mm_stash_producer(&slot->kind));
     return false;
 }
 

@@ -17,6 +17,7 @@
 #include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_desc.h"
 #include "mm/stash/stash_report.h"
 #include "mm/stash/stash_sync.h"
 
@@ -43,7 +44,8 @@ static void give(mm_stash *s, mm_ranges *ranges, int64_t offset, int64_t bytes) 
 static mm_status ordinary_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
     void *memory = aligned_alloc(MM_ALIGN, (size_t)piece(e));
     if (!memory)
-        return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TEXT(e->kind.bytes), e->kind.producer);
+        return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TEXT(e->kind.bytes),
+                       mm_stash_producer(&e->kind));
     *host_out = (mm_stash_host){memory, -1};
     s->ordinary_bytes += piece(e);
     if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
@@ -130,8 +132,8 @@ static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
     mm_stash_note_refusal(s, &e->kind, e->number, needed);
     return mm_fail(MM_ERR_INFEASIBLE,
                    "no room for %s of %s: %s are held, %s kept, and the budget is %s; %s would be enough",
-                   MM_SIZE_TEXT(piece(e)), e->kind.producer, MM_SIZE_TEXT(held), MM_SIZE_TEXT(s->stats.kept_bytes),
-                   MM_SIZE_TEXT(s->options.device_bytes), MM_SIZE_TEXT(needed));
+                   MM_SIZE_TEXT(piece(e)), mm_stash_producer(&e->kind), MM_SIZE_TEXT(held),
+                   MM_SIZE_TEXT(s->stats.kept_bytes), MM_SIZE_TEXT(s->options.device_bytes), MM_SIZE_TEXT(needed));
 }
 
 /* Finds room in the arena; evicts entries that are not held, until there is room. */

@@ -20,6 +20,10 @@ enum {
     /* Once comm_config.ended is set, the communicator fails if nothing arrives for so long. Starters kill ranks sooner
      * (mpirun after a second or two), so ranks that are being ended report no failure. */
     ENDED_MS = 3000,
+    /* The same once comm_config.interrupted is set: at least INTERRUPTED_MS, and TIMES the longest wait for another rank
+     * so far, since an iteration may take long. Chosen. */
+    INTERRUPTED_MS = 10000,
+    TIMES = 3,
     LOOK_MS = 100, /* between two calls of comm_backend.look */
 };
 
@@ -53,7 +57,8 @@ struct comm {
     comm_stats stats;
     /* used only by the thread */
     comm_chunks sums;
-    int64_t job; /* the job that is cut into chunks next */
+    int64_t job;        /* the job that is cut into chunks next */
+    int64_t longest_ns; /* the longest time in which nothing arrived, while something was waited for */
     /* The votes of all ranks. The caller of comm_agree writes its own before it asks, and reads all once they are
      * counted. */
     int32_t *votes;
@@ -127,9 +132,23 @@ static void nap(int64_t ns) {
     nanosleep(&time, NULL);
 }
 
+static bool is_set(const volatile sig_atomic_t *flag) { return flag && *flag; }
+
+/* Checks that something still arrives if the ranks shall end. quiet_ns: for how long nothing has arrived since that
+ * was asked for. */
+static mm_status check_progress(const comm *m, int64_t quiet_ns) {
+    const bool ended = is_set(m->config.ended);
+    int64_t most_ns = (ended ? ENDED_MS : INTERRUPTED_MS) * INT64_C(1000000);
+    if (!ended && TIMES * m->longest_ns > most_ns) most_ns = TIMES * m->longest_ns;
+    if (quiet_ns <= most_ns) return MM_OK;
+    return mm_fail(MM_ERR_DEVICE, "%s, and for %d s nothing came from other ranks%s",
+                   ended ? "terminated" : "interrupted", (int)(most_ns / 1000000000),
+                   ended ? "" : ": one of them hangs");
+}
+
 /* Works until all jobs and votes are done. */
 static mm_status drain(comm *m, int64_t begun) {
-    int64_t ns = NAP_LEAST_NS, moved_ns = mm_now_ns();
+    int64_t ns = NAP_LEAST_NS, moved_ns = mm_now_ns(), asked_ns = moved_ns;
     while (m->job < begun || !comm_chunks_are_done(&m->sums) || is_open(vote_of(m))) {
         bool moved;
         MM_TRY(go_on(m, &moved));
@@ -139,9 +158,11 @@ static mm_status drain(comm *m, int64_t begun) {
         begun = m->begun;
         pthread_mutex_unlock(&m->lock);
         if (aborts) return mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
-        if (moved || !m->config.ended || !*m->config.ended) moved_ns = mm_now_ns();
-        if (mm_now_ns() - moved_ns > ENDED_MS * INT64_C(1000000))
-            return mm_fail(MM_ERR_DEVICE, "terminated, and for %d s nothing came from other ranks", ENDED_MS / 1000);
+        const int64_t now = mm_now_ns();
+        if (moved && now - moved_ns > m->longest_ns) m->longest_ns = now - moved_ns;
+        if (moved) moved_ns = now;
+        if (moved || (!is_set(m->config.ended) && !is_set(m->config.interrupted))) asked_ns = now;
+        MM_TRY(check_progress(m, now - asked_ns));
         if (!moved) nap(ns);
         ns = moved ? NAP_LEAST_NS : ns * 2 > NAP_MOST_NS ? NAP_MOST_NS : ns * 2;
     }

@@ -6,7 +6,7 @@
  * The backend mpi all-reduces tensors in host memory (comm_allreduce_begin). Each rank gets one part of every rank's
  * elements, adds these up in the order of ranks, ((x0 + x1) + x2) + ..., and sends the sum to all. MPI only moves
  * elements, and the way in which it moves them changes no bit. Every run gives the same bits, and so does a single
- * process that adds up as many sub-batches.
+ * process that adds up as many sub-batches, embeddings excepted (nets/README.md).
  *
  *   rank 0   a0 | a1        a0 -.       a0 + b0      a0 + b0 | a1 + b1
  *                               |  add            all
@@ -43,8 +43,10 @@ typedef struct comm_config {
     const char *backend;
     bool at_root; /* rank 0 adds up all elements; else each rank adds up a part of them */
     /* *ended is not 0: whoever started the ranks is ending them, so an all-reduce without progress for three seconds
-     * fails. NULL: no all-reduce fails for lack of progress. */
-    const volatile sig_atomic_t *ended;
+     * fails. *interrupted is not 0: the user wants the ranks to end, after this iteration; an all-reduce then fails
+     * after ten seconds without progress, or three times the longest wait so far, since a rank hangs. NULL: no
+     * all-reduce fails for lack of progress. */
+    const volatile sig_atomic_t *ended, *interrupted;
     int gpu;        /* nccl: this rank's GPU; -1: the ranks of a machine take its GPUs in order */
     bool *lost_out; /* set to true if comm_open fails because of another rank, which reports the reason; may be NULL */
 } comm_config;

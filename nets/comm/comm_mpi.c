@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "nets/comm/comm_backend.h"
 
@@ -117,6 +118,21 @@ static mm_status mpi_open(const comm_config *config, comm_link **link_out) {
     return MM_OK;
 }
 
+/* Open MPI's mpirun refuses to run as root, and says so in sixteen lines. */
+static mm_status mpi_probe(const comm_config *config, int ranks) {
+    (void)config;
+#ifdef OPEN_MPI
+    const bool allowed = getenv("OMPI_ALLOW_RUN_AS_ROOT") && getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    if (ranks > 1 && geteuid() == 0 && !allowed)
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "the communicator mpi: mpirun does not run as root, which you are, unless the environment has "
+                       "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+#else
+    (void)ranks;
+#endif
+    return MM_OK;
+}
+
 static void mpi_close(comm_link *link, bool well) {
     mpi_link *l = (mpi_link *)link;
     for (int i = 0; well && i < COMMS; i++) l->mpi.Comm_free(&l->comm[i]);
@@ -169,6 +185,7 @@ static mm_status mpi_test(comm_link *link, int slot, bool *done_out) {
 
 const comm_backend comm_mpi = {
     .name = "mpi",
+    .probe = mpi_probe,
     .open = mpi_open,
     .close = mpi_close,
     .abort = mpi_abort,

@@ -21,9 +21,9 @@ enum { MAX_FILE_BYTES = 16 << 20 };
 static mm_status print_string(FILE *stream, const char *text) {
     json_t *string = json_string(text);
     if (!string) return mm_fail(MM_ERR_UNSUPPORTED, "the name '%s' is not UTF-8", text);
-    bool printed = json_dumpf(string, stream, JSON_ENCODE_ANY) == 0;
+    bool printed = json_dumpf(string, stream, JSON_ENCODE_ANY) == 0 || ferror(stream);
     json_decref(string);
-    return printed ? MM_OK : mm_fail(MM_ERR_IO, "cannot write a network file");
+    return printed ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a network file");
 }
 
 static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
@@ -57,7 +57,7 @@ mm_status nets_net_print(const nets_net *net, FILE *stream) {
     fprintf(stream, "  \"layers\": [\n");
     for (int i = 1; i < nets_net_layers(net); i++) MM_TRY(print_layer(stream, net, i));
     fprintf(stream, "  ]\n}\n");
-    return ferror(stream) ? mm_fail(MM_ERR_IO, "cannot write a network file") : MM_OK;
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- load */

@@ -41,8 +41,8 @@ MM_CHECKED mm_status nets_net_load(const char *path, nets_net **net_out);
 /* The same from memory; messages call it `path`. */
 MM_CHECKED mm_status nets_net_parse(const char *path, const char *text, size_t n_bytes, nets_net **net_out);
 
-/* Prints a finished net. MM_ERR_IO: the stream has failed. MM_ERR_UNSUPPORTED: a name is not UTF-8, which JSON cannot
- * hold. */
+/* Prints a finished net. MM_ERR_UNSUPPORTED: a name is not UTF-8, which JSON cannot hold; MM_ERR_NOMEM. The caller
+ * checks the stream for errors. */
 MM_CHECKED mm_status nets_net_print(const nets_net *net, FILE *stream);
 
 #endif

@@ -46,6 +46,12 @@ static bool makes_no_mask(const mm_facts *facts, const mm_rule *rule) {
     return !rule->mask && !rule->lean;
 }
 
+/* Filters the menu if layers must not be recomputed. */
+static bool does_not_recompute(const mm_facts *facts, const mm_rule *rule) {
+    (void)facts;
+    return rule->action != MM_ACTION_RECOMPUTE;
+}
+
 /* Makes a copy of the facts with nominal times for masks. */
 static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_facts *timed) {
     const size_t tensors = (size_t)facts->n_tensors;
@@ -106,11 +112,16 @@ static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_confi
 
 static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_plan **plan_out) {
-    mm_engine_config menu;
-    MM_TRY(mm_config_copy(config, &menu));
-    mm_portfolio p = {.graph = graph, .limits = limits, .menu = config};
-    mm_status status = plan_by(&p, facts, &menu, plan_out);
-    mm_rules_fini(&menu);
+    mm_engine_config whole, menu; /* plan_by may filter `menu` further */
+    MM_TRY(mm_config_copy(config, &whole));
+    if (limits->no_recompute) mm_portfolio_filter(&whole, facts, does_not_recompute);
+    mm_portfolio p = {.graph = graph, .limits = limits, .menu = &whole};
+    mm_status status = mm_config_copy(&whole, &menu);
+    if (status == MM_OK) {
+        status = plan_by(&p, facts, &menu, plan_out);
+        mm_rules_fini(&menu);
+    }
+    mm_rules_fini(&whole);
     return status;
 }
 

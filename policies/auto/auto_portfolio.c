@@ -109,13 +109,13 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
     return mm_portfolio_offer(p, plan);
 }
 
-/* Whether a policy recomputes though no layer of the graph can run again: its plans are then those of other policies,
- * and take longer to find. */
-static bool is_in_vain(const mm_graph *graph, const mm_engine_config *config) {
+/* Whether a policy recomputes though that is not allowed, or though no layer of the graph can run again: its plans are
+ * then those of other policies, and take longer to find. */
+static bool is_in_vain(const mm_portfolio *p, const mm_engine_config *config) {
     bool recomputes = false;
     for (int r = 0; r < config->n_rules; r++) recomputes |= config->rules[r].action == MM_ACTION_RECOMPUTE;
-    for (int i = 0; recomputes && i < mm_graph_layers(graph); i++)
-        if (mm_graph_layer(graph, i)->properties.repeatable) return false;
+    for (int i = 0; recomputes && !p->limits->no_recompute && i < mm_graph_layers(p->graph); i++)
+        if (mm_graph_layer(p->graph, i)->properties.repeatable) return false;
     return recomputes;
 }
 
@@ -123,7 +123,7 @@ static mm_status try_spec(mm_portfolio *p, const char *spec, bool fastest) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
     const bool due = is_named(p->menu, &policy.config) && !(p->tried && is_named(p->tried, &policy.config)) &&
-                     !is_in_vain(p->graph, &policy.config);
+                     !is_in_vain(p, &policy.config);
     mm_status status = due ? try_policy(p, &policy, fastest) : MM_OK;
     mm_policy_fini(&policy);
     return status;

@@ -325,4 +325,69 @@ sigint_to_the_mm_that_started_them_ends_all_() {
     [[ -s state ]] || fail "nothing was saved"
 }
 
+# Sets starter to the process id of the `mm train --ranks` that was started, and ranks to those of the ranks.
+find_ranks() {
+    starter=$!
+    mapfile -t ranks < <(pgrep -P "$(pgrep -P "$starter")")
+    ((${#ranks[@]} == 2)) || fail "${#ranks[@]} ranks"
+}
+
+mm_names_a_rank_that_a_signal_killed_() {
+    needs_mpi
+    start "${many[@]}" --ranks 2 --log log
+    wait_for log $'\n3,'
+    find_ranks
+    kill -KILL "${ranks[1]}"
+    local status=0
+    wait "$starter" || status=$?
+    trap - EXIT
+    ((status == 137)) || fail "status $status"
+    says err "mm train: rank 1 was killed by signal 9"
+    none_left
+}
+
+# The other ranks wait for it at most ten seconds (nets/comm/comm.h), and the last whole iteration is saved.
+sigint_ends_all_although_a_rank_hangs_() {
+    needs_mpi
+    local began
+    start "${many[@]}" --ranks 2 --save state --log log
+    wait_for log $'\n3,'
+    find_ranks
+    kill -STOP "${ranks[1]}"
+    began=$SECONDS
+    kill -INT "$starter"
+    local status=0
+    wait "$starter" || status=$?
+    trap - EXIT
+    ((status != 0)) || fail "status 0"
+    ((SECONDS - began <= 10 + seconds)) || fail "they took $((SECONDS - began)) s to end"
+    says err "interrupted, and for 10 s nothing came from other ranks: one of them hangs"
+    kill -KILL "${ranks[1]}" 2>/dev/null
+    none_left
+}
+
+# As nets/README.md says of embeddings. All other tensors have the same bits.
+ranks_of_a_gpt_differ_from_sub_batches_in_the_embedding_s_rounding_alone_() {
+    needs_mpi
+    local text=gpt,layers=1,width=16,heads=2,context=8
+    printf 'the quick brown fox jumps over the lazy dog %.0s' {1..40} >words
+    text=(train --net $text --data text:words --batch 8 --threads 1 --iterations 1 --quiet --no-measure)
+    expect 0 "${text[@]}" --sub-batch 4 --save parts
+    expect 0 "${text[@]}" --ranks 2 --save ranks
+    python3 - <<'END' || fail "other tensors differ, or by more than rounding"
+import array, json, struct
+def load(path):
+    data = open(path, 'rb').read()
+    n = struct.unpack('<Q', data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    return {k: array.array('f', data[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]])
+            for k, v in head.items() if k != '__metadata__' and v['dtype'] == 'F32'}
+a, b = load('parts'), load('ranks')
+assert a.keys() == b.keys()
+for name in a:
+    worst = max(abs(x - y) for x, y in zip(a[name], b[name]))
+    assert worst == 0 or ('wte' in name and worst < 1e-6), (name, worst)
+END
+}
+
 run_cases

@@ -64,7 +64,7 @@ static json_t *row_of(const mm_plan *plan) {
 
 /* Adds an iteration as simulated, so much later. */
 static bool add(mm_timeline *t, int plan, const fixture *f, int64_t later_ns) {
-    mm_period *spans = mm_timeline_add(t, plan, mm_timeline_begin(t));
+    mm_period *spans = mm_timeline_add(t, plan, mm_timeline_begin(t), 0);
     for (int i = 0; spans && i < f->program.n; i++)
         spans[i] = (mm_period){f->sim.spans[i].start_ns + later_ns, f->sim.spans[i].end_ns + later_ns};
     return spans != NULL;
@@ -81,6 +81,7 @@ static void traces_of_all_plans_are_valid_and_add_up(void **state) {
         fixture_init(seed, &f);
         json_t *row = row_of(f.plan);
         expect_ok(mm_timeline_create("a run", 0, &t));
+        expect_ok(mm_timeline_set_source(t, "a machine", true));
         expect_ok(mm_timeline_add_plan(t, &f.program, &plan));
         for (int i = 0; i < 2; i++) assert_true(add(t, plan, &f, 5000 + i * (f.sim.iteration_ns + 100)));
         expect_ok(mm_timelines_write(&t, 1, "trace.json"));
@@ -114,6 +115,7 @@ static void several_runs_are_several_processes(void **state) {
         fixture_init((uint64_t)i, &f);
         snprintf(name, sizeof name, "run \"%d\"\n", i);
         expect_ok(mm_timeline_create(name, 0, &t[i]));
+        expect_ok(mm_timeline_set_source(t[i], "a machine", true));
         for (int k = 0; k <= i; k++) {
             expect_ok(mm_timeline_add_plan(t[i], &f.program, &plan));
             assert_true(add(t[i], plan, &f, k * f.sim.iteration_ns));
@@ -139,6 +141,7 @@ static void what_finds_no_room_or_has_no_time_is_dropped_and_counted(void **stat
     int plan, kept = 0;
     fixture_init(1, &f);
     expect_ok(mm_timeline_create("a run", 3 * f.program.n * (int64_t)sizeof(mm_period), &t));
+    expect_ok(mm_timeline_set_source(t, "a machine", true));
     expect_ok(mm_timeline_add_plan(t, &f.program, &plan));
     for (int i = 0; i < 5; i++) kept += add(t, plan, &f, i * f.sim.iteration_ns);
     assert_int_equal(kept, 2);
@@ -165,6 +168,7 @@ static void what_cannot_be_written_leaves_what_was_there(void **state) {
     int plan;
     fixture_init(1, &f);
     expect_ok(mm_timeline_create("a run", 0, &t));
+    expect_ok(mm_timeline_set_source(t, "a machine", true));
     expect_ok(mm_timelines_write(&t, 1, "trace.json"));
     assert_int_equal(stat("trace.json", &before), 0);
     free(t->name);

@@ -94,9 +94,25 @@ static bool read_memory(checker *c, const json_t *event) {
     return true;
 }
 
+/* Where the times of a process are from, and whether a code is lossy. */
+static bool read_labels(checker *c, const json_t *event) {
+    const json_t *args = json_object_get(event, "args");
+    const char *times = text(args, "times"), *machine = text(args, "machine"), *labels = text(args, "labels");
+    trace_process *process = process_of(c, number(event, "pid"));
+    if (!process || (strcmp(times, "measured") != 0 && strcmp(times, "predicted") != 0) || !*machine)
+        return bad("labels that do not say whether and where times were measured");
+    if (!json_is_boolean(json_object_get(args, "lossy"))) return bad("labels that do not say what is lossy");
+    const bool lossy = json_is_true(json_object_get(args, "lossy"));
+    if (!strstr(labels, times) || !strstr(labels, machine) || (strstr(labels, "lossy") != NULL) != lossy)
+        return bad("labels for people, '%s', that do not say the same", labels);
+    process->labels++;
+    return true;
+}
+
 static bool read_name(checker *c, const json_t *event) {
     const char *name = text(json_object_get(event, "args"), "name"), *what = text(event, "name");
     if (strcmp(what, "memory") == 0) return read_memory(c, event);
+    if (strcmp(what, "process_labels") == 0) return read_labels(c, event);
     if (strcmp(what, "process_sort_index") == 0 || strcmp(what, "thread_sort_index") == 0)
         return json_is_integer(json_object_get(json_object_get(event, "args"), "sort_index")) || bad("no %s", what);
     if (!*name) return bad("%s without a name", what);
@@ -122,6 +138,8 @@ static bool read_slice(checker *c, const json_t *event) {
     if (s.start < 0 || s.end < s.start || !*text(event, "name")) return bad("a slice at %lld", (long long)s.start);
     if (!thread_of(c, s.pid, s.tid)) return bad("%s is of thread %d, which has no name", text(event, "name"), s.tid);
     if (s.iteration < 1) return bad("%s is of no iteration", text(event, "name"));
+    if (strcmp(s.category, "iteration") == 0 && (ns(args, "codec_wait_us") < 0 || ns(args, "codec_busy_us") < 0))
+        return bad("an iteration without times of codecs");
     c->slices[c->n_slices++] = s;
     return true;
 }
@@ -313,6 +331,8 @@ static bool check_all(checker *c, const json_t *root) {
         if (!read_event(c, event)) return false;
     }
     if (c->rows && json_array_size(c->rows) != (size_t)c->out->n) return bad("%d processes", c->out->n);
+    for (int p = 0; p < c->out->n; p++)
+        if (c->out->process[p].labels != 1) return bad("process %d has %d labels", p + 1, c->out->process[p].labels);
     return check_slices(c) && check_steps(c) && check_flows(c);
 }
 

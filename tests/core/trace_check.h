@@ -23,7 +23,7 @@ typedef struct trace_process {
     int64_t wait_ns[MM_STREAM_COUNT];
     int64_t iterations_ns; /* slices of its iterations */
     int64_t sums_ns;       /* slices of sums in place */
-    int iterations, sums, flows, counters, slices, waits, memories, replans;
+    int iterations, sums, flows, counters, slices, waits, memories, replans, labels;
 } trace_process;
 
 typedef struct trace_checked {

@@ -201,7 +201,7 @@ curves_are_drawn_() {
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
     balanced c.svg
     for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" \
-        ">liveness, swap, freelunch:rate=4 (one line: they coincide)<"; do says c.svg "$text"; done
+        ">liveness, swap, freelunch:rate=4 (lossy) (one line: they coincide)<"; do says c.svg "$text"; done
     (($(count c.svg "<path class=\"mark\"") == 8 + 5)) || fail "$(count c.svg "<path class=\"mark\"") marks"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
     equal c.svg d.svg
@@ -217,7 +217,7 @@ coinciding_curves_are_told_apart_() {
     ! (says c.svg "A number in a mark: so many lines meet there") >/dev/null || fail "a number that is not there is explained"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 4MiB --svg d.svg
     balanced d.svg
-    says d.svg "liveness, swap, recompute, hybrid, vdnn-all (one line: they coincide)"
+    says d.svg "liveness, swap, recompute, hybrid (lossy), vdnn-all (one line: they coincide)"
     expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 2MiB --svg e.svg
     says e.svg "class=\"count\">5<"
     says e.svg "A number in a mark: so many lines meet there"

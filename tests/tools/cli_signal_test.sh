@@ -19,8 +19,8 @@ the_log_has_a_line_for_each_iteration_() {
     expect 0 "${tiny[@]}" --iterations 3 --log log
     mapfile -t lines <log
     ((${#lines[@]} == 4)) || fail "${#lines[@]} lines"
-    [[ ${lines[0]} == iteration,loss,accuracy,seconds ]] || fail "header ${lines[0]}"
-    [[ ${lines[3]} =~ ^3,[0-9.e+-]+,[01]\.[0-9]+,[0-9.]+$ ]] || fail "line ${lines[3]}"
+    [[ ${lines[0]} == iteration,loss,accuracy,seconds,lr,images,planned_bytes ]] || fail "header ${lines[0]}"
+    [[ ${lines[3]} =~ ^3,[0-9.e+-]+,[01]\.[0-9]+,[0-9.]+,[0-9.e+-]+,[0-9]+,[0-9]+$ ]] || fail "line ${lines[3]}"
 }
 
 sigint_finishes_the_iteration_and_saves_() {

@@ -77,9 +77,10 @@ def tip(page):
 def check_counts(page):
     expect(page.run("document.documentElement.dataset.ready"), "yes", "the script's end")
     expect(page.run("[...document.querySelectorAll('main section')].map((s) => s.id)"),
-           ["throughput", "runs", "plans", "memory", "timeline", "maps"], "sections")
+           ["throughput", "training", "runs", "plans", "memory", "timeline", "maps"], "sections")
     # Two networks (one under another name), each with charts over the budget for two batches, and over the batch.
-    expect(number(page, ".chart svg"), 2 * 3, "charts")
+    expect(number(page, "#throughput .chart svg"), 2 * 3, "charts")
+    expect(number(page, "#training .chart svg"), 5, "charts of the training")
     # Each row has a mark in two charts: over the budget, and over the batch.
     expect(number(page, ".chart .mark"), 2 * (2 * POLICIES + 2 * POLICIES), "marks")
     expect(number(page, "#runs tbody tr"), 2 * 2 * POLICIES, "rows of runs")

@@ -36,9 +36,11 @@ page_draws_what_the_files_have_() {
     expect 0 bench --net resnet20 --batch 2,4 --policies $policies --iterations 2 --quiet --json rows.json --trace trace.json
     expect 0 plan --net resnet20 --batch 64 --policy $policies --explain --json plans.json
     sed "s|\"net\": \"resnet20\"|\"net\": \"$evil<img src=x onerror=window.ran=1>\"|" rows.json >evil.json
-    expect 0 report rows.json evil.json plans.json trace.json --html page.html
+    expect 0 train --net tiny --batch 4 --iterations 12 --quiet --log log.csv
+    expect 0 report rows.json evil.json plans.json trace.json log.csv --html page.html
     damaged_files
-    expect 0 report rows_bad.json plans_bad.json trace_bad.json --html damaged.html
+    printf 'iteration,loss,accuracy,seconds\n1,nan,inf,0\n' >log_bad.csv
+    expect 0 report rows_bad.json plans_bad.json trace_bad.json log_bad.csv --html damaged.html
     python3 "$script" page.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
 }
 

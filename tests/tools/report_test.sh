@@ -38,6 +38,29 @@ END
     says page.html '"kind":"rows"'
 }
 
+a_log_becomes_part_of_the_page_() {
+    expect 0 train --net tiny --batch 4 --iterations 5 --quiet --budget 4MiB --policy liveness --log log.csv \
+        --lr-schedule cosine --switch 2:naive
+    printf '6,0.5' >>log.csv # the run may still write this line
+    expect 0 report log.csv --html page.html
+    data_of page.html >data
+    python3 - <<'END' || fail "the page's data are others than the log's"
+import csv, json
+[log] = json.load(open("data"))["files"]
+lines = list(csv.reader(open("log.csv")))
+assert log["kind"] == "log" and log["data"]["columns"] == lines[0], log
+assert log["data"]["lines"] == [[float(v) for v in line] for line in lines[1:6]], log
+assert log["data"]["lines"][0][6] < log["data"]["lines"][4][6], "naive needs more than liveness"
+END
+    printf 'iteration,loss,accuracy,seconds\n1,nan,0.5,inf\n' >old.csv
+    expect 0 report old.csv --html page.html
+    says page.html '[1.0,null,0.5,null]'
+    printf 'iteration,loss,accuracy,seconds\n1,2,3\n' >short.csv
+    refused 2 "short.csv: line 2: no 4 numbers" report short.csv --html page.html
+    printf 'iteration,loss,accuracy,seconds\n1,two,3,4\n' >words.csv
+    refused 2 "words.csv: line 2: no 4 numbers" report words.csv --html page.html
+}
+
 names_in_a_file_do_not_become_part_of_the_page_() {
     rows rows.json
     sed 's|"net": "tiny"|"net": "</script><script>document.title = 1</script><!--<script>"|' rows.json >bad.json
@@ -52,7 +75,7 @@ for row in json.load(open("data"))["files"][0]["data"]:
 
 other_files_are_refused_by_name_() {
     rows rows.json
-    local why="neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace (--trace)"
+    local why="neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace (--trace), nor a log ('mm train --log')"
     for text in '{}' '[]' '[1, 2]' '[{"net": "x", "policy": "y"}]' '{"traceEvents": 3}' '[[]]'; do
         echo "$text" >other.json
         refused 2 "mm report: other.json: $why" report rows.json other.json --html page.html
@@ -83,7 +106,7 @@ a_page_that_cannot_be_written_leaves_what_was_there_() {
 }
 
 what_is_missing_is_said_() {
-    refused 2 "no FILE given: give rows, plans or traces" report --html page.html
+    refused 2 "no FILE given: give rows, plans, traces or logs" report --html page.html
     refused 2 "no FILE given" report
     refused 2 "--html OUT is missing" report rows.json
     refused 2 "--html needs a value" report rows.json --html

@@ -182,6 +182,9 @@ TEST_CASE(rows_fit_the_page_whatever_the_policys_length) {
         "rules:rules=conv=compress(zfp:rate=4);linear=compress(zfp:rate=8);relu=mask;bn=recompute;"
         "pool=swap;add=swap;dropout=recompute;concat=swap;*=swap,depth=1,when=needed";
     row rows[] = {make_row("naive", NULL, 1), make_row("freelunch:rate=4", rules, 123456.7), make_row(rules, NULL, 0)};
+    char ran[512];
+    snprintf(ran, sizeof ran, "freelunch:rate=4 (lossy) -> %s (lossy)", rules);
+    rows[1].ran = ran;
     strcpy(rows[2].status,
            "infeasible: needs at least 61349376 bytes (58.5MiB), held by layer3.2.conv2 backward; policy "
            "recompute-swap would fit");

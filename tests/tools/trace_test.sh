@@ -41,6 +41,46 @@ a_trace_of_runs_has_each_iteration_with_the_bytes_of_its_plan_() {
     says told "iterations=6 " # three iterations of two passes each
 }
 
+# The sum of a figure of microseconds over all iterations of a trace.
+sum_of() { # TRACE KEY
+    grep -o "\"$2\":[0-9.e+-]*" "$1" | awk -F: '{ sum += $2 } END { print sum }'
+}
+
+hidden_in_a_row_is_that_of_the_same_run_s_trace_() {
+    local busy wait hidden policy
+    for policy in freelunch:rate=4,eligible=all,when=always cdma:codec=zvc,when=always; do
+        expect 0 train --net resnet8 --batch 16 --iterations 6 --policy $policy --quiet --trace trace --json row
+        busy=$(sum_of trace codec_busy_us) wait=$(sum_of trace codec_wait_us) hidden=$(value row codec_hidden_share)
+        is_less 0 "$busy" || fail "$policy: no codec ran"
+        awk -v b="$busy" -v w="$wait" -v h="$hidden" 'BEGIN { d = 1 - w / b - h; exit !(d < 0.02 && d > -0.02) }' ||
+            fail "$policy: the row says $hidden, the trace $wait of $busy us"
+    done
+}
+
+a_trace_says_whether_and_where_it_was_measured_and_what_is_lossy_() {
+    local what=(--net tiny --batch 8) policies=liveness,freelunch:when=always
+    expect 0 plan "${what[@]}" --policy $policies --facts "$machine" --trace trace
+    (($(count trace '"labels":"predicted on titanx"') == 1)) || fail "liveness is not predicted on titanx"
+    (($(count trace '"labels":"predicted on titanx, lossy"') == 1)) || fail "freelunch is not lossy"
+    expect 0 bench "${what[@]}" --policies $policies --iterations 2 --quiet --trace trace
+    (($(count trace '"labels":"measured on host"') == 1)) || fail "liveness was not measured on host"
+    (($(count trace '"labels":"measured on host, lossy"') == 1)) || fail "freelunch is not lossy"
+}
+
+a_row_is_written_although_the_trace_fails_() {
+    mkdir there
+    start train --net tiny --batch 4 --iterations 1000000 --quiet --trace there/trace --json row --log log
+    wait_for log $'\n2,'
+    rm -r there
+    local status=0
+    kill -INT $!
+    wait $! || status=$?
+    trap - EXIT
+    ((status == 1)) || fail "status $status"
+    says err "there/trace"
+    [[ $(value row status) == interrupted ]] || fail "the row says $(value row status)"
+}
+
 a_trace_that_cannot_be_made_leaves_nothing_() {
     refused 1 "no/trace" train --net tiny --trace no/trace
     refused 1 "no/trace" bench --net tiny --trace no/trace
@@ -58,7 +98,9 @@ facts_that_a_run_saves_are_planned_by_() {
     seconds=$(value planned iteration_seconds_predicted)
     is_less 0 "$seconds" || fail "a step of $seconds seconds"
     expect 0 train "${what[@]}" --iterations 2 --quiet --facts facts --facts-save again
-    refused 1 "no iteration of resnet8" train "${what[@]}" --iterations 1 --quiet --facts-save once
+    expect 1 train "${what[@]}" --iterations 1 --quiet --facts-save once
+    says err "no iteration of resnet8"
+    says out "freelunch:when=always" # the row of the run, which did not fail
     refused 2 "--facts-save once: facts need whole batches" train "${what[@]}" --sub-batch 4 --facts-save once
     refused 2 "--facts-save and --facts name the same file" train "${what[@]}" --facts facts --facts-save facts
     [[ ! -e once ]] || fail "something was written"

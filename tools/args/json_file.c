@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/args/json_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,9 @@ FILE *json_file_beside(const char *path) { return json_file_is_output(path) ? st
 
 static mm_status print(const char *text) {
     if (fprintf(stdout, "%s\n", text) >= 0 && fflush(stdout) == 0) return MM_OK;
-    return mm_fail(MM_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+    const int why = mm_stream_errno(stdout);
+    clearerr(stdout); /* so that main does not say it again */
+    return mm_fail(MM_ERR_IO, "cannot write to standard output: %s", strerror(why));
 }
 
 mm_status json_file_save(const char *path, json_t *json) {

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Measures ResNet-50 in PyTorch under bf16 autocast: eager, with save_on_cpu, and in budgets of mm_torch.
 

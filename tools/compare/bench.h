@@ -9,6 +9,7 @@
 #include "tools/facts/facts_source.h"
 #include "tools/measure/collect.h"
 #include "tools/need/forecast.h"
+#include "tools/need/policy_effect.h"
 #include "tools/need/ranks.h"
 
 enum {
@@ -42,6 +43,7 @@ typedef struct bench {
     const nets_net *net;
     int64_t batch; /* images of each rank */
     int n_ranks;
+    policy_effect effects[ARG_TEXTS_MAX]; /* of each policy */
     struct {
         int64_t sub_batch;
         bench_planned planned;

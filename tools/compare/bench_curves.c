@@ -171,6 +171,7 @@ static void write_names(const plot *p, const curve *c, bool first) {
     for (int i = 0; i < c->n; i++) {
         fputs(first && i == 0 ? "" : ", ", p->file);
         picture_text(p->file, p->g->policies[c->policies[i]]);
+        if (p->g->lossy[c->policies[i]]) fputs(" (lossy)", p->file);
     }
 }
 
@@ -268,7 +269,8 @@ static void add_policy(flow *f, int policy, bool last) {
     char word[256], size[32], need[64] = "";
     if (!g->over_batch && g->needs_bytes[policy] > 0)
         snprintf(need, sizeof need, " (needs %s)", mm_size_format(g->needs_bytes[policy], size, sizeof size));
-    snprintf(word, sizeof word, "%.180s%s%s", g->policies[policy], need, last ? "" : ",");
+    snprintf(word, sizeof word, "%.160s%s%s%s", g->policies[policy], g->lossy[policy] ? " (lossy)" : "", need,
+             last ? "" : ",");
     add_word(f, word);
 }
 
@@ -306,7 +308,7 @@ static void add_missing(flow *f, int policy) {
     if (g->needs_bytes[policy] > 0 && g->over_batch)
         snprintf(need + strlen(need), sizeof need - strlen(need), ", at batch %lld", (long long)g->needs_batch[policy]);
     char name[256];
-    snprintf(name, sizeof name, "%.200s:", g->policies[policy]);
+    snprintf(name, sizeof name, "%.200s%s:", g->policies[policy], g->lossy[policy] ? " (lossy)" : "");
     add_word(f, name);
     add_word(f, need);
     end_line(f);
@@ -344,9 +346,12 @@ static int panel_height(const grid *g) {
 
 static void draw_panel(FILE *file, const grid *g, int y) {
     plot p = make_plot(file, g, y);
+    char source[GRID_TITLE];
     fprintf(file, "<text x=\"%d\" y=\"%.1f\" class=\"head\">", LEFT, p.upper - 12);
     picture_text(file, g->title);
-    fprintf(file, ": %s over the %s</text>\n", g->unit, g->over_batch ? "batch" : "budget");
+    fprintf(file, ": %s over the %s, ", g->unit, g->over_batch ? "batch" : "budget");
+    picture_text(file, grid_source(g, source));
+    fputs("</text>\n", file);
     draw_axes(&p);
     draw_curves(&p);
     write_legend(&p, file, p.lower + FOOT + 8);

@@ -7,16 +7,16 @@
 #include "mm/core/size.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
-#include "tools/need/policy_marks.h"
 
 /* ---------------------------------------------------------------- making */
 
 static int64_t value_of(const row *r, bool over_batch) { return over_batch ? r->batch : r->asked_bytes; }
 
-/* Whether two rows belong to one table: they have the same network and ranks, and the same budget (over_batch) or the
- * same batch (not over_batch). */
+/* Whether two rows belong to one table: they have the same network, ranks and machine, and the same budget (over_batch)
+ * or the same batch (not over_batch). */
 static bool is_together(const row *a, const row *b, bool over_batch) {
-    return strcmp(a->net, b->net) == 0 && a->ranks == b->ranks && value_of(a, !over_batch) == value_of(b, !over_batch);
+    return strcmp(a->net, b->net) == 0 && a->ranks == b->ranks && a->simulated == b->simulated &&
+           strcmp(a->device, b->device) == 0 && value_of(a, !over_batch) == value_of(b, !over_batch);
 }
 
 static int find_value(grid *g, int64_t value) {
@@ -76,6 +76,8 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
     memset(g, 0, sizeof *g);
     g->over_batch = over_batch;
     g->unit = speed_unit(rows[first].sample_tokens);
+    g->machine = rows[first].device;
+    g->simulated = rows[first].simulated;
     name_case(&rows[first], !over_batch, common_split(rows, n, first, over_batch), over_batch, g->title,
               sizeof g->title);
     for (int i = first; i < n; i++)
@@ -86,6 +88,7 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
         if (p < 0 || v < 0) continue;
         g->speed[p][v] = speed_of(rows[i].images_per_second, rows[i].sample_tokens);
         g->stood_in[p][v] = row_stand_in(&rows[i]) != NULL;
+        g->lossy[p] |= rows[i].lossy;
         note_need(g, p, &rows[i]);
     }
 }
@@ -114,6 +117,11 @@ mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out) {
 
 /* ---------------------------------------------------------------- printing */
 
+const char *grid_source(const grid *g, char buffer[GRID_TITLE]) {
+    snprintf(buffer, GRID_TITLE, "%s %s", g->simulated ? "simulated for" : "measured on", g->machine);
+    return buffer;
+}
+
 /* Formats a budget or a batch. Returns `text`. */
 static const char *value_text(const grid *g, int v, char text[32]) {
     snprintf(text, 32, "%lld", (long long)g->values[v]);
@@ -125,7 +133,7 @@ static const char *value_text(const grid *g, int v, char text[32]) {
 /* A star marks the speed of a substitute policy that ran instead. */
 static void add_policy(table *t, const grid *g, int p) {
     table_row(t);
-    table_cell(t, "%s%s", g->policies[p], policy_mark(g->policies[p]));
+    table_cell(t, "%s%s", g->policies[p], g->lossy[p] ? " (lossy)" : "");
     for (int v = 0; v < g->n_values; v++)
         if (g->speed[p][v] > 0)
             table_cell(t, "%.1f%s", g->speed[p][v], g->stood_in[p][v] ? "*" : "");
@@ -135,7 +143,7 @@ static void add_policy(table *t, const grid *g, int p) {
 
 mm_status grid_print(FILE *file, const grid *g) {
     table_column columns[GRID_VALUES + 1] = {{.head = "policy", .left = true}};
-    char heads[GRID_VALUES][32];
+    char heads[GRID_VALUES][32], source[GRID_TITLE];
     table *t;
     for (int v = 0; v < g->n_values; v++) columns[v + 1].head = value_text(g, v, heads[v]);
     MM_TRY(table_create(columns, g->n_values + 1, TABLE_FOLDED, &t));
@@ -144,7 +152,8 @@ mm_status grid_print(FILE *file, const grid *g) {
         add_policy(t, g, p);
         for (int v = 0; v < g->n_values; v++) starred |= g->stood_in[p][v];
     }
-    fprintf(file, "\n%s: %s by %s\n", g->title, g->unit, g->over_batch ? "batch" : "budget");
+    fprintf(file, "\n%s: %s by %s, %s\n", g->title, g->unit, g->over_batch ? "batch" : "budget",
+            grid_source(g, source));
     mm_status status = table_print(file, t);
     if (starred) fputs("* speed of the substitute policy that ran instead: the table above names it\n", file);
     table_destroy(t);

@@ -13,7 +13,10 @@ typedef struct grid {
     char title[GRID_TITLE];      /* "resnet32, batch 128" */
     int64_t values[GRID_VALUES]; /* budgets or batches, ascending; a budget of 0: what each policy needs */
     int n_values;
+    const char *machine; /* where the speeds were measured, or for which they are simulated; the rows own it */
+    bool simulated;
     const char *policies[GRID_POLICIES]; /* names; the rows own them */
+    bool lossy[GRID_POLICIES];
     int n_policies;
     double speed[GRID_POLICIES][GRID_VALUES];  /* 0: infeasible, or not run */
     bool stood_in[GRID_POLICIES][GRID_VALUES]; /* a substitute policy ran */
@@ -24,6 +27,9 @@ typedef struct grid {
 /* Makes a grid of each set of rows that differ only in policy and budget, or in policy and batch, if the set has at
  * least two budgets or batches. MM_ERR_NOMEM. The caller frees *grids_out. */
 MM_CHECKED mm_status grids_make(const row *rows, int n, grid **grids_out, int *n_out);
+
+/* Where the speeds are from: "simulated for titanx", "measured on host". Returns buffer. */
+const char *grid_source(const grid *g, char buffer[GRID_TITLE]);
 
 /* Prints a grid as a table (table.h). MM_ERR_NOMEM. */
 MM_CHECKED mm_status grid_print(FILE *file, const grid *g);

@@ -26,7 +26,13 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
     snprintf(r->net, sizeof r->net, "%s", nets_net_name(net));
     r->sample_tokens = nets_net_tokens(net);
     r->policy = policy;
-    const char *device = !b->source ? b->target.device : b->source->is_machine ? b->source->machine.name : "facts";
+    for (int p = 0; p < b->policies.n; p++) {
+        if (b->policies.text[p] != policy) continue;
+        r->lossy = b->effects[p].lossy;
+        r->idle = b->effects[p].idle;
+        r->would = b->effects[p].would;
+    }
+    const char *device = b->source ? facts_source_machine(b->source) : b->target.device;
     snprintf(r->device, sizeof r->device, "%s", device);
     snprintf(r->fuse, sizeof r->fuse, "%s", target_fuse_text(&b->target));
     r->batch = batch * b->n_ranks;

@@ -85,14 +85,18 @@ static mm_status run_collecting(bench *b, const nets_net *net, int64_t batch) {
     return status;
 }
 
-/* Checks that the network can be lowered, so that one error ends the command instead of one for each row. */
-static mm_status check_lowering(const bench *b) {
+/* Finds what each policy does in the network. A network that cannot be lowered is one error that ends the command,
+ * instead of one for each row. */
+static mm_status find_effects(bench *b) {
     const need_case c = bench_need(b, NULL, b->batch, PINNED_OPEN);
     const nets_exec_graph graph = need_last(&c);
     nets_lowered *lowered;
     MM_TRY(need_lower(&c, &graph, &lowered));
+    mm_status status = MM_OK;
+    for (int p = 0; status == MM_OK && p < b->policies.n; p++)
+        status = policy_effect_find(b->policies.text[p], lowered->graph, b->target.device, &b->texts, &b->effects[p]);
     nets_lowered_destroy(lowered);
-    return MM_OK;
+    return status;
 }
 
 /* Runs a batch of `whole` images on n_ranks devices. */
@@ -105,7 +109,7 @@ static mm_status run_batch(bench *b, const nets_net *net, int64_t whole, int n_r
     b->n_ranks = n_ranks;
     b->warned = false;
     memset(b->least, 0, sizeof b->least);
-    MM_TRY(check_lowering(b));
+    MM_TRY(find_effects(b));
     return run_collecting(b, net, batch);
 }
 

@@ -20,6 +20,7 @@ static mm_status print_all(const bench *b) {
     for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(b->out, &grids[i]);
     if (status == MM_OK && n == 0) status = grid_print_orders(b->out, b->rows, b->n_rows);
     rows_print_error(b->out, b->rows, b->n_rows);
+    rows_print_idle(b->out, b->rows, b->n_rows);
     if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
@@ -218,7 +219,9 @@ static const char help_text[] =
     "  threads                      that device host computed on; 0: another device\n"
     "  policy, policy_effective, ladder_steps   as asked for; the substitute at the end, after so many changes\n"
     "  replans                      new plans of train --replan; else 0\n"
-    "  lossy                        true: a codec of the policy changes values; tables say (lossy)\n"
+    "  lossy                        true: a codec of a policy changes values of this network; tables say (lossy)\n"
+    "  idle, would                  why the policy acts on no map of this network, and which option would; null: it\n"
+    "                               acts\n"
     "  status                       ok; diverged (a loss was NaN or infinite, in the row null); or why it did not run\n"
     "  budget_bytes, minimum_bytes  the budget, and the least in which the policy runs\n"
     "  predicted_peak_bytes, peak_bytes   by the plan, and touched\n"

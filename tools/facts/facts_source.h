@@ -27,6 +27,11 @@ typedef struct facts_source {
 MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_out);
 void facts_source_close(facts_source *source);
 
+/* Name of the machine that the times are of; "facts" for a measured file, which does not name it. */
+static inline const char *facts_source_machine(const facts_source *source) {
+    return source->is_machine ? source->machine.name : "facts";
+}
+
 /* Adds typical sizes of variable codes from FILE, the JSON of `mm codecs --study`. text: "FILE" or "FILE,LAYOUT";
  * LAYOUT defaults to nhwc, that of maps on the device. If FILE has several iterations, the last one is used. NULL: adds
  * nothing. MM_ERR_IO, MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: no such layout. */

@@ -25,7 +25,7 @@ typedef struct plan_command {
     /* derived from the options */
     int ranks; /* number of devices; `batch` is then one device's part */
     arg_texts policies;
-    texts texts; /* owns policies' texts with an effort added */
+    texts texts; /* owns policies' texts with an effort added, and texts of the cases */
     nets_net *network;
     plan_case *cases; /* one for each policy */
     int n_cases;
@@ -66,7 +66,8 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .asked = case_of(c, policy),
                        .ranks = c->ranks,
                        .searched = c->max_batch,
-                       .explained = c->explain};
+                       .explained = c->explain,
+                       .texts = &c->texts};
     MM_TRY(c->max_batch ? find_batch(&one->asked, &one->found) : find_sub_batch(c, &one->asked));
     one->asked.wants_fastest = one->asked.wants_least = true;
     MM_TRY(plan_case_init(one));
@@ -116,7 +117,8 @@ static void print_comparison(FILE *file, const plan_command *c) {
 
 static picture_panel panel_of(const plan_case *one) {
     picture_panel panel = {.account = &one->account};
-    snprintf(panel.name, sizeof panel.name, "%s, batch %lld", plan_case_plan(one)->policy, (long long)one->asked.batch);
+    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan_case_plan(one)->policy,
+             one->effect.lossy ? " (lossy)" : "", (long long)one->asked.batch);
     return panel;
 }
 
@@ -155,8 +157,9 @@ static mm_status save_picture(const plan_command *c) {
     picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
     if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg);
     for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
-    char title[256];
-    snprintf(title, sizeof title, "%.200s: device memory over one iteration", c->net);
+    char title[320];
+    snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s", c->net,
+             plan_case_machine(&c->cases[0]));
     picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
     mm_status status = picture_save(c->svg, &drawn);
     free(panels);
@@ -253,13 +256,22 @@ static mm_status advise(const plan_command *c) {
     return misfit == MM_ERR_INFEASIBLE ? need_advise_own(&refused) : misfit;
 }
 
+/* Writes all files; the first one that fails is the failure. */
+static mm_status save_all(const plan_command *c) {
+    mm_failure failure;
+    mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
+    mm_status status = c->svg ? save_picture(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    status = c->trace ? save_trace(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    return mm_failure_restore(&failure);
+}
+
 static mm_status run_plan(plan_command *c) {
     MM_TRY(check(c));
     MM_TRY(plan_all(c));
     MM_TRY(print_all(c));
-    if (c->svg) MM_TRY(save_picture(c));
-    if (c->trace) MM_TRY(save_trace(c));
-    if (c->json) MM_TRY(save_rows(c));
+    MM_TRY(save_all(c));
     return *c->interrupted ? MM_OK : advise(c); /* advice takes time: it plans too */
 }
 

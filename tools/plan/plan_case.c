@@ -7,7 +7,6 @@
 #include "mm/core/size.h"
 #include "mm/core/time/time_bound.h"
 #include "tools/args/speed.h"
-#include "tools/need/policy_marks.h"
 
 static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
     for (int i = 0; i < c->need.n; i++)
@@ -44,6 +43,8 @@ static mm_status plan_in_budget(plan_case *c, int pass) {
 static mm_status plan(plan_case *c) {
     const need_case *asked = &c->asked;
     MM_TRY(need_init(&c->need, asked));
+    MM_TRY(policy_effect_find(asked->policy, plan_case_need(c)->lowered->graph, asked->target->device, c->texts,
+                              &c->effect));
     c->staged_bytes = target_staged_bytes(asked->target, asked->net, asked->sub_batch);
     if (asked->budget_bytes > 0 && asked->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
         c->staged_bytes = 0;
@@ -80,7 +81,8 @@ static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     int plan;
     MM_TRY(mm_timeline_add_plan(timeline, program, &plan));
     MM_TRY(mm_timeline_add_memory(timeline, plan, program, plan_case_need(c)->planned.facts));
-    mm_period *spans = mm_timeline_add(timeline, plan, mm_timeline_begin(timeline));
+    mm_period *spans = mm_timeline_add(timeline, plan, mm_timeline_begin(timeline),
+                                       c->sim.exposed_ns[MM_STREAM_ENCODE] + c->sim.exposed_ns[MM_STREAM_DECODE]);
     if (!spans) return MM_OK; /* the timeline counts it as dropped */
     memcpy(spans, c->sim.spans, (size_t)c->sim.n_spans * sizeof *spans);
     return MM_OK;
@@ -96,7 +98,8 @@ mm_status plan_case_trace(const plan_case *c, traces *t) {
     traces_name(c->net, c->asked.batch, plan->policy,
                 c->asked.budget_bytes > 0 ? c->asked.budget_bytes : plan->peak_bytes, name);
     MM_TRY(mm_timeline_create(name, 0, &timeline));
-    mm_status status = simulated_timeline(c, timeline);
+    mm_status status = mm_timeline_set_source(timeline, facts_source_machine(c->asked.facts), true);
+    if (status == MM_OK) status = simulated_timeline(c, timeline);
     if (status == MM_OK) return traces_add(t, timeline);
     mm_timeline_destroy(timeline);
     return status;
@@ -209,7 +212,8 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     char step[256];
     fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
     if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
-    fprintf(file, "%s%s\n", plan->policy, policy_mark(plan->policy));
+    fprintf(file, "%s%s\n", plan->policy, c->effect.lossy ? " (lossy)" : "");
+    if (c->effect.idle) fprintf(file, "  %s\n", c->effect.idle);
     if (c->asked.sub_batch < c->asked.batch)
         fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
                 "sub-batch", (long long)c->asked.sub_batch,
@@ -273,12 +277,13 @@ json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI si sI ss ss ss sb sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
+        "{ss sI si sI ss ss ss ss sb ss? ss? sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
         (json_int_t)(c->ranks * c->asked.batch), "ranks", c->ranks, "sub_batch", (json_int_t)c->asked.sub_batch,
-        "device", c->asked.target->device, "fuse", c->need.fused ? "on" : "off", "policy", plan->policy, "lossy",
-        (int)policy_is_lossy(plan->policy), "budget_bytes", (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes",
-        (json_int_t)plan->peak_bytes, "minimum_bytes", (json_int_t)c->need.least_bytes, "staged_bytes",
-        (json_int_t)c->staged_bytes, "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        "device", c->asked.target->device, "machine", plan_case_machine(c), "fuse", c->need.fused ? "on" : "off",
+        "policy", plan->policy, "lossy", (int)c->effect.lossy, "idle", c->effect.idle, "would", c->effect.would,
+        "budget_bytes", (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes,
+        "minimum_bytes", (json_int_t)c->need.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes,
+        "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

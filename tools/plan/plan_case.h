@@ -9,6 +9,7 @@
 #include "tools/args/traces.h"
 #include "tools/need/forecast.h"
 #include "tools/need/max_batch.h"
+#include "tools/need/policy_effect.h"
 
 typedef struct plan_case {
     const char *net; /* as the user named it */
@@ -17,7 +18,9 @@ typedef struct plan_case {
     bool searched; /* asked.batch is the largest that fits (found.batch), or 1 if none fits */
     max_batch found;
     bool explained; /* also simulate without facts, with nominal times, and in a larger budget */
+    texts *texts;   /* owns the texts of `effect`; borrowed */
     /* set by plan_case_init */
+    policy_effect effect;  /* of the policy in this network */
     int64_t sample_tokens; /* tokens of a sample, if the network reads tokens; else 0 */
     need need;
     forecast forecast;    /* has times if there are facts, or if explained */
@@ -36,6 +39,11 @@ void plan_case_fini(plan_case *c);
 static inline const need_pass *plan_case_need(const plan_case *c) { return need_most(&c->need); }
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
+
+/* The machine that the plan is for: that of the facts, or else the target's device. */
+static inline const char *plan_case_machine(const plan_case *c) {
+    return c->asked.facts ? facts_source_machine(c->asked.facts) : c->asked.target->device;
+}
 
 /* Whether the plan's gap to the bound of its time is known: the bound is, and the plan fits. */
 bool plan_case_has_gap(const plan_case *c);

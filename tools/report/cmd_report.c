@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,16 +59,91 @@ static const char *kind_of(const json_t *json) {
 static mm_status refuse(const char *path, const char *why) {
     return mm_fail(MM_ERR_INVALID,
                    "%s: neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace "
-                   "(--trace)%s%s",
+                   "(--trace), nor a log ('mm train --log')%s%s",
                    path, *why ? ": " : "", why);
 }
 
 /* ---------------------------------------------------------------- reading */
 
+/* Adds what was read from a file. Takes over `data`. */
+static mm_status add(report_command *c, const char *path, const char *kind, json_t *data) {
+    /* A path need not be UTF-8, but a JSON string must. */
+    json_t *name = json_string(path);
+    json_t *entry = json_pack("{so ss so}", "name", name ? name : json_string("?"), "kind", kind, "data", data);
+    if (json_array_append_new(json_object_get(c->data, "files"), entry) == 0) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
+}
+
+static const char log_head[] = "iteration,loss,accuracy,seconds";
+
+/* The values of a log's line, null where a value is not finite. NULL: the line is no list of numbers, or memory ran
+ * out. */
+static json_t *log_values(const char *line) {
+    json_t *values = json_array();
+    for (const char *at = line; values; at++) {
+        char *end;
+        const double value = strtod(at, &end);
+        if (end == at || (*end != ',' && *end != '\n' && *end) ||
+            json_array_append_new(values, isfinite(value) ? json_real(value) : json_null()) != 0) {
+            json_decref(values);
+            return NULL;
+        }
+        at = end;
+        if (*end != ',') break;
+    }
+    return values;
+}
+
+/* Reads a log as {"columns": [name, ...], "lines": [[value, ...], ...]}. A last line without its end is left out: the
+ * run may still write it. */
+static mm_status add_log(report_command *c, const char *path, FILE *file) {
+    char *line = NULL;
+    size_t room = 0;
+    int64_t number = 1;
+    json_t *columns = json_array(), *lines = json_array();
+    ssize_t length = getline(&line, &room, file);
+    if (length <= 0 || strncmp(line, log_head, sizeof log_head - 1) != 0) length = 0;
+    for (char *save = NULL, *name = strtok_r(length > 0 ? line : NULL, ",\n", &save); name;
+         name = strtok_r(NULL, ",\n", &save))
+        json_array_append_new(columns, json_string(name));
+    mm_status status = !columns || !lines ? mm_fail(MM_ERR_NOMEM, "out of memory for %s", path)
+                       : length == 0      ? refuse(path, "")
+                                          : MM_OK;
+    while (status == MM_OK && (length = getline(&line, &room, file)) > 0 && line[length - 1] == '\n') {
+        json_t *values = log_values(line);
+        number++;
+        if (values && json_array_size(values) == json_array_size(columns))
+            json_array_append_new(lines, values);
+        else {
+            json_decref(values);
+            status = mm_fail(MM_ERR_INVALID, "%s: line %lld: no %zu numbers with commas between them", path,
+                             (long long)number, json_array_size(columns));
+        }
+    }
+    if (status == MM_OK && ferror(file)) status = mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
+    free(line);
+    if (status == MM_OK) return add(c, path, "log", json_pack("{so so}", "columns", columns, "lines", lines));
+    json_decref(columns);
+    json_decref(lines);
+    return status;
+}
+
+/* Whether the file may be a log: it begins as log_head does. JSON that a report can show begins otherwise. */
+static bool is_log(FILE *file) {
+    const int first = getc(file);
+    if (first != EOF) ungetc(first, file);
+    return first == log_head[0];
+}
+
 static mm_status add_file(report_command *c, const char *path) {
     json_error_t error;
     FILE *file = fopen(path, "rb");
     if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
+    if (is_log(file)) {
+        mm_status status = add_log(c, path, file);
+        fclose(file);
+        return status;
+    }
     json_t *json = json_loadf(file, 0, &error);
     const int why = errno;
     const bool unread = ferror(file) != 0;
@@ -85,11 +161,7 @@ static mm_status add_file(report_command *c, const char *path) {
         json_decref(json);
         return refuse(path, "");
     }
-    /* A path need not be UTF-8, but a JSON string must. */
-    json_t *name = json_string(path);
-    json_t *entry = json_pack("{so ss so}", "name", name ? name : json_string("?"), "kind", kind, "data", json);
-    if (json_array_append_new(json_object_get(c->data, "files"), entry) == 0) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
+    return add(c, path, kind, json);
 }
 
 static mm_status read_all(report_command *c) {
@@ -135,7 +207,7 @@ static mm_status save(const report_command *c) {
 
 static mm_status check(const report_command *c) {
     named_file files[ARG_TEXTS_MAX + 1];
-    if (c->files.n == 0) return mm_fail(MM_ERR_INVALID, "no FILE given: give rows, plans or traces; see --help");
+    if (c->files.n == 0) return mm_fail(MM_ERR_INVALID, "no FILE given: give rows, plans, traces or logs; see --help");
     if (!c->html) return mm_fail(MM_ERR_INVALID, "--html OUT is missing: it names the page to write");
     for (int i = 0; i < c->files.n; i++) files[i] = (named_file){"FILE", c->files.text[i], FILE_READ};
     files[c->files.n] = (named_file){"--html", c->html, FILE_WRITTEN};
@@ -156,6 +228,7 @@ static const char help_text[] =
     "  plans   mm plan --explain --json: memory over the iteration, segment by segment, and what the plan does with\n"
     "          each map; without --explain only a table of what each policy needs\n"
     "  traces  --trace of mm bench, train or plan: the same memory, and a timeline of the streams\n"
+    "  logs    mm train --log: loss, learning rate, images/s and memory over the iterations\n"
     "\n"
     "Point at a picture, or go to it with Tab and use the arrow keys, to read the tensor, layer and action there.\n"
     "+ and - zoom, 0 shows all. A click on a column sorts a table. The page is light or dark as the system is.\n"
@@ -167,7 +240,7 @@ static const char help_text[] =
 int cmd_report(int argc, char **argv) {
     report_command c = {.html = NULL};
     const arg table[] = {
-        {"FILE...", NULL, "rows, plans and traces", ARG_WORDS, &c.files, 0, 0},
+        {"FILE...", NULL, "rows, plans, traces and logs", ARG_WORDS, &c.files, 0, 0},
         {"--html", "OUT", "the page; replaced as a whole if it is there", ARG_TEXT, &c.html, 0, 0},
         {0},
     };

@@ -186,7 +186,9 @@ function runOf(pid, source) {
         tracks: new Map(),
         counters: [],
         flows: new Map(),
-        memories: []
+        memories: [],
+        labels: '',
+        predicted: false
     };
 }
 
@@ -198,6 +200,10 @@ function trackOf(run, tid) {
 function addMetadata(run, event) {
     const args = objectOf(event.args);
     if (event.name === 'process_name') run.name = textOf(args.name, run.name);
+    if (event.name === 'process_labels') {
+        run.labels = textOf(args.labels);
+        run.predicted = args.times === 'predicted';
+    }
     if (event.name === 'process_sort_index') run.order = numberOf(args.sort_index, 0);
     if (event.name === 'thread_name') trackOf(run, event.tid).name = textOf(args.name);
     if (event.name === 'thread_sort_index') trackOf(run, event.tid).order = numberOf(args.sort_index, 0);
@@ -291,6 +297,7 @@ function finishRun(run) {
     for (const track of tracks) nest(track.slices);
     Object.assign(run, nameParts(run.name));
     run.title = run.group === run.policy ? run.name : `${run.group}, ${run.policy}${run.rest ? ', ' + run.rest : ''}`;
+    if (run.labels) run.title += `: ${run.labels}`;
     bindFlows(run);
     run.tracks = tracks.filter((track) => track.slices.some((s) => s.kind !== 'iteration'));
     const last = run.iterations[run.iterations.length - 1];
@@ -331,15 +338,27 @@ function planOf(raw, source) {
     return {raw, source, picture};
 }
 
+// ---------------------------------------------------------------- logs
+
+// A log's lines as objects, {iteration, loss, seconds, ...}.
+function logOf(data, source) {
+    const columns = listOf(objectOf(data).columns).map((name) => textOf(name));
+    const lines = listOf(objectOf(data).lines)
+                      .map((line) => Object.fromEntries(columns.map((name, i) => [name, numberOf(listOf(line)[i])])))
+                      .filter((line) => line.iteration !== null && line.iteration !== undefined);
+    return {source, lines};
+}
+
 // ---------------------------------------------------------------- all
 
 function readData() {
     const data = JSON.parse(document.getElementById('data').textContent);
-    const all = {version: textOf(data.mm), files: objectsOf(data.files), rows: [], plans: [], runs: [], dropped: 0};
+    const all = {version: textOf(data.mm), files: objectsOf(data.files), rows: [], plans: [], runs: [], logs: [], dropped: 0};
     for (const file of all.files) {
         const source = textOf(file.name);
         if (file.kind === 'rows') all.rows.push(...objectsOf(file.data));
         if (file.kind === 'plans') all.plans.push(...objectsOf(file.data).map((raw) => planOf(raw, source)));
+        if (file.kind === 'log') all.logs.push(logOf(file.data, source));
         if (file.kind === 'trace') {
             all.runs.push(...runsOf(file.data, source));
             all.dropped += numberOf(objectOf(file.data.otherData).dropped, 0);

@@ -300,7 +300,9 @@ function addMemory(all) {
                      picture,
                      budget: numberOf(raw.budget_bytes, 0),
                      kind: 'plan',
-                     title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}`
+                     title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}: predicted` +
+                         (textOf(raw.machine) ? ` for ${textOf(raw.machine)}` : '') +
+                         (raw.lossy === true ? ', lossy' : '')
                  })),
         ...all.runs.filter((run) => run.picture)
             .map((run) => ({picture: run.picture, budget: 0, kind: 'trace', title: run.title})),

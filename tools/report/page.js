@@ -53,6 +53,7 @@ themes.start();
 const all = readData();
 addSources(all);
 addCurves(all.rows);
+addTraining(all.logs);
 addRuns(all.rows);
 addPlans(all.plans);
 addMemory(all);

@@ -87,13 +87,19 @@ function barCell(value, whole, text) {
         'span', {class: 'share', style: `--share: ${clamp(whole > 0 ? value / whole : 0, 0, 1).toFixed(3)}`}, text);
 }
 
+function idleChip(why) {
+    const made = chip('acts on nothing', 'bad');
+    made.title = why;
+    return made;
+}
+
 const policyColumn = {
     name: 'policy',
     title: 'the policy as it was asked for',
     of: (row) => textOf(row.policy),
     cell: (row) => element(
         'span', {class: 'policy'}, markIcon(seriesOf(textOf(row.policy))), element('span', null, textOf(row.policy)),
-        row.lossy === true ? chip('lossy') : null)
+        row.lossy === true ? chip('lossy') : null, row.idle ? idleChip(textOf(row.idle)) : null)
 };
 
 // Shows the status up to its first colon; the title has all of it.
@@ -236,7 +242,8 @@ function addPlans(plans) {
             statusColumn,
         ],
         rows);
-    section('plans', 'Plans', 'What each policy needs, by “mm plan”.')
+    const machines = [...new Set(rows.map((row) => textOf(row.machine)).filter(Boolean))].join(', ');
+    section('plans', 'Plans', `What each policy needs, as “mm plan” predicts${machines ? ' for ' + machines : ''}.`)
         .append(...sortedTable('plans', columns, rows, least, true));
 }
 

@@ -294,7 +294,10 @@ function addTimelines(all) {
     if (runs.length === 0) return;
     const made = section(
         'timeline', 'Timeline of the streams',
-        'What each stream did. Point at an operation to see where its map went. Ctrl or Shift with the wheel ' +
+        (runs.every((run) => run.predicted) ? 'What each stream would do, as predicted: nothing ran.' :
+             runs.some((run) => run.predicted) ? 'What each stream did, or would do where the title says predicted.' :
+                                                 'What each stream did.') +
+            ' Point at an operation to see where its map went. Ctrl or Shift with the wheel ' +
             'zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the ' +
             'stream is busy.');
     const used = new Set(runs.flatMap((run) => run.tracks.flatMap((track) => track.slices.map((s) => s.kind))));

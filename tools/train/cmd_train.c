@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/atomic_file.h"
 #include "nets/io/net_file.h"
 #include "tools/args/commands.h"
 #include "tools/args/json_file.h"
@@ -103,6 +104,12 @@ static mm_status save_at_end(train *t, session *s, mm_status status) {
     return status != MM_OK || diverged ? status : saved;
 }
 
+/* Says which policies act on nothing in this network. */
+static void report_idle(const session *s) {
+    for (int p = 0; p < s->config.policies.n; p++)
+        if (s->effects[p].idle) fprintf(stderr, "mm train: %s\n", s->effects[p].idle);
+}
+
 static mm_status run_session(train *t, session *s, row *r) {
     session_run run = {.hook = apply_switches,
                        .hook_ctx = t,
@@ -112,7 +119,9 @@ static mm_status run_session(train *t, session *s, row *r) {
                        .view = strcmp(t->progress, "full") == 0,
                        .save = save};
     MM_TRY(train_read_schedule(t, last_iteration(t, s), &run.schedule));
+    train_report_schedule(t, s, &run.schedule);
     if (t->state) MM_TRY(train_log_differences(t, s));
+    report_idle(s);
     run.save_period = t->save_period;
     if (t->save_epochs) {
         run.save_period.every *= s->train_size.batches;
@@ -120,6 +129,7 @@ static mm_status run_session(train *t, session *s, row *r) {
     }
     t->target.threads = t->target.backend->threads; /* the actual number, for the saved state */
     mm_status status = train_all(t, s, &run, r);
+    t->trained = status == MM_OK;
     if (status == MM_OK && r->iterations == 0) say_why_nothing_ran(t, s);
     return save_at_end(t, s, status);
 }
@@ -135,13 +145,13 @@ static mm_status open_log(const char *path, FILE **log_out) {
 /* Opens the logs once nothing can be refused any more, so that a refused run does not overwrite existing files. */
 static mm_status open_logs(train *t) {
     MM_TRY(open_log(t->log_path, &t->log));
-    if (t->log) fprintf(t->log, "iteration,loss,accuracy,seconds\n");
+    if (t->log) fprintf(t->log, SESSION_LOG_HEAD "\n");
     return open_log(t->codec_log_path, &t->codec_log);
 }
 
 static mm_status check_log(const char *path, FILE *log) {
     if (!log || (!ferror(log) && fflush(log) == 0)) return MM_OK;
-    return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(mm_stream_errno(log)));
 }
 
 /* Adds to the refusal a policy that would fit the budget. The refused policy is passed on only for whole batches: with
@@ -382,14 +392,17 @@ static mm_status read_options(train *t, int argc, char **argv) {
 /* Prints and saves the row of a run that succeeded, or prints why it failed. Returns the exit status. */
 static int report_end(train *t, row *r, mm_status *status) {
     const bool tells = !t->ranks || comm_rank(t->ranks) == 0;
-    if (*status != MM_OK) {
+    mm_failure ended;
+    mm_failure_save(&ended, *status);
+    if (ended.status != MM_OK && !t->trained) {
         const int code = failed(t, *status);
         if (*status == MM_ERR_INFEASIBLE && t->budget_bytes > 0 && !t->ranks) report_of_plan(t);
         return code;
     }
     row_end(r, t->stopped);
-    if (tells) *status = rows_print(json_file_beside(t->json), r, 1);
+    *status = tells ? rows_print(json_file_beside(t->json), r, 1) : MM_OK;
     if (*status == MM_OK && t->json) *status = rows_save(t->json, r, 1);
+    if (ended.status != MM_OK) *status = mm_failure_restore(&ended);
     if (*status != MM_OK) return failed(t, *status);
     if (r->diverged_iteration > 0 && !t->keep_going) return EXIT_FAILED;
     return t->stopped ? EXIT_INTERRUPTED : EXIT_OK;

@@ -10,7 +10,6 @@
 #include "tools/args/json_file.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
-#include "tools/need/policy_marks.h"
 #include "tools/need/target.h"
 
 static int by_value(const void *a, const void *b) {
@@ -69,9 +68,9 @@ const char *row_stand_in(const row *r) {
 }
 
 char *row_policy(const row *r) {
-    const char *now = row_stand_in(r);
-    return mm_text_format("%s%s%s%s%s", r->policy, policy_mark(r->policy), now ? " -> " : "", now ? now : "",
-                          now ? policy_mark(now) : "");
+    const char *now = r->ran ? NULL : row_stand_in(r), *mark = r->lossy ? " (lossy)" : "";
+    return r->ran ? mm_text_format("%s", r->ran)
+                  : mm_text_format("%s%s%s%s", r->policy, mark, now ? " -> " : "", now ? now : "");
 }
 
 static void size_cell(table *t, int64_t bytes) {
@@ -241,6 +240,14 @@ void rows_print_error(FILE *file, const row *rows, int n) {
     free(errors);
 }
 
+void rows_print_idle(FILE *file, const row *rows, int n) {
+    for (int i = 0; i < n; i++) {
+        bool told = !rows[i].idle;
+        for (int k = 0; !told && k < i; k++) told = rows[k].idle && strcmp(rows[k].idle, rows[i].idle) == 0;
+        if (!told) fprintf(file, "%s\n", rows[i].idle);
+    }
+}
+
 /* ---------------------------------------------------------------- JSON */
 
 /* null if not finite, which JSON cannot express. */
@@ -264,10 +271,6 @@ static json_t *code_bytes(const row *r, double bytes) {
     return r->iteration_seconds_median > 0 ? json_integer((json_int_t)bytes) : json_null();
 }
 
-static bool is_lossy(const row *r) {
-    return r->lossy || policy_is_lossy(r->policy) || (r->policy_now && policy_is_lossy(r->policy_now));
-}
-
 static json_t *to_json(const row *r) {
     bool ran = r->iteration_seconds_median > 0;
     return json_pack(
@@ -276,11 +279,11 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI so so sI sI ss}",
+        "sI so so so so so so so sI so so sI sI ss? ss? ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
         r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
         r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
-        "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)is_lossy(r), "ladder_steps",
+        "policy_effective", r->policy_now ? r->policy_now : r->policy, "lossy", (int)r->lossy, "ladder_steps",
         (json_int_t)r->ladder_steps, "codec", r->codec, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes",
         (json_int_t)r->peak_bytes, "predicted_peak_bytes", (json_int_t)r->predicted_peak_bytes, "minimum_bytes",
         (json_int_t)r->minimum_bytes, "staged_bytes", (json_int_t)r->staged_bytes, "outside_bytes",
@@ -301,7 +304,7 @@ static json_t *to_json(const row *r) {
         positive(r->bound_seconds), "replans", (json_int_t)r->replans, "tokens_per_second",
         positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
         r->test_accuracy < 0 ? json_null() : number(r->test_loss), "moved_bytes", (json_int_t)r->moved_bytes,
-        "steps_again", (json_int_t)r->steps_again, "status", r->status);
+        "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

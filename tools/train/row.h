@@ -14,7 +14,10 @@ typedef struct row {
     char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
     const char *policy;       /* borrowed from the options, or from a table */
     const char *policy_now;   /* policy at the end, if substituted or switched to; else NULL. In session_config.texts */
-    bool lossy;               /* a policy that the run switches to is lossy */
+    bool lossy;               /* a codec of a policy that ran, or would run, is lossy, and can take maps of the net */
+    const char *ran;          /* the policies that ran, in order, as tables name them: "liveness -> freelunch (lossy)".
+                                 NULL: only `policy`, or none. In session_config.texts, as are the next two */
+    const char *idle, *would; /* of `policy`, as policy_effect has them */
     int64_t ladder_steps;     /* substitutions because memory was short */
     int64_t replans;          /* mm_stats.replans */
     int threads;              /* CPU threads that computed; 0: not the host device */
@@ -71,7 +74,7 @@ void row_end(row *r, bool interrupted);
 /* The substitute policy that ran at the end; NULL: none. */
 const char *row_stand_in(const row *r);
 
-/* The policy as tables name it: "naive", "freelunch (lossy)", or "naive -> liveness" with its substitute at the end.
+/* The policies as tables name them: "naive", "freelunch (lossy)", or "naive -> liveness" if another one followed.
  * The caller frees it. NULL: out of memory. */
 char *row_policy(const row *r);
 
@@ -83,6 +86,9 @@ void row_print_line(FILE *file, const row *r);
 
 /* Prints a line with the simulator's errors over all rows that are not calibrated; nothing if there are none. */
 void rows_print_error(FILE *file, const row *rows, int n);
+
+/* Prints a line for each policy and network in which the policy acts on nothing. */
+void rows_print_idle(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */
 MM_CHECKED mm_status rows_save(const char *path, const row *rows, int n);

@@ -148,6 +148,7 @@ static mm_status init(session *s) {
     int64_t base = 0;
     session_memory_begin(s);
     MM_TRY(raise_memory(s, &(graph_wanted){.batch = session_part(s, s->config.batch), .mode = NETS_TRAIN}, &base));
+    MM_TRY(session_find_effects(s, need_most(&s->needs[0])->lowered->graph));
     MM_TRY(session_memory_check(s));
     MM_TRY(open_data(s));
     MM_TRY(check_last_batch(s));

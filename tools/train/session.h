@@ -14,6 +14,7 @@
 #include "tools/args/progress.h"
 #include "tools/args/traces.h"
 #include "tools/need/need.h"
+#include "tools/need/policy_effect.h"
 #include "tools/need/target.h"
 #include "tools/train/host_memory.h"
 #include "tools/train/row.h"
@@ -47,8 +48,12 @@ typedef struct session_config {
     const facts_source *facts;         /* times of the training graph (facts_source.for_run); borrowed; NULL: none */
     const volatile sig_atomic_t *stop; /* nonzero: begin no further iteration; NULL: never stop */
     int64_t alloc_cost_ns;
-    texts *texts; /* owns texts that rows point to, and must outlive them; borrowed; NULL: rows have no policy_now */
+    texts *texts; /* owns texts that rows point to, and must outlive them; borrowed; NULL: rows say nothing of what
+                     policies do in the network, nor which ran */
 } session_config;
+
+/* The most policies that a session lists as having run (session.ran): chosen, above what --switch can do. */
+enum { SESSION_RAN_MAX = 2 * ARG_TEXTS_MAX };
 
 typedef struct session {
     session_config config;
@@ -60,14 +65,18 @@ typedef struct session {
     nets_exec *eval, *eval_last;
     nets_reader *train_data, *test_data;
     nets_reader_size train_size, test_size;
-    host_memory host_before;           /* the process's memory when the session began */
-    int64_t minimum_bytes;             /* the first policy's smallest budget */
-    int64_t minimum_pinned_bytes;      /* pinned memory of that plan; may exceed pinned_most_bytes */
-    int64_t need_bytes[ARG_TEXTS_MAX]; /* the smallest budget of each policy */
-    bool refused_switch;               /* session_init failed because a policy other than the first does not fit */
-    bool refused_by_manager;           /* the manager failed after planning: its message has advice already */
-    bool refused_data;                 /* session_init could not open the training data */
-    need *needs;                       /* one for each batch and policy; freed once the manager exists */
+    host_memory host_before;              /* the process's memory when the session began */
+    int64_t minimum_bytes;                /* the first policy's smallest budget */
+    int64_t minimum_pinned_bytes;         /* pinned memory of that plan; may exceed pinned_most_bytes */
+    int64_t need_bytes[ARG_TEXTS_MAX];    /* the smallest budget of each policy */
+    policy_effect effects[ARG_TEXTS_MAX]; /* of each policy, on the training graph; unset without config.texts */
+    const char *ran[SESSION_RAN_MAX];     /* the policies that ran, substitutes too, one after the other; of more than
+                                             SESSION_RAN_MAX, the first ones and the last. In config.texts */
+    int n_ran;
+    bool refused_switch;     /* session_init failed because a policy other than the first does not fit */
+    bool refused_by_manager; /* the manager failed after planning: its message has advice already */
+    bool refused_data;       /* session_init could not open the training data */
+    need *needs;             /* one for each batch and policy; freed once the manager exists */
     int n_needs;
     int64_t pinned_most_bytes, pinned_needed_bytes;
     bool budget_given;    /* the user set config.budget_bytes; else it becomes the first policy's minimum */
@@ -123,6 +132,9 @@ typedef struct session_period {
     int64_t every, shift;
 } session_period;
 
+/* lr: the learning rate; images: of the iteration's batch; planned_bytes: device memory by plan. */
+#define SESSION_LOG_HEAD "iteration,loss,accuracy,seconds,lr,images,planned_bytes"
+
 typedef struct session_run {
     int64_t iterations; /* trains until session.iteration is this */
     int64_t whole;      /* total for the progress bar, if further runs follow; 0: `iterations` */
@@ -131,7 +143,7 @@ typedef struct session_run {
     void *hook_ctx;
     session_period save_period;
     session_hook save; /* called between iterations when save_period is due; NULL if never due */
-    FILE *log;         /* gets a line for each iteration: iteration,loss,accuracy,seconds; NULL: none */
+    FILE *log;         /* gets a line for each iteration, as SESSION_LOG_HEAD names its values; NULL: none */
     FILE *codec_log;   /* gets a line for each iteration that samples (codec_log.h); NULL: none */
     bool quiet;
     bool view; /* on a terminal, show memory and streams below the progress bar (session_view.h) */

@@ -6,6 +6,14 @@
 
 #include "tools/train/session.h"
 
+/* What policies do in the network, and which ran (session_policies.c). find: before the session runs, once the training
+ * graph is planned. note: before each iteration; returns the policy that will run it. name, fill: as session_name_row
+ * and session_fill_row. MM_ERR_NOMEM. */
+MM_CHECKED mm_status session_find_effects(session *s, const mm_graph *graph);
+MM_CHECKED mm_status session_note_policy(session *s, const char **now_out);
+void session_name_policies(const session *s, row *r);
+MM_CHECKED mm_status session_fill_policies(session *s, row *r);
+
 /* How many images of `batch` are computed at a time. A batch smaller than a sub-batch is computed whole. */
 static inline int64_t session_sub_batch(const session *s, int64_t batch) {
     return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;

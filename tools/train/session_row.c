@@ -2,7 +2,6 @@
 #include "mm/core/account/account.h"
 #include "mm/core/graph/graph.h"
 #include "mm/manager/prepare.h"
-#include "tools/need/policy_marks.h"
 #include "tools/train/session_parts.h"
 
 /* The share of the codecs' time during which the computation did not wait for them. */
@@ -63,8 +62,7 @@ mm_status session_fill_row(session *s, const mm_stats *before, row *r) {
     r->replans = after.replans;
     r->diverged_iteration = s->diverged_iteration;
     r->replays = after.replays;
-    if (s->config.texts) r->policy_now = texts_keep(s->config.texts, mm_policy_now(s->manager));
-    if (s->config.texts && !r->policy_now) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    MM_TRY(session_fill_policies(s, r));
     fill_shares(before, &after, r);
     if (!s->config.measure || r->iterations == 0) return MM_OK;
     mm_touched touched;
@@ -81,8 +79,7 @@ void session_name_row(const session *s, row *r) {
     r->threads = s->config.target.backend->threads;
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, target_fuse_text(&s->config.target));
-    r->policy = s->config.policies.text[0];
-    for (int p = 1; p < s->config.policies.n; p++) r->lossy |= policy_is_lossy(s->config.policies.text[p]);
+    session_name_policies(s, r);
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n_codecs;
     if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)

@@ -18,6 +18,8 @@ enum { TIMES = 4096 };
 typedef struct flight {
     nets_exec *exec;
     int64_t n; /* images */
+    float rate;
+    int64_t planned_bytes; /* peak of the largest plan, by which it runs */
     double host_seconds;
     nets_result result;
 } flight;
@@ -34,10 +36,17 @@ typedef struct tally {
     mm_stats before;
 } tally;
 
-static void log_line(FILE *log, int64_t iteration, const nets_result *result, int64_t labels, double seconds) {
+static void log_line(FILE *log, int64_t iteration, const flight *one, int64_t labels, double seconds) {
     if (log)
-        fprintf(log, "%lld,%.6g,%.4f,%.6f\n", (long long)iteration, (double)result->loss,
-                (double)result->correct / (double)labels, seconds);
+        fprintf(log, "%lld,%.6g,%.4f,%.6f,%.6g,%lld,%lld\n", (long long)iteration, (double)one->result.loss,
+                (double)one->result.correct / (double)labels, seconds, (double)one->rate, (long long)one->n,
+                (long long)one->planned_bytes);
+}
+
+static int64_t planned_bytes(const session *s) {
+    mm_stats stats;
+    mm_stats_get(s->manager, &stats);
+    return stats.predicted_peak_bytes;
 }
 
 /* Time that this thread has spent issuing iterations so far, without waiting. */
@@ -51,7 +60,8 @@ static void report_diverged(session *s, int64_t iteration, const nets_result *re
     if (s->diverged_iteration > 0) return;
     s->diverged_iteration = iteration;
     snprintf(message, sizeof message, "%.64s, batch %lld, %.64s: diverged: the loss of iteration %lld is %g%s%s",
-             nets_net_name(s->config.net), (long long)s->config.batch, s->config.policies.text[0], (long long)iteration,
+             nets_net_name(s->config.net), (long long)s->config.batch,
+             s->n_ran > 0 ? s->ran[s->n_ran - 1] : s->config.policies.text[0], (long long)iteration,
              (double)result->loss,
              result->halted && isfinite(result->loss) ? ", a gradient or running statistic overflows" : "",
              s->config.keep_going ? "" : "; training ends without that iteration's update");
@@ -77,15 +87,16 @@ static int64_t sums_begun(const session *s) {
     return stats.begun;
 }
 
-static mm_status start_iteration(session *s, const session_run *run, tally *t) {
+static mm_status start_iteration(session *s, const session_run *run, progress *p, tally *t) {
     nets_batch batch = {.n = s->config.batch};
+    MM_TRY(session_note_policy(s, &p->what));
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
         MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
-    *next = (flight){.exec = exec, .n = batch.n};
+    *next = (flight){.exec = exec, .n = batch.n, .rate = rate, .planned_bytes = planned_bytes(s)};
     /* The number of the iteration's first pass. Evaluations do not count. */
     const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, session_sub_batch(s, part));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
@@ -110,11 +121,11 @@ static void drop_flights(session *s, tally *t) {
 
 /* Finishes the oldest iteration, whose time is counted from the end of the iteration before it. */
 static mm_status finish_iteration(session *s, const session_run *run, progress *p, tally *t, row *r) {
-    const flight oldest = t->flight[0];
-    nets_result result = oldest.result;
-    if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &result));
+    flight oldest = t->flight[0];
+    if (s->ahead) MM_TRY(nets_exec_collect(oldest.exec, &oldest.result));
     if (s->config.ranks) MM_TRY(comm_check(s->config.ranks));
-    if (isnan(result.loss)) result.loss = NAN; /* drop the sign, which would be printed */
+    if (isnan(oldest.result.loss)) oldest.result.loss = NAN; /* drop the sign, which would be printed */
+    const nets_result result = oldest.result;
     s->stopped |= result.words > 0;
     double end = now(), seconds = end - t->ended, mean = 0;
     t->ended = end;
@@ -128,7 +139,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     if (r->iterations++ == 0) r->loss_first = result.loss;
     r->loss_last = result.loss;
     int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
-    log_line(run->log, iteration, &result, session_labels(s, oldest.n), seconds);
+    log_line(run->log, iteration, &oldest, session_labels(s, oldest.n), seconds);
     for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
     const double images_per_second = mean > 0 ? (double)(window * t->full_images) / mean : 0;
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f %s", r->loss_last,
@@ -165,7 +176,7 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
     while (s->iteration < run->iterations && !session_diverged(s)) {
         if (session_is_stopped(s)) break;
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
-        MM_TRY(start_iteration(s, run, t));
+        MM_TRY(start_iteration(s, run, p, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
         if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
     }

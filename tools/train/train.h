@@ -9,7 +9,7 @@
 
 enum {
     SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* session_config.policies also has --policy */
-    TRAIN_STATE_OPTIONS = 16,         /* most options in a state */
+    TRAIN_STATE_OPTIONS = 17,         /* most options in a state */
 };
 
 /* A switch to `policy` when `iteration` iterations are done. */
@@ -35,6 +35,7 @@ typedef struct train {
     comm *ranks;               /* NULL: one process only */
     char device_text[24];      /* name of this rank's GPU */
     bool agreed;               /* all ranks have started successfully */
+    bool trained;              /* the training itself did not fail: the row has its figures, whatever fails later */
     bool stopped;              /* by a signal to this process or to another rank */
     bool told;                 /* another rank reports the failure */
     int64_t part;              /* images of each batch that this process trains */
@@ -52,7 +53,8 @@ typedef struct train {
     nets_safetensors_file *state;         /* the loaded state; NULL: none */
     session_period save_period;           /* in epochs if save_epochs, else in iterations */
     bool save_epochs;
-    int64_t saved_iteration;                           /* iteration of the state in --save's file; 0: not yet written */
+    int64_t schedule_end;    /* the iteration at which a cosine schedule ends, for the state */
+    int64_t saved_iteration; /* iteration of the state in --save's file; 0: not yet written */
     char optimizer_text[NETS_OPTIMIZER_TEXT_CAPACITY]; /* with all options, for the state */
     texts texts;                                       /* texts that the row points to */
 } train;
@@ -113,6 +115,9 @@ void train_set_options(train *t);
 
 /* Prints on stderr which options differ from the state's. Call it once the state is known to fit the network. */
 MM_CHECKED mm_status train_log_differences(const train *t, const session *s);
+
+/* Notes where a cosine schedule ends, for the state; prints on stderr if the loaded state's run had another end. */
+void train_report_schedule(train *t, const session *s, const nets_schedule *schedule);
 
 /* Returns `status`, the result of reading an option's value. If the value came from the state, a failure's message
  * names the state's file. */

@@ -79,8 +79,11 @@ static mm_status read_sums(const train *t, mm_allreduce_when *when_out, bool *at
 
 mm_status train_ranks_begin(train *t, int *code_out) {
     mm_allreduce_when when;
-    comm_config config = {
-        .backend = choose_comm(t), .ended = command_terminated(), .gpu = named_gpu(t), .lost_out = &t->told};
+    comm_config config = {.backend = choose_comm(t),
+                          .ended = command_terminated(),
+                          .interrupted = t->interrupted,
+                          .gpu = named_gpu(t),
+                          .lost_out = &t->told};
     *code_out = -1;
     MM_TRY(read_sums(t, &when, &config.at_root));
     if (t->ranks_wanted > 0 && started() > 0)

@@ -53,6 +53,10 @@ typedef struct start {
     char **line;
     int told[2]; /* pipe to the standard input of rank 0, or of mpirun, which forwards it. Both ends stay open here */
     bool passed_on;
+    int heard[2];         /* pipe from mpirun's standard error; -1: none */
+    char line_heard[256]; /* the line of it that is not yet complete */
+    size_t n_heard;
+    int lost_rank, lost_signal; /* what mpirun said of a rank that a signal killed; -1: nothing */
 } start;
 
 /* Turns a forked child into a rank or mpirun, in its own process group, so that the terminal's Ctrl-C reaches only the
@@ -60,6 +64,7 @@ typedef struct start {
 static _Noreturn void become(const start *s, bool told, const char *what) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (s->heard[1] >= 0 && dup2(s->heard[1], STDERR_FILENO) < 0) _exit(EXIT_FAILED);
     if (told ? dup2(s->told[0], STDIN_FILENO) < 0 : !freopen("/dev/null", "r", stdin)) _exit(EXIT_FAILED);
     execvp(s->line[0], s->line);
     fprintf(stderr, "mm train: --ranks: %s cannot be started: %s\n", what, strerror(errno));
@@ -78,21 +83,56 @@ static void nap(void) {
 
 /* ---------------------------------------------------------------- by mpirun */
 
+/* Looks for Open MPI's "mpirun noticed that process rank 1 with PID 123 on node a exited on signal 9 (Killed)." */
+static void read_line(start *s) {
+    static const char rank[] = "process rank ", number[] = "exited on signal ";
+    s->line_heard[s->n_heard] = 0;
+    const char *who = strstr(s->line_heard, rank), *why = strstr(s->line_heard, number);
+    s->n_heard = 0;
+    if (!who || !why || s->lost_rank >= 0) return;
+    s->lost_rank = atoi(who + sizeof rank - 1);
+    s->lost_signal = atoi(why + sizeof number - 1);
+}
+
+/* Prints what mpirun and the ranks have printed on standard error. False: nothing was there. */
+static bool hear(start *s) {
+    char bytes[4096];
+    const ssize_t n = read(s->heard[0], bytes, sizeof bytes);
+    if (n <= 0) return false;
+    fwrite(bytes, 1, (size_t)n, stderr);
+    for (ssize_t i = 0; i < n; i++)
+        if (bytes[i] == '\n')
+            read_line(s);
+        else if (s->n_heard < sizeof s->line_heard - 1)
+            s->line_heard[s->n_heard++] = bytes[i];
+    return true;
+}
+
 static int wait_for(pid_t child, start *s) {
     int status = 0;
     while (waitpid(child, &status, WNOHANG) == 0) {
         pass_on(s);
-        nap();
+        if (!hear(s)) nap();
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    while (hear(s)) continue;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (s->lost_rank >= 0)
+        fprintf(stderr, "mm train: rank %d was killed by signal %d\n", s->lost_rank, s->lost_signal);
+    else if (code > 128 && code != EXIT_INTERRUPTED)
+        fprintf(stderr, "mm train: a rank, or mpirun, was killed by signal %d\n", code - 128);
+    return code;
 }
 
 static mm_status start_by_mpirun(start *s, int *code_out) {
+    if (pipe2(s->heard, O_CLOEXEC | O_NONBLOCK) != 0)
+        return mm_fail(MM_ERR_NOMEM, "--ranks: no pipe can be made: %s", strerror(errno));
+    fcntl(s->heard[1], F_SETFL, 0); /* mpirun's end blocks */
     const pid_t child = fork();
     if (child == 0) become(s, true, "mpirun (Debian's openmpi-bin has it)");
-    if (child < 0) return mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
-    *code_out = wait_for(child, s);
-    return MM_OK;
+    close(s->heard[1]);
+    if (child >= 0) *code_out = wait_for(child, s);
+    close(s->heard[0]);
+    return child >= 0 ? MM_OK : mm_fail(MM_ERR_NOMEM, "--ranks: no process can be started: %s", strerror(errno));
 }
 
 /* ---------------------------------------------------------------- by mm */
@@ -161,7 +201,7 @@ mm_status train_start(const train *t, bool by_mpirun, int *code_out) {
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = 0;
     snprintf(number, sizeof number, "%lld", (long long)t->ranks_wanted);
-    start s = {.t = t, .line = command_line(t, by_mpirun, program, number)};
+    start s = {.t = t, .line = command_line(t, by_mpirun, program, number), .heard = {-1, -1}, .lost_rank = -1};
     if (!s.line) return mm_fail(MM_ERR_NOMEM, "out of memory for the command line of ranks");
     mm_status status = pipe2(s.told, O_CLOEXEC) == 0
                            ? MM_OK

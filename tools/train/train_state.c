@@ -17,7 +17,10 @@ enum {
     RUN_OPTIONS_N = sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS,
     LOSSY_OPTIONS_N = sizeof LOSSY_OPTIONS / sizeof *LOSSY_OPTIONS
 };
-_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N <= TRAIN_STATE_OPTIONS, "a state has room for all options");
+_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N + 1 <= TRAIN_STATE_OPTIONS, "a state has room for all options");
+
+/* No option: the iteration at which the schedule of the state's run ends, if it is a cosine. */
+#define SCHEDULE_END "lr-schedule-end"
 
 /* Lists the options that a state holds, ending with ARG_END. */
 static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPTIONS + 1]) {
@@ -39,6 +42,11 @@ static bool uses_lossy(const train *t) {
 void train_set_options(train *t) {
     t->sub_batch_text = t->sub_batch < t->part ? t->sub_batch_number : "";
     list_options(t, uses_lossy(t), t->options);
+    int n = 0;
+    while (t->options[n].kind != ARG_END) n++;
+    if (*t->lr_schedule && strcmp(t->lr_schedule, "constant") != 0)
+        t->options[n] =
+            (arg){.name = "--" SCHEDULE_END, .kind = ARG_COUNT, .target = &t->schedule_end}; /* set when it is read */
 }
 
 mm_status train_read_of_state(const train *t, const char *option, mm_status status) {
@@ -116,4 +124,19 @@ mm_status train_log_differences(const train *t, const session *s) {
                 "left out\n",
                 (long long)t->epochs, t->load);
     return session_state_report(t->state, t->load, options, t->argc, t->argv);
+}
+
+void train_report_schedule(train *t, const session *s, const nets_schedule *schedule) {
+    const char *text = session_state_says(t->state, SCHEDULE_END);
+    nets_schedule before = *schedule;
+    t->schedule_end = schedule->iterations;
+    if (!text || schedule->id != NETS_SCHEDULE_COSINE) return;
+    before.iterations = strtoll(text, NULL, 10);
+    if (before.iterations == schedule->iterations) return;
+    fprintf(stderr,
+            "mm train: the schedule --lr-schedule %s ends at iteration %lld; in the run of %s it would end at %lld. At "
+            "iteration %lld the learning rate is %g in place of %g\n",
+            t->lr_schedule, (long long)schedule->iterations, t->load, (long long)before.iterations,
+            (long long)s->iteration, (double)nets_schedule_rate(schedule, s->iteration),
+            (double)nets_schedule_rate(&before, s->iteration));
 }

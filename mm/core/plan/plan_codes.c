@@ -53,6 +53,12 @@ static int64_t work_of(const mm_plan *plan, const mm_facts *facts, const mm_step
     return mm_align(declared->workspace_bytes + declared->workspace_strips * elems * (int64_t)sizeof(float));
 }
 
+bool mm_plan_is_lossy(const mm_plan *plan, const mm_facts *facts) {
+    for (int i = 0; i < plan->n_segments; i++)
+        if (plan->segments[i].codec >= 0 && !facts->codecs[plan->segments[i].codec].lossless) return true;
+    return false;
+}
+
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
     const int64_t bytes = facts->variants[facts->variant_first[n->step] + n->variant].workspace_bytes;
     const int64_t more = sum_codes(plan, facts, n, -1, work_of);

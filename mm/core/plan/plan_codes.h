@@ -20,6 +20,9 @@ static inline int32_t mm_node_code(const mm_plan *plan, const mm_node *node, int
 const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
                                     int codec, mm_tensor tensor);
 
+/* Whether any of the plan's codes is lossy. */
+bool mm_plan_is_lossy(const mm_plan *plan, const mm_facts *facts);
+
 /* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
 int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 

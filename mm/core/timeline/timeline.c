@@ -34,7 +34,9 @@ mm_status mm_timeline_create(const char *name, int64_t buffer_bytes, mm_timeline
     mm_timeline *t = calloc(1, sizeof *t);
     if (!t) return no_memory();
     t->name = strdup(name);
-    mm_status status = t->name ? map_buffer(t, buffer_bytes > 0 ? buffer_bytes : MM_TIMELINE_BYTES) : no_memory();
+    t->machine = strdup("");
+    mm_status status =
+        t->name && t->machine ? map_buffer(t, buffer_bytes > 0 ? buffer_bytes : MM_TIMELINE_BYTES) : no_memory();
     if (status == MM_OK)
         *timeline_out = t;
     else
@@ -62,7 +64,17 @@ void mm_timeline_destroy(mm_timeline *t) {
     if (t->spans) munmap(t->spans, (size_t)t->buffer_bytes);
     free(t->plans);
     free(t->name);
+    free(t->machine);
     free(t);
+}
+
+mm_status mm_timeline_set_source(mm_timeline *t, const char *machine, bool predicted) {
+    char *copy = strdup(machine);
+    if (!copy) return no_memory();
+    free(t->machine);
+    t->machine = copy;
+    t->predicted = predicted;
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- names */
@@ -287,7 +299,7 @@ mm_status mm_timeline_add_plan(mm_timeline *t, const mm_program *program, int *p
     return MM_OK;
 }
 
-mm_period *mm_timeline_add(mm_timeline *t, int plan, int64_t number) {
+mm_period *mm_timeline_add(mm_timeline *t, int plan, int64_t number, int64_t codec_wait_ns) {
     const int64_t n = t->plans[plan].n_pieces + t->plans[plan].n_sums;
     const int64_t used =
         (t->n_spans + n) * (int64_t)sizeof *t->spans + (t->n_iterations + 1) * (int64_t)sizeof *t->iterations;
@@ -296,7 +308,7 @@ mm_period *mm_timeline_add(mm_timeline *t, int plan, int64_t number) {
         return NULL;
     }
     t->n_iterations++;
-    t->iterations[-t->n_iterations] = (mm_timeline_iteration){plan, number, t->n_spans};
+    t->iterations[-t->n_iterations] = (mm_timeline_iteration){plan, number, t->n_spans, codec_wait_ns};
     mm_period *spans = t->spans + t->n_spans;
     t->n_spans += n;
     return spans;

@@ -69,6 +69,7 @@ typedef struct mm_timeline_iteration {
     int32_t plan;
     int64_t number; /* from 1, among all iterations of the run, dropped ones too */
     int64_t first;  /* its spans begin at spans[first]: one for each of the plan's pieces, then for each of its sums */
+    int64_t codec_wait_ns; /* mm_program_codec_wait: what `hidden` in tables counts as waiting */
 } mm_timeline_iteration;
 
 /* A policy planned again, because iterations took other times than planned. */
@@ -80,7 +81,10 @@ typedef struct mm_timeline_replan {
 } mm_timeline_replan;
 
 typedef struct mm_timeline {
-    char *name; /* name of the run */
+    char *name;     /* name of the run */
+    char *machine;  /* the device that ran it, or the machine whose rates predict it; "": not known */
+    bool predicted; /* the simulator's times; else measured ones */
+    bool lossy;     /* a plan has a lossy code (mm_timeline_add_memory) */
     mm_timeline_plan *plans;
     int n_plans;
     mm_timeline_iteration *iterations; /* from the end of the buffer downwards; [-1 - i] is the i-th */
@@ -93,9 +97,11 @@ typedef struct mm_timeline {
     int n_replans;
 } mm_timeline;
 
-/* Creates an empty timeline. buffer_bytes: 0 for MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM.
+/* Creates an empty timeline of measured times, on no machine that is known. buffer_bytes: 0 for MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM.
  * MM_ERR_INVALID: buffer_bytes is negative. The caller destroys it. */
 MM_CHECKED mm_status mm_timeline_create(const char *name, int64_t buffer_bytes, mm_timeline **timeline_out);
+/* Says where the times are from. The name is copied. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_timeline_set_source(mm_timeline *timeline, const char *machine, bool predicted);
 /* NULL is legal. */
 void mm_timeline_destroy(mm_timeline *timeline);
 
@@ -109,7 +115,7 @@ static inline int64_t mm_timeline_begin(mm_timeline *timeline) { return ++timeli
 
 /* Makes room for the spans of an iteration under a plan, one per piece and then one per sum in place. The caller fills
  * them in; a span of unknown time ends before it starts. NULL: the buffer is full; the iteration counts as dropped. */
-mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number);
+mm_period *mm_timeline_add(mm_timeline *timeline, int plan, int64_t number, int64_t codec_wait_ns);
 
 /* Records that a graph got a new plan. The graph's name is copied. */
 void mm_timeline_add_replan(mm_timeline *timeline, const char *graph, const mm_timeline_replan *replan);
@@ -121,8 +127,8 @@ static inline const mm_timeline_iteration *mm_timeline_iteration_at(const mm_tim
     return &timeline->iterations[-1 - i];
 }
 
-/* Adds to a plan of the timeline what lies where in memory, and its decisions on maps (mm_plan_memory). facts: the
- * plan's. MM_ERR_NOMEM. */
+/* Adds to a plan of the timeline what lies where in memory, and its decisions on maps (mm_plan_memory). Sets
+ * timeline->lossy if the plan has a lossy code. facts: the plan's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
                                             const mm_facts *facts);
 

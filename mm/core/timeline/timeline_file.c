@@ -6,7 +6,8 @@
  *   s t f   a flow: a map's way from its eviction over its return to the step that reads it
  *   i   a replan: a policy planned again, because iterations did not take what was planned (mm_observe)
  *   C   the counter "device memory": the live bytes of a step, by kind
- *   M   the names of processes and threads; and "memory": where each byte of a plan lies and why (plan_memory.h), with
+ *   M   the names of processes and threads; "process_labels": whether the times were measured or predicted, where, and
+ *       whether a code is lossy, as text for viewers and as members; and "memory": where each byte of a plan lies and why (plan_memory.h), with
  *       its graph and policy */
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "mm/core/account/plan_memory.h"
 #include "mm/core/atomic_file.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "mm/core/timeline/timeline.h"
 
@@ -37,6 +39,7 @@ typedef struct scene {
     const mm_period *spans;
     int64_t number;
     int pid;
+    int64_t codec_wait_ns;
 } scene;
 
 static int thread_of(int pid, int thread) { return pid * THREADS + thread; }
@@ -80,9 +83,19 @@ static bool has_sums(const mm_timeline *t) {
     return false;
 }
 
+/* "predicted on titanx, lossy". */
+static mm_status put_labels(writer *w, const mm_timeline *t, int pid) {
+    const char *times = t->predicted ? "predicted" : "measured";
+    json_t *text = json_sprintf("%s%s%s%s", times, *t->machine ? " on " : "", t->machine, t->lossy ? ", lossy" : "");
+    return put(w, json_pack("{ss ss si si s{so ss ss sb}}", "ph", "M", "name", "process_labels", "pid", pid, "tid",
+                            thread_of(pid, 0), "args", "labels", text, "times", times, "machine", t->machine, "lossy",
+                            (int)t->lossy));
+}
+
 static mm_status put_names(writer *w, const mm_timeline *t, int pid) {
     const int first = thread_of(pid, 0), sums = thread_of(pid, SUMS);
     MM_TRY(put_name(w, "process_name", pid, first, t->name));
+    MM_TRY(put_labels(w, t, pid));
     MM_TRY(put_place(w, "process_sort_index", pid, first, pid));
     MM_TRY(put_name(w, "thread_name", pid, first, "iterations"));
     MM_TRY(put_place(w, "thread_sort_index", pid, first, 0));
@@ -107,6 +120,7 @@ mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_progr
     if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for the memory of a plan in a trace");
     free(timeline->plans[plan].memory);
     timeline->plans[plan].memory = text;
+    timeline->lossy |= mm_plan_is_lossy(program->plan, facts);
     return MM_OK;
 }
 
@@ -197,17 +211,23 @@ static mm_status put_sums(scene *s) {
     return MM_OK;
 }
 
+/* `hidden` of tables is 1 - codec_wait_us / codec_busy_us. */
 static mm_status put_iteration(scene *s) {
     mm_period all = {INT64_MAX, INT64_MIN};
+    int64_t busy_ns = 0;
     for (int i = 0; i < s->plan->n_pieces + s->plan->n_sums; i++) {
         if (!is_known(s, i)) continue;
         if (s->spans[i].start_ns < all.start_ns) all.start_ns = s->spans[i].start_ns;
         if (s->spans[i].end_ns > all.end_ns) all.end_ns = s->spans[i].end_ns;
+        const mm_stream_id stream = i < s->plan->n_pieces ? s->plan->pieces[i].stream : MM_STREAM_COMPUTE;
+        if (stream == MM_STREAM_ENCODE || stream == MM_STREAM_DECODE)
+            busy_ns += s->spans[i].end_ns - s->spans[i].start_ns;
     }
     if (!mm_period_is_known(&all)) return MM_OK;
     return put_slice(s, thread_of(s->pid, 0), json_sprintf("iteration %lld", (long long)s->number), "iteration", all,
-                     json_pack("{sI ss ss}", "iteration", (json_int_t)s->number, "graph", s->plan->graph, "policy",
-                               s->plan->policy));
+                     json_pack("{sI ss ss sf sf}", "iteration", (json_int_t)s->number, "graph", s->plan->graph,
+                               "policy", s->plan->policy, "codec_busy_us", (double)busy_ns * 1e-3, "codec_wait_us",
+                               (double)s->codec_wait_ns * 1e-3));
 }
 
 /* ---------------------------------------------------------------- flows and counters */
@@ -266,7 +286,7 @@ static mm_status put_timeline(writer *w, const mm_timeline *t, int pid) {
     for (int i = 0; i < t->n_plans; i++) MM_TRY(put_plan(w, &t->plans[i], pid));
     for (int64_t i = 0; i < t->n_iterations; i++) {
         const mm_timeline_iteration *it = mm_timeline_iteration_at(t, i);
-        scene s = {w, &t->plans[it->plan], t->spans + it->first, it->number, pid};
+        scene s = {w, &t->plans[it->plan], t->spans + it->first, it->number, pid, it->codec_wait_ns};
         MM_TRY(put_iteration(&s));
         MM_TRY(put_memory(&s));
         MM_TRY(put_pieces(&s));

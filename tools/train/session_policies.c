@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* The policies of a session: what each does in the network, and which ran. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/text.h"
+#include "tools/need/policy_marks.h"
+#include "tools/train/session_parts.h"
+
+mm_status session_find_effects(session *s, const mm_graph *graph) {
+    const session_config *c = &s->config;
+    for (int p = 0; c->texts && p < c->policies.n; p++)
+        MM_TRY(policy_effect_find(c->policies.text[p], graph, c->target.device, c->texts, &s->effects[p]));
+    return MM_OK;
+}
+
+/* Whether the policy is lossy in this network. A substitute is not among the session's policies; it has the codecs of
+ * the policy that it replaces. */
+static bool is_lossy(const session *s, const char *policy) {
+    for (int p = 0; s->config.texts && p < s->config.policies.n; p++)
+        if (strcmp(s->config.policies.text[p], policy) == 0) return s->effects[p].lossy;
+    return policy_is_lossy(policy);
+}
+
+mm_status session_note_policy(session *s, const char **now_out) {
+    const char *now = mm_policy_now(s->manager);
+    *now_out = s->config.policies.text[0];
+    if (!s->config.texts) return MM_OK;
+    if (s->n_ran == 0 || strcmp(s->ran[s->n_ran - 1], now) != 0) {
+        const char *kept = texts_keep(s->config.texts, now);
+        if (!kept) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+        s->n_ran += s->n_ran < SESSION_RAN_MAX;
+        s->ran[s->n_ran - 1] = kept;
+    }
+    *now_out = s->ran[s->n_ran - 1];
+    return MM_OK;
+}
+
+void session_name_policies(const session *s, row *r) {
+    r->policy = s->config.policies.text[0];
+    r->idle = s->effects[0].idle;
+    r->would = s->effects[0].would;
+    for (int p = 0; p < s->config.policies.n; p++) r->lossy |= is_lossy(s, s->config.policies.text[p]);
+}
+
+/* Appends to a list of policies. Frees the list. NULL: out of memory. */
+static char *append(char *list, const char *policy, bool lossy) {
+    char *longer = list ? mm_text_format("%s%s%s%s", list, *list ? " -> " : "", policy, lossy ? " (lossy)" : "") : NULL;
+    free(list);
+    return longer;
+}
+
+/* The policies that ran, as tables name them. Of many, the first and the last, and the number of the others. The caller
+ * frees it. NULL: out of memory. */
+static char *list_ran(const session *s) {
+    enum { NAMED = 4 }; /* chosen: more make a row of several lines */
+    const int n = s->n_ran, left_out = n > NAMED ? n - 2 : 0;
+    char *list = strdup(""), others[32];
+    bool lossy = false;
+    for (int i = 0; i < n; i++) {
+        const bool named = left_out == 0 || i == 0 || i == n - 1;
+        lossy |= !named && is_lossy(s, s->ran[i]);
+        snprintf(others, sizeof others, "%d others", left_out);
+        if (left_out > 0 && i == n - 1) list = append(list, others, lossy);
+        if (named) list = append(list, s->ran[i], is_lossy(s, s->ran[i]));
+    }
+    return list;
+}
+
+mm_status session_fill_policies(session *s, row *r) {
+    if (!s->config.texts) return MM_OK;
+    char *list = list_ran(s);
+    r->policy_now = texts_keep(s->config.texts, mm_policy_now(s->manager));
+    r->ran = list && s->n_ran > 0 ? texts_keep(s->config.texts, list) : NULL;
+    const bool good = list && r->policy_now && (r->ran || s->n_ran == 0);
+    free(list);
+    if (!good) return mm_fail(MM_ERR_NOMEM, "out of memory for the names of policies");
+    if (s->n_ran > 0) r->lossy = false;
+    for (int i = 0; i < s->n_ran; i++) r->lossy |= is_lossy(s, s->ran[i]);
+    return MM_OK;
+}
