@@ -89,6 +89,40 @@ value() { # FILE KEY
     echo "${all[0]}"
 }
 
+# Prints the commands, one a line, as `mm help` lists them.
+commands() {
+    "$mm" help | sed -n '/^usage:/,/--help/s/^  \([a-z][a-z-]*\) .*/\1/p'
+}
+
+# Prints the commands whose --help has an option: "--net", or with the name of its value, "--json FILE". If none has it,
+# prints a name that no command has, so that a loop over them fails.
+commands_with() { # OPTION
+    local command line found=
+    for command in $(commands); do
+        while IFS= read -r line; do [[ $line != "  $1 "* ]] || found+="$command "; done < <("$mm" "$command" --help)
+    done
+    # shellcheck disable=SC2086 # words
+    printf '%s\n' ${found:-no-command-has-"$1"}
+}
+
+# The arguments without which a command refuses whatever else it is given, or does not read it.
+# shellcheck disable=SC2034 # read by the tests
+declare -A needs=(
+    [train]="" [bench]="--net tiny" [plan]="--net tiny" [report]="rows --html page"
+    [device]="--facts facts --net tiny" [nets]="" [policies]="" [codecs]=""
+)
+
+# Checks that a list of commands that a test has by hand is that of `mm help`: a new command must be added to it.
+lists_every_command() { # LIST COMMAND...
+    local command listed=" ${*:2} "
+    for command in $(commands); do
+        [[ $listed == *" $command "* ]] || fail "mm $command, which 'mm help' lists, is missing in $1"
+    done
+    for command in "${@:2}"; do
+        [[ " $(commands | tr '\n' ' ')" == *" $command "* ]] || fail "$1 has $command, which 'mm help' does not list"
+    done
+}
+
 # Checks that in an XML file every tag is closed, in order.
 balanced() { # FILE
     local text tag open=()

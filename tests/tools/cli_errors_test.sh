@@ -8,15 +8,19 @@ train=(train --net tiny --batch 4 --iterations 2 --quiet)
 
 # ---------------------------------------------------------------- the command line
 
+every_command_has_its_arguments_in_these_tests_() {
+    lists_every_command "needs, in cli.sh" "${!needs[@]}"
+}
+
 unknown_commands_and_options_point_to_help_() {
     expect 2
     says err "usage: mm COMMAND"
     refused 2 "unknown command 'nope'; 'mm --help' lists them" nope
     refused 2 "unknown command ''" ""
-    for command in train bench plan nets policies codecs; do
-        refused 2 "unknown option '--nope'; --help lists them" $command --nope
-        refused 2 "unknown option '--nope=1'" $command --nope=1
-        refused 2 "unknown option 'stray'" $command stray
+    for command in $(commands); do
+        refused 2 "unknown option '--nope'; --help lists them" "$command" --nope
+        refused 2 "unknown option '--nope=1'" "$command" --nope=1
+        [[ $command == report ]] || refused 2 "unknown option 'stray'" "$command" stray # report takes files
     done
     refused 2 "unknown option '--budgets=1'; --budget is one; --help lists them" train --budgets=1
     refused 2 "unknown option '--policy'; --policies is one; --help lists them" bench --policy liveness
@@ -25,13 +29,13 @@ unknown_commands_and_options_point_to_help_() {
 
 help_is_there_in_every_way_that_it_is_asked_for_() {
     local command
-    for command in train bench plan report device nets policies codecs; do
-        expect 0 $command --help
+    for command in $(commands); do
+        expect 0 "$command" --help
         cp out asked
         says asked "usage: mm $command"
-        expect 0 help $command
+        expect 0 help "$command"
         equal out asked
-        expect 0 $command --batch -h
+        expect 0 "$command" --batch -h
         equal out asked
     done
     expect 0 help
@@ -56,8 +60,8 @@ options_given_twice_are_refused_() {
     refused 2 "--batches is given twice, before as --batch" bench --batch 4 --batches 8
     refused 2 "--net is given twice" nets --net tiny --net resnet20
     expect 0 train --net tiny --batch 4 --iterations 1 --quiet --lr-step 1 --lr-step 2 --switch 1:naive --switch 5:naive
-    for command in train bench; do
-        expect 0 $command --help
+    for command in $(commands); do
+        expect 0 "$command" --help
         (($(count out "may be repeated") == $([[ $command == train ]] && echo 2 || echo 0))) || fail "repeated: $command"
     done
 }
@@ -82,14 +86,14 @@ numbers_out_of_range_are_refused_() {
 }
 
 workspaces_are_a_size_and_not_the_hosts_() {
-    local command commands=("train" "plan --net tiny" "bench --net tiny" "device --facts facts --net tiny")
-    for command in "${commands[@]}"; do
-        # shellcheck disable=SC2086 # words
-        for size in x -1 5QiB; do refused 2 "--workspace: size '$size' is not understood" $command --workspace $size; done
-        # shellcheck disable=SC2086
-        refused 2 "--workspace 0: must be more than 0 bytes" $command --workspace 0
-        # shellcheck disable=SC2086
-        refused 2 "--workspace: device host has no limit to set; use it with --device cuda" $command --workspace 1MiB
+    local command run
+    for command in $(commands_with --workspace); do
+        read -ra run <<<"$command ${needs[$command]}"
+        for size in x -1 5QiB; do
+            refused 2 "--workspace: size '$size' is not understood" "${run[@]}" --workspace $size
+        done
+        refused 2 "--workspace 0: must be more than 0 bytes" "${run[@]}" --workspace 0
+        refused 2 "--workspace: device host has no limit to set; use it with --device cuda" "${run[@]}" --workspace 1MiB
     done
     [[ ! -e facts ]] || fail "facts were written"
 }
@@ -108,8 +112,8 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "policy auto: codecs=: a codec's name is missing" plan --policy auto:codecs=zfp++dpr
     refused 2 "policy auto: codecs=: zfp is given twice" plan --policy auto:codecs=zfp+zfp
     refused 2 "policy auto: codecs=: mask is always among them" plan --policy auto:codecs=mask
-    for command in plan train bench; do
-        refused 2 "--plan-effort -1: must be a whole number from 0 to 1000000" $command --plan-effort -1
+    for command in $(commands_with --plan-effort); do
+        refused 2 "--plan-effort -1: must be a whole number from 0 to 1000000" "$command" --plan-effort -1
     done
     refused 2 "none of the policies has an effort to set, as auto has" plan --policy liveness --plan-effort 2
     refused 2 "aaa...': there are naive, liveness" train --policy "$(printf 'a%.0s' {1..300})"
@@ -143,11 +147,20 @@ policy_options_out_of_range_are_refused_() {
 }
 
 what_only_a_gpu_has_is_not_the_hosts_() {
-    for command in train plan bench; do
-        refused 2 "--precision tf32: device host has no such units; use it with --device cuda" $command --precision tf32
-        refused 2 "--precision fp16: must be fp32, tf32 or bf16" $command --precision fp16
-        refused 2 "--algorithms: device host has none to choose from; use it with --device cuda" $command --algorithms file
-        refused 2 "--link 12: must be at least 100000 bytes" $command --link 12
+    local command run
+    for command in $(commands_with --precision); do
+        read -ra run <<<"$command ${needs[$command]}"
+        refused 2 "--precision tf32: device host has no such units; use it with --device cuda" "${run[@]}" \
+            --precision tf32
+        refused 2 "--precision fp16: must be fp32, tf32 or bf16" "${run[@]}" --precision fp16
+    done
+    for command in $(commands_with --algorithms); do
+        read -ra run <<<"$command ${needs[$command]}"
+        refused 2 "--algorithms: device host has none to choose from; use it with --device cuda" "${run[@]}" \
+            --algorithms file
+    done
+    for command in $(commands_with --link); do
+        refused 2 "--link 12: must be at least 100000 bytes" "$command" --link 12
     done
 }
 
@@ -160,9 +173,11 @@ options_that_do_nothing_together_are_refused_() {
 }
 
 devices_that_are_not_there_are_named_() {
-    for command in train plan bench; do refused 2 "--device: no device 'nope' in this build" $command --device nope; done
+    local commands
+    mapfile -t commands < <(commands_with --device)
+    for command in "${commands[@]}"; do refused 2 "--device: no device 'nope' in this build" "$command" --device nope; done
     if grep -q cuda err; then skip "this build has cuda"; fi
-    for command in train plan bench; do refused 2 "--device: no device 'cuda' in this build" $command --device cuda; done
+    for command in "${commands[@]}"; do refused 2 "--device: no device 'cuda' in this build" "$command" --device cuda; done
 }
 
 switches_that_make_no_sense_are_refused_() {

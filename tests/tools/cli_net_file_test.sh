@@ -58,18 +58,21 @@ a_pipe_is_a_file_too_() {
 }
 
 bad_files_are_named_with_the_layer_() {
-    for command in train plan bench nets; do
-        refused 1 "cannot read none.json: No such file" $command --net file:none.json
-        refused 1 "cannot read .: Is a directory" $command --net file:.
+    local command run
+    for command in $(commands_with --net); do
+        run=("$command")
+        [[ $command != device ]] || run+=(--facts facts)
+        refused 1 "cannot read none.json: No such file" "${run[@]}" --net file:none.json
+        refused 1 "cannot read .: Is a directory" "${run[@]}" --net file:.
         sed 's/"op": "max_pool"/"op": "maxpool"/' "$example" >bad.json
-        refused 1 'bad.json: layer pool1: unknown op "maxpool"; there are conv, ' $command --net file:bad.json
+        refused 1 'bad.json: layer pool1: unknown op "maxpool"; there are conv, ' "${run[@]}" --net file:bad.json
         sed 's/"kernel": 2/"kernal": 2/' "$example" >bad.json
-        refused 1 'bad.json: layer pool1: "kernal" is no attribute of max_pool' $command --net file:bad.json
+        refused 1 'bad.json: layer pool1: "kernal" is no attribute of max_pool' "${run[@]}" --net file:bad.json
         sed 's/\["conv1"\]/["relu1"]/' "$example" >bad.json
-        refused 1 'bad.json: layer bn1: its input "relu1" is not before it' $command --net file:bad.json
+        refused 1 'bad.json: layer bn1: its input "relu1" is not before it' "${run[@]}" --net file:bad.json
         head -n 12 "$example" >bad.json
-        refused 1 'bad.json: line 13, column 0: ' $command --net file:bad.json
-        refused 2 "a network file is given as file:my.json" $command --net my.json
+        refused 1 'bad.json: line 13, column 0: ' "${run[@]}" --net file:bad.json
+        refused 2 "a network file is given as file:my.json" "${run[@]}" --net my.json
     done
     refused 2 "--json needs --net" nets --json
     refused 2 "no operation 'nope'; there are conv, " nets --ops nope

@@ -22,21 +22,21 @@ every_command_has_help_() {
         expect 0 "$option"
         says out "usage: mm COMMAND"
     done
-    for command in train bench plan report device nets policies codecs; do
+    for command in $(commands); do
         says out "  $command "
         for option in --help -h; do
-            "$mm" $command $option >"$command" 2>err || fail "mm $command $option: status $?"
+            "$mm" "$command" $option >"help.$command" 2>err || fail "mm $command $option: status $?"
             [[ ! -s err ]] || fail "mm $command $option: something on stderr"
         done
-        says $command "usage: mm $command"
-        narrow $command 120
+        says "help.$command" "usage: mm $command"
+        narrow "help.$command" 120
     done
     for option in net data batch iterations epochs device budget policy switch seed save save-every load eval keep-going \
         self-check no-ladder deterministic workspace json; do
-        says train "  --$option "
+        says help.train "  --$option "
     done
-    for option in net batch policies budgets iterations simulate predict json svg; do says bench "  --$option "; done
-    for key in "${stable_keys[@]}"; do says bench "$key"; done
+    for option in net batch policies budgets iterations simulate predict json svg; do says help.bench "  --$option "; done
+    for key in "${stable_keys[@]}"; do says help.bench "$key"; done
     expect 0 train --batch 0 --help
     says out "usage: mm train"
 }
@@ -45,8 +45,8 @@ every_command_has_the_headers_version_() {
     expect 0 --version
     cp out version
     [[ $(<version) =~ ^mm\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$(<version)"
-    for command in train bench plan report device nets policies codecs; do
-        expect 0 $command --version
+    for command in $(commands); do
+        expect 0 "$command" --version
         equal out version
     done
 }
@@ -241,11 +241,13 @@ json_replaces_what_a_link_points_to_() {
 }
 
 json_can_go_to_standard_output_and_tables_beside_it_() {
-    local commands=("train --net tiny --batch 4 --iterations 2" "bench --net tiny --batch 4 --iterations 2"
-        "plan --net tiny --policy liveness,swap" "device --device host")
-    for command in "${commands[@]}"; do
-        # shellcheck disable=SC2086 # words
-        expect 0 $command --json -
+    local command run
+    local -A short=([train]="--net tiny --batch 4 --iterations 2" [bench]="--net tiny --batch 4 --iterations 2"
+        [plan]="--net tiny --policy liveness,swap" [device]="--device host")
+    for command in $(commands_with "--json FILE"); do
+        [[ -v short[$command] ]] || fail "mm $command has --json: say here how it ends soon"
+        read -ra run <<<"$command ${short[$command]}"
+        expect 0 "${run[@]}" --json -
         [[ $(head -1 out) == "[" && $(tail -1 out) == "]" ]] || fail "$command: not an array alone"
         [[ -s err && ! -e - ]] || fail "$command: its tables are nowhere, or a file is named -"
         command -v python3 >/dev/null || continue
