@@ -122,6 +122,36 @@ void mm_facts_drop_impossible(mm_facts *facts) {
     if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
+/* Checks all entries, even those that are never used. */
+static mm_status check_contention(const mm_facts *f, const char *graph) {
+    const int *all[] = {&f->contention_permille, &f->link_contention_permille, &f->contention.permille[0][0]};
+    const int n[] = {1, 1, f->contention.known ? MM_WORK_KINDS * MM_WORK_KINDS : 0};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < n[i]; k++)
+            if (all[i][k] < 0 || all[i][k] > MM_CONTENTION_MOST)
+                return mm_fail(MM_ERR_INVALID, "facts for %s: a contention of %d permille is out of range, 0 to %d",
+                               graph, all[i][k], MM_CONTENTION_MOST);
+    return MM_OK;
+}
+
+mm_status mm_facts_check(const mm_facts *f, const char *graph) {
+    MM_TRY(check_contention(f, graph));
+    if (f->host_sum_bytes_per_s < 0 || f->link_sharers < 0 || f->ranks < 0)
+        return mm_fail(MM_ERR_INVALID,
+                       "facts for %s: out of range: ranks %d, link_sharers %d or host_sum_bytes_per_s %lld", graph,
+                       f->ranks, f->link_sharers, (long long)f->host_sum_bytes_per_s);
+    if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: out of range: issue_ns %lld or alloc_ns %lld", graph,
+                       (long long)f->issue_ns, (long long)f->alloc_ns);
+    if (f->cache_bytes < 0 || f->far_ps_per_byte < 0 || f->far_ps_per_byte > MM_FAR_PS_MOST)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: out of range: cache_bytes %lld or far_ps_per_byte %lld", graph,
+                       (long long)f->cache_bytes, (long long)f->far_ps_per_byte);
+    if (mm_facts_link_is_possible(f)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "facts for %s: the link's rate with both ways busy is less than a tenth of that of one way alone",
+                   graph);
+}
+
 const char *mm_work_name(mm_work work) {
     static const char *const names[MM_WORK_KINDS] = {[MM_WORK_EXPENSIVE] = "dear",
                                                      [MM_WORK_CHEAP] = "cheap",

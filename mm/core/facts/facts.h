@@ -187,6 +187,10 @@ bool mm_facts_link_is_possible(const mm_facts *facts);
  * direction. */
 void mm_facts_drop_impossible(mm_facts *facts);
 
+/* Checks that times, rates and contention are in the ranges above, for a simulation; entries that are never used, too.
+ * graph: name for the message. MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_facts_check(const mm_facts *facts, const char *graph);
+
 /* Which facts mm_facts_apply takes over. */
 typedef enum mm_facts_part {
     MM_FACTS_ALL,   /* all facts, including sizes and codecs that `facts` has not: to plan for another device */

@@ -4,6 +4,7 @@
 #define MM_CORE_TIME_SIMULATE_H
 
 #include "mm/core/plan/program.h"
+#include "mm/core/time/node_time.h"
 
 typedef struct mm_sim_node {
     int64_t start_ns, end_ns;
@@ -27,14 +28,6 @@ typedef struct mm_simulation {
     mm_period *spans; /* per piece of the program, then per all-reduce in place (mm_plan_allreduce_groups) */
     int n_spans;
 } mm_simulation;
-
-/* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
- * takes two thirds of the time: it is taken for a batch norm that is given its statistics, and so skips one of its
- * three passes over the map. */
-int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
-
-/* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
-int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
 
 /* Simulates one iteration. A piece (program.h) starts when its stream is free and the pieces that it waits for have
  * ended. It takes the time in the facts. Contention: all work takes longer while other streams work; the facts have a

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/core/time/node_time.h"
+
+#include "mm/core/plan/plan_codes.h"
+#include "mm/core/plan/program.h"
+
+int64_t mm_add_ns(int64_t ns, double more) { return more < (double)MM_NS_MOST ? ns + (int64_t)more : MM_NS_MOST + 1; }
+
+int64_t mm_rate_ns(int64_t rate, int64_t bytes) {
+    if (rate <= 0) return 0;
+    return mm_add_ns(0, (double)bytes / (double)rate * 1e9);
+}
+
+int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
+    int64_t ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
+    return n->given ? ns - ns / 3 : ns;
+}
+
+int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
+    switch (cost) {
+    case MM_COST_STEP:
+        return mm_simulate_step_ns(facts, n) + mm_node_codes_ns(plan, facts, n, -1);
+    case MM_COST_ENCODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->encode_ns;
+    case MM_COST_DECODE:
+        return mm_facts_code(facts, stored->codec, n->tensor)->decode_ns;
+    case MM_COST_LINK_OUT:
+        return mm_rate_ns(facts->out_bytes_per_s, stored->bytes);
+    case MM_COST_LINK_IN:
+        return mm_rate_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_MEMORY:
+        return mm_rate_ns(facts->memory_bytes_per_s, stored->bytes);
+    }
+    return -1; /* an unknown cost: refused as out of range */
+}
