@@ -4,19 +4,7 @@
 #define POLICIES_ENGINE_ENGINE_MAPS_H
 
 #include "policies/engine/engine.h"
-#include "policies/engine/recompute_levels.h"
-
-/* See engine.h. */
-struct mm_survey {
-    const mm_graph *graph;
-    const mm_facts *facts;
-    const mm_limits *limits;
-    mm_tensor *order;   /* all tensors, in order of first use */
-    uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
-    mm_nesting nesting; /* RECOMPUTE_NESTED */
-    uint8_t *named;     /* [rule][term][layer]: that term of the rule's selector names the layer */
-    int64_t layer_peak; /* RECOMPUTE_COST: bytes of the largest layer's step */
-};
+#include "policies/engine/engine_survey.h"
 
 /* A map that the engine acts on. Codec and segment numbers are indices; steps are the graph's. */
 typedef struct mm_map {

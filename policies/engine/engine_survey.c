@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+#include "policies/engine/engine_survey.h"
+
+#include <stdlib.h>
+
+#include "mm/core/status.h"
+#include "policies/engine/recompute.h"
+#include "policies/rules/rules.h"
+
+static mm_status order_tensors(mm_survey *survey) {
+    int n = mm_graph_tensors(survey->graph);
+    int64_t *keys = malloc(((size_t)n + 1) * sizeof *keys);
+    if (!keys) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(survey->graph));
+    for (int t = 0; t < n; t++) keys[t] = ((int64_t)mm_graph_tensor(survey->graph, t)->first_use << 32) | t;
+    qsort(keys, (size_t)n, sizeof *keys, mm_survey_by_key);
+    for (int i = 0; i < n; i++) survey->order[i] = (mm_tensor)(keys[i] & INT32_MAX);
+    free(keys);
+    return MM_OK;
+}
+
+/* Most choices of RECOMPUTE_NESTED; chosen as LIMITS of budget_search.c is. */
+enum { NESTINGS = 32 };
+
+static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
+    mm_schedule s;
+    const mm_recompute_mode mode = config->recompute;
+    for (int r = 0; r < config->n_rules; r++)
+        MM_TRY(
+            mm_selector_find(&config->rules[r].selector, survey->graph,
+                             survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph)));
+    MM_TRY(order_tensors(survey));
+    MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
+    if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
+    mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
+    if (mode == MM_RECOMPUTE_NESTED) status = mm_nesting_init(&survey->nesting, &s, NESTINGS);
+    mm_schedule_fini(&s);
+    return status;
+}
+
+mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+                           const mm_engine_config *config, mm_survey **survey_out) {
+    size_t named = (size_t)config->n_rules * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(graph);
+    size_t n = (size_t)mm_graph_tensors(graph) + 1;
+    mm_survey *survey = malloc(sizeof *survey);
+    if (!survey) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    *survey = (mm_survey){.graph = graph,
+                          .facts = facts,
+                          .limits = limits,
+                          .order = malloc(n * sizeof *survey->order),
+                          .kept = calloc(n, sizeof *survey->kept),
+                          .named = malloc(named + 1)};
+    mm_status status = survey->order && survey->kept && survey->named
+                           ? look_around(survey, config)
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+    if (status == MM_OK)
+        *survey_out = survey;
+    else
+        mm_survey_destroy(survey);
+    return status;
+}
+
+void mm_survey_destroy(mm_survey *survey) {
+    if (!survey) return;
+    free(survey->order);
+    free(survey->kept);
+    free(survey->named);
+    mm_nesting_fini(&survey->nesting);
+    free(survey);
+}
+
+int mm_survey_nestings(const mm_survey *survey) { return survey->nesting.n; }
