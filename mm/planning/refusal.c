@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"

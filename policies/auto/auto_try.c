@@ -2,7 +2,6 @@
 /* Tries a choice: whether its plan is the best so far. */
 #include <string.h>
 
-#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
 

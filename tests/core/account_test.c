@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
+#include "mm/core/account/account_stash.h"
 #include "mm/core/account/plan_memory.h"
 #include "mm/core/plan/plan_codes.h"
 #include "tests/core/random_graph.h"

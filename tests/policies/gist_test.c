@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_maps.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"

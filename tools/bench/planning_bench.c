@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/size.h"
 #include "mm/core/time/simulate.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 #include "policies/schedule/nominal.h"

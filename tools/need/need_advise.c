@@ -2,7 +2,7 @@
 /* Messages for a policy that does not fit: what it needs, and what would fit. */
 #include <stdio.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"

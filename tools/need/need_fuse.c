@@ -2,7 +2,7 @@
 /* Chooses whether the layers of a plan's network are fused (nets/lower/fuse.h). */
 #include <string.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "policies/policy_table.h"
 #include "tools/need/need.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_bound.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "policies/policy.h"

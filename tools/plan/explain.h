@@ -4,6 +4,8 @@
 #ifndef TOOLS_PLAN_EXPLAIN_H
 #define TOOLS_PLAN_EXPLAIN_H
 
+#include "mm/core/account/account_bound.h"
+#include "mm/core/account/account_maps.h"
 #include "tools/need/target.h"
 #include "tools/plan/plan_case.h"
 

@@ -4,6 +4,7 @@
 #ifndef TOOLS_PLAN_EXPLAIN_PLAN_H
 #define TOOLS_PLAN_EXPLAIN_PLAN_H
 
+#include "mm/core/account/account_stash.h"
 #include "tools/plan/plan_case.h"
 
 /* A case's stash and what was decided about it. Times are the facts', or nominal ones if the facts have none. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include "mm/core/account/account_bound.h"
+
 #include <stdlib.h>
 
-#include "mm/core/account/account.h"
 #include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 
-#include "mm/core/account/account.h"
+#include "mm/core/account/account_stash.h"
 #include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Maps as papers on feature maps count them: without weights, workspaces and the batch. */
+#include "mm/core/account/account_maps.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 
 const char *mm_stash_class_name(mm_stash_class class) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#include "mm/core/account/account_stash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 
 const char *mm_remedy_kind_name(mm_remedy_kind kind) {

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "mm/core/account/account.h"
+#include "mm/core/account/account_stash.h"
 
 /* Makes an object that the caller owns. Nodes are in issue order, and referred to by index. A key that is listed with
  * "if" is present only in that case.
