@@ -5,7 +5,7 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (keep.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of
+/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of
  * `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prepares and forgets graphs; sets external memory and recompute functions. */
+/* Prepares graphs, forgets them, and knows their plans. */
 #include "mm/manager/prepare.h"
 
 #include "mm/manager/install.h"
@@ -7,7 +7,13 @@
 #include "mm/manager/persistent.h"
 #include "mm/manager/states.h"
 
-static mm_status prepare(mm_manager *m, const mm_new_graph *added) {
+static mm_status check_frozen(const mm_graph *graph) {
+    if (graph && mm_graph_frozen(graph)) return MM_OK;
+    return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
+}
+
+mm_status mm_manager_prepare_new(mm_manager *m, const mm_new_graph *added) {
+    MM_TRY(check_frozen(added->graph));
     int entries = m->persistents.n;
     int64_t base = m->persistents.bytes;
     mm_status status = mm_persistent_table_add(&m->persistents, added->graph);
@@ -18,47 +24,12 @@ static mm_status prepare(mm_manager *m, const mm_new_graph *added) {
     return mm_persistent_commit(m, entries, status);
 }
 
-static mm_status check_frozen(const mm_graph *graph) {
-    if (graph && mm_graph_frozen(graph)) return MM_OK;
-    return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
-}
-
 mm_status mm_manager_prepare(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_manager_prepare"));
     MM_TRY(check_frozen(graph));
     if (mm_manager_find(m, graph)) return MM_OK;
     MM_TRY(mm_manager_drain(m, "mm_manager_prepare"));
-    return prepare(m, &(mm_new_graph){.graph = graph});
-}
-
-mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn fn, void *ctx) {
-    MM_TRY(mm_manager_drain(m, "mm_recompute_set"));
-    MM_TRY(check_frozen(graph));
-    if (!mm_manager_find(m, graph)) MM_TRY(prepare(m, &(mm_new_graph){.graph = graph, .recomputes = fn != NULL}));
-    mm_ready *r = mm_manager_find(m, graph);
-    mm_execution_unrecord(r->execution);
-    r->prepared->recomputes = fn != NULL;
-    r->recompute = fn;
-    r->recompute_ctx = ctx;
-    return MM_OK;
-}
-
-mm_status mm_allreduce_set(mm_manager *m, const mm_graph *graph, const mm_allreduce_fns *fns, void *ctx) {
-    MM_TRY(mm_manager_drain(m, "mm_allreduce_set"));
-    MM_TRY(mm_manager_prepare(m, graph));
-    for (mm_tensor t = 0; fns && t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->shared == MM_ALLREDUCE_NOT) continue;
-        if (mm_allreduce_copies(tensor->shared) ? !fns->sent || !fns->await : !fns->enqueue)
-            return mm_fail(MM_ERR_INVALID, "mm_allreduce_set: a function that %s needs is NULL", tensor->name);
-    }
-    mm_ready *r = mm_manager_find(m, graph);
-    mm_execution_unrecord(r->execution);
-    r->unrecordable = false;
-    r->allreduce_fns = fns ? *fns : (mm_allreduce_fns){0};
-    r->gradient_ctx = ctx;
-    mm_ready_set_allreduce(r);
-    return MM_OK;
+    return mm_manager_prepare_new(m, &(mm_new_graph){.graph = graph});
 }
 
 mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
@@ -72,18 +43,6 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     *r = m->ready[--m->n_ready];
     mm_plan_set_forget(&m->plans, graph);
     mm_observe_forget(m, graph);
-    return MM_OK;
-}
-
-mm_status mm_external_set(mm_manager *m, const mm_graph *graph, mm_tensor tensor, void *data) {
-    MM_TRY(mm_manager_drain(m, "mm_external_set"));
-    MM_TRY(mm_manager_prepare(m, graph));
-    if (tensor < 0 || tensor >= mm_graph_tensors(graph) || mm_graph_tensor(graph, tensor)->ownership != MM_EXTERNAL)
-        return mm_fail(MM_ERR_INVALID, "mm_external_set: tensor %d of %s is not external", tensor,
-                       mm_graph_name(graph));
-    mm_ready *r = mm_manager_find(m, graph);
-    mm_execution_unrecord(r->execution);
-    r->external[tensor] = data;
     return MM_OK;
 }
 

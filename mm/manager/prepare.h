@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The plans of prepared graphs. */
+/* Prepared graphs, and their plans. */
 #ifndef MM_MANAGER_PREPARE_H
 #define MM_MANAGER_PREPARE_H
 
-#include "mm/core/plan/plan.h"
+#include "mm/planning/plan_set.h"
+
+/* Prepares a graph that is not prepared yet; the manager is idle. On failure nothing changed. MM_ERR_ORDER: it is not
+ * frozen; errors of mm_manager_prepare. */
+MM_CHECKED mm_status mm_manager_prepare_new(mm_manager *manager, const mm_new_graph *added);
 
 /* The plan under which a prepared graph runs now; NULL if it is not prepared. The manager owns it, until the policy or
  * the budget changes or the graph is forgotten. */
