@@ -68,6 +68,7 @@ const mm_policy_ops mm_policy_naive = {
     .summary = "every tensor has storage of its own, and nothing is freed: the papers' baseline",
     .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = naive_plan,
+    .not_in_auto = "it needs more than liveness and is no faster",
 };
 
 static const mm_option_desc liveness_options[] = {
@@ -92,4 +93,5 @@ const mm_policy_ops mm_policy_liveness = {
     .options = liveness_options,
     .config = {.sub_batch = MM_SUB_BATCH_OFF},
     .plan = liveness_plan,
+    .not_in_auto = "auto takes it before it tries others, if it fits: nothing is faster",
 };

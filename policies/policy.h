@@ -51,6 +51,8 @@ typedef struct mm_policy_ops {
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
     mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
+    /* Why auto does not try the policy's plans (auto_portfolio.h); NULL: one of its members does. */
+    const char *not_in_auto;
     /* NULL: the policy does not sample. Otherwise it samples every config.comet.every iterations. */
     const mm_observer *observer;
 } mm_policy_ops;

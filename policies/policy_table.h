@@ -5,8 +5,8 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order of
- * `mm policies`. */
+/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c) and auto (auto.c), in the order
+ * of `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \

@@ -267,6 +267,7 @@ const mm_policy_ops mm_policy_comet = {
     .rules = "conv-in=compress(%s)",
     .config = AHEAD,
     .plan = mm_engine_plan,
+    .not_in_auto = "auto does not sample, so a map would have no error bound",
     .observer = &mm_comet_observer};
 const mm_policy_ops mm_policy_gist = {.name = "gist",
                                       .summary =

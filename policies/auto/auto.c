@@ -152,4 +152,5 @@ const mm_policy_ops mm_policy_auto = {
                .recompute = MM_RECOMPUTE_NESTED,
                .sub_batch = MM_SUB_BATCH_OFF},
     .plan = auto_plan,
+    .not_in_auto = "it is auto",
 };

@@ -15,8 +15,8 @@
 #include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
-/* The policies that are tried. Those that win most often come first, so that plans of later ones need not be placed if
- * their bounds are slower. naive is left out: it needs more than liveness and is no faster. A step's other algorithms
+/* The policies that are tried: all but those that say why not (mm_policy_ops.not_in_auto). Those that win most often
+ * come first, so that plans of later ones need not be placed if their bounds are slower. A step's other algorithms
  * round differently, so plans use them only where nothing else fits. */
 enum { FAST = 1, LEAST = 2, COPIES = 4 };
 static const struct member {
@@ -54,6 +54,10 @@ static const struct member {
     {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES},
     {"modnn:subbatch=off", LEAST},
 };
+
+enum { MEMBERS = sizeof members / sizeof *members };
+
+const char *mm_portfolio_member(int i) { return i < MEMBERS ? members[i].spec : NULL; }
 
 bool mm_portfolio_fits(const mm_portfolio *p, const mm_plan *plan) {
     return plan->peak_bytes <= p->limits->device_bytes && plan->pinned_bytes <= p->limits->pinned_bytes;
@@ -153,7 +157,6 @@ static bool has_enough(const mm_portfolio *p) {
 /* Tries the members in order. For the lowest peak, only those with LEAST, in reverse order: members that wait, which
  * need least, are at the end. */
 static mm_status try_members(mm_portfolio *p, bool fastest) {
-    enum { MEMBERS = sizeof members / sizeof *members };
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         if (has_enough(p)) return MM_OK;

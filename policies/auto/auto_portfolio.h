@@ -20,6 +20,9 @@ typedef struct mm_portfolio {
     bool searches;                 /* search even if no member's plan fits */
 } mm_portfolio;
 
+/* The spec of the i-th policy that is tried, with %s for a codec; NULL past the last. */
+const char *mm_portfolio_member(int i);
+
 bool mm_portfolio_fits(const mm_portfolio *p, const mm_plan *plan);
 
 /* Compares a plan with p->plan: keeps the better, destroys the other. One that fits is better, then the faster one. Of

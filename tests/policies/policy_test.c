@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policies/auto/auto_portfolio.h"
 #include "tests/core/test_case.h"
 #include "tests/policies/terse_graph.h"
 
@@ -125,6 +126,25 @@ TEST_CASE(every_listed_option_has_a_fallback_that_it_accepts) {
         }
     }
     assert_null(mm_policy_table(1000));
+}
+
+/* Whether a member of auto's portfolio is the policy. */
+static bool is_tried(const mm_policy_ops *ops) {
+    const size_t length = strlen(ops->name);
+    const char *member;
+    for (int i = 0; (member = mm_portfolio_member(i)); i++)
+        if (strncmp(member, ops->name, length) == 0 && (member[length] == '\0' || member[length] == ':')) return true;
+    return false;
+}
+
+TEST_CASE(auto_tries_every_policy_that_does_not_say_why_not) {
+    const mm_policy_ops *ops;
+    for (size_t i = 0; (ops = mm_policy_table(i)); i++) {
+        if (!ops->not_in_auto && !is_tried(ops))
+            fail_msg("auto does not try %s: add it to the members in auto_portfolio.c, or say why not (not_in_auto)",
+                     ops->name);
+        if (ops->not_in_auto && is_tried(ops)) fail_msg("auto tries %s: it has no not_in_auto", ops->name);
+    }
 }
 
 /* Policies that plan differently must not be equal: the fallback leaves out a policy that is equal to one it has. */
