@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is captured by the device while it is issued, and then replayed as a whole. */
-#include "pipeline/replay.h"
-
 #include "pipeline/allreduce.h"
+#include "pipeline/capture.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution.h"
 #include "pipeline/running.h"
@@ -28,21 +27,6 @@ mm_status mm_dispatch_record_begin(mm_dispatch *d, mm_execution *p) {
     return status;
 }
 
-/* Returns what the recording has added to the statistics, and restores them. */
-static mm_dispatch_stats take_back_stats(mm_dispatch *d) {
-    pthread_mutex_lock(&d->lock);
-    const mm_dispatch_stats *now = &d->stats, *before = &d->before;
-    mm_dispatch_stats did = {.encodes = now->encodes - before->encodes,
-                             .decodes = now->decodes - before->decodes,
-                             .encoded_bytes = now->encoded_bytes - before->encoded_bytes,
-                             .coded_bytes = now->coded_bytes - before->coded_bytes,
-                             .out_bytes = now->out_bytes - before->out_bytes,
-                             .in_bytes = now->in_bytes - before->in_bytes};
-    d->stats = d->before;
-    pthread_mutex_unlock(&d->lock);
-    return did;
-}
-
 static void add_stats(mm_dispatch *d, const mm_dispatch_stats *did) {
     pthread_mutex_lock(&d->lock);
     d->stats.encodes += did->encodes;
@@ -63,19 +47,8 @@ mm_status mm_dispatch_record_end(mm_dispatch *d) {
     }
     d->recording = false;
     d->execution = NULL;
-    p->recorded_did = take_back_stats(d);
+    p->recorded_did = mm_record_take_stats(d);
     return mm_capture_end(d->compute, &p->recorded);
-}
-
-/* Also ends the capture: the stream must not stay captured. */
-void mm_record_abort(mm_dispatch *d) {
-    if (!d->recording) return;
-    mm_replay *replay = NULL;
-    mm_status ended = mm_capture_end(d->compute, &replay);
-    (void)ended; /* the recording is given up in any case */
-    mm_replay_destroy(replay);
-    take_back_stats(d);
-    d->recording = false;
 }
 
 mm_status mm_dispatch_replay(mm_dispatch *d, mm_execution *p) {
