@@ -90,15 +90,15 @@ value() { # FILE KEY
 }
 
 # Prints the commands, one a line, as `mm help` lists them.
-commands() {
-    "$mm" help | sed -n '/^usage:/,/--help/s/^  \([a-z][a-z-]*\) .*/\1/p'
+mm_commands() {
+    "$mm" help | sed -n '/^usage:/,/--help/s/^  \([a-z][a-z-]*\)  .*/\1/p'
 }
 
 # Prints the commands whose --help has an option: "--net", or with the name of its value, "--json FILE". If none has it,
 # prints a name that no command has, so that a loop over them fails.
 commands_with() { # OPTION
     local command line found=
-    for command in $(commands); do
+    for command in $(mm_commands); do
         while IFS= read -r line; do [[ $line != "  $1 "* ]] || found+="$command "; done < <("$mm" "$command" --help)
     done
     # shellcheck disable=SC2086 # words
@@ -114,12 +114,13 @@ declare -A needs=(
 
 # Checks that a list of commands that a test has by hand is that of `mm help`: a new command must be added to it.
 lists_every_command() { # LIST COMMAND...
-    local command listed=" ${*:2} "
-    for command in $(commands); do
+    local command commands listed=" ${*:2} "
+    mapfile -t commands < <(mm_commands)
+    for command in "${commands[@]}"; do
         [[ $listed == *" $command "* ]] || fail "mm $command, which 'mm help' lists, is missing in $1"
     done
     for command in "${@:2}"; do
-        [[ " $(commands | tr '\n' ' ')" == *" $command "* ]] || fail "$1 has $command, which 'mm help' does not list"
+        [[ " ${commands[*]} " == *" $command "* ]] || fail "$1 has $command, which 'mm help' does not list"
     done
 }
 

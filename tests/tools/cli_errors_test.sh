@@ -17,7 +17,7 @@ unknown_commands_and_options_point_to_help_() {
     says err "usage: mm COMMAND"
     refused 2 "unknown command 'nope'; 'mm --help' lists them" nope
     refused 2 "unknown command ''" ""
-    for command in $(commands); do
+    for command in $(mm_commands); do
         refused 2 "unknown option '--nope'; --help lists them" "$command" --nope
         refused 2 "unknown option '--nope=1'" "$command" --nope=1
         [[ $command == report ]] || refused 2 "unknown option 'stray'" "$command" stray # report takes files
@@ -29,7 +29,7 @@ unknown_commands_and_options_point_to_help_() {
 
 help_is_there_in_every_way_that_it_is_asked_for_() {
     local command
-    for command in $(commands); do
+    for command in $(mm_commands); do
         expect 0 "$command" --help
         cp out asked
         says asked "usage: mm $command"
@@ -60,7 +60,7 @@ options_given_twice_are_refused_() {
     refused 2 "--batches is given twice, before as --batch" bench --batch 4 --batches 8
     refused 2 "--net is given twice" nets --net tiny --net resnet20
     expect 0 train --net tiny --batch 4 --iterations 1 --quiet --lr-step 1 --lr-step 2 --switch 1:naive --switch 5:naive
-    for command in $(commands); do
+    for command in $(mm_commands); do
         expect 0 "$command" --help
         (($(count out "may be repeated") == $([[ $command == train ]] && echo 2 || echo 0))) || fail "repeated: $command"
     done

@@ -22,7 +22,7 @@ every_command_has_help_() {
         expect 0 "$option"
         says out "usage: mm COMMAND"
     done
-    for command in $(commands); do
+    for command in $(mm_commands); do
         says out "  $command "
         for option in --help -h; do
             "$mm" "$command" $option >"help.$command" 2>err || fail "mm $command $option: status $?"
@@ -45,7 +45,7 @@ every_command_has_the_headers_version_() {
     expect 0 --version
     cp out version
     [[ $(<version) =~ ^mm\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$(<version)"
-    for command in $(commands); do
+    for command in $(mm_commands); do
         expect 0 "$command" --version
         equal out version
     done
