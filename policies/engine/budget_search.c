@@ -11,7 +11,8 @@
 
 /* LIMITS: how many numbers of maps are tried in each way; proportionally fewer for more than LARGE_STEPS steps, down to
  * LIMITS_LEAST. All are chosen: 32 numbers are 3 % of the maps apart, and planning the deepest networks takes 0.2 to
- * 0.8 s, a refusal up to 1.2 s (measured, tools/README.md). DEEPER, the factor of a deeper fetch, is chosen, too. */
+ * 0.8 s, a refusal up to 1.2 s (measured, tools/bench/README.md). DEEPER, the factor of a deeper fetch, is chosen,
+ * too. */
 enum { LIMITS = 32, LIMITS_LEAST = 8, LARGE_STEPS = 1100, DEEPER = 4 };
 
 /* RECOMPUTE_NESTED keeps some maps, which later rules may evict: all of them, or (s / SHARES) of them for each s below
