@@ -70,7 +70,7 @@ mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
 
 /* Makes a program ready to run. Borrows the program, facts and codecs (codecs[c] is the facts' codec c) until
  * destroyed. To be called, and destroyed, between iterations. MM_ERR_NOMEM, MM_ERR_DEVICE. */
-MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
+MM_CHECKED mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_graph_facts *facts,
                                          mm_codec *const *codecs, mm_execution **execution_out);
 /* Sets the device address of the block of numbers that the execution's codecs read (pipeline/codec/code_block.h).
  * Without this call, the codecs get no block. Call it before the first iteration. */

@@ -90,7 +90,7 @@ const mm_strips *mm_execution_strips(const mm_execution *p, int segment) {
     return p->strips && p->strips[segment].codec ? &p->strips[segment].strips : NULL;
 }
 
-mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_facts *facts,
+mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, const mm_graph_facts *facts,
                               mm_codec *const *codecs, mm_execution **execution_out) {
     mm_execution *p = calloc(1, sizeof *p);
     if (!p) return no_memory();

@@ -23,7 +23,7 @@ struct mm_execution {
     mm_dispatch *dispatch;
     const mm_program *program;
     const mm_plan *plan; /* program->plan */
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     mm_codec *const *codecs;
     const mm_code_block *block; /* numbers that codecs read on the device; NULL: no codec reads any */
     int32_t *node_of_step;

@@ -24,7 +24,7 @@ static mm_status plan_steps(mm_schedule *s, bool keep_all, mm_plan **plan_out) {
     return mm_schedule_finish(s, plan_out);
 }
 
-static mm_status naive_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status naive_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
     (void)config;
     const mm_sharing none = {.inplace = MM_INPLACE_OFF};
@@ -53,7 +53,7 @@ static mm_status take_variants(mm_schedule *s, int index) {
     return MM_OK;
 }
 
-static mm_status liveness_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status liveness_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                const mm_engine_config *config, mm_plan **plan_out) {
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, &config->sharing));

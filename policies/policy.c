@@ -206,8 +206,8 @@ mm_status mm_policy_check(const char *spec) {
     return MM_OK;
 }
 
-mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
-                         mm_plan **plan_out) {
+mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
+                         const mm_limits *limits, mm_plan **plan_out) {
     mm_plan *plan;
     mm_status status = policy->ops->plan(graph, facts, limits, &policy->config, &plan);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", policy->spec);

@@ -49,7 +49,7 @@ typedef struct mm_policy_ops {
     mm_engine_config config;       /* the fields that no option sets; without rules */
     /* Plans. If no plan fits the limits, *plan_out is the one with the lowest peak that the configuration allows; the
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
-    mm_status (*plan)(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+    mm_status (*plan)(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
     /* Why auto does not try the policy's plans (auto_portfolio.h); NULL: one of its members does. */
     const char *not_in_auto;
@@ -103,7 +103,7 @@ MM_CHECKED mm_status mm_policy_codecs(const char *spec, char specs_out[MM_MAX_CO
 MM_CHECKED mm_status mm_policy_check_codec(const mm_policy *policy, const mm_codec_facts *codec);
 
 /* Plans, and sets plan->policy to the spec. The caller destroys the plan. Errors name the policy. */
-MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+MM_CHECKED mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                     const mm_limits *limits, mm_plan **plan_out);
 
 #endif

@@ -5,7 +5,8 @@
 #include "policies/engine/engine.h"
 
 /* Counts the maps that the rules take if the engine acts on all maps that it can. */
-static mm_status count(const mm_engine_config *config, const mm_graph *graph, const mm_facts *facts, mm_reach *r) {
+static mm_status count(const mm_engine_config *config, const mm_graph *graph, const mm_graph_facts *facts,
+                       mm_reach *r) {
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
     const mm_selection all = {.limit = INT32_MAX};
     mm_survey *survey;
@@ -27,7 +28,8 @@ static mm_status count(const mm_engine_config *config, const mm_graph *graph, co
     return MM_OK;
 }
 
-mm_status mm_policy_reach(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_reach *reach_out) {
+mm_status mm_policy_reach(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
+                          mm_reach *reach_out) {
     mm_engine_config config = policy->config; /* borrows the rules */
     const int n_rules = config.n_rules;
     const bool is_menu = policy->ops->plan != mm_engine_plan; /* any map may get any of the rules */

@@ -18,7 +18,7 @@ mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *mea
     return MM_OK;
 }
 
-void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_facts *facts) {
+void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_graph_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         if (node->kind != MM_NODE_STEP) continue;
@@ -29,7 +29,7 @@ void mm_measured_steps(const mm_measured *m, double part, bool only_unknown, mm_
     }
 }
 
-static mm_code_facts *code_of(const mm_measured *m, const mm_node *node, mm_facts *facts) {
+static mm_code_facts *code_of(const mm_measured *m, const mm_node *node, mm_graph_facts *facts) {
     int codec = mm_facts_codec(facts, m->facts->codecs[m->plan->segments[mm_program_stored(node)].codec].spec);
     return codec < 0 ? NULL : &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)node->tensor];
 }
@@ -63,7 +63,7 @@ static void add_copy(const mm_measured *m, int index, int64_t ns, mm_copy_line *
     line->bytes_ns += bytes * (double)ns / n;
 }
 
-void mm_measured_operations(const mm_measured *m, double part, mm_facts *facts, mm_copy_line copies[2]) {
+void mm_measured_operations(const mm_measured *m, double part, mm_graph_facts *facts, mm_copy_line copies[2]) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         int64_t ns = (int64_t)((double)mm_execution_ns(m->execution, i) * part);
@@ -115,7 +115,7 @@ static void take_rate(const mm_copy_line *line, double constant, int64_t *bytes_
     *bytes_per_s = (int64_t)(line->bytes * 1e9 / ns);
 }
 
-void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
+void mm_measured_link(const mm_copy_line copies[2], mm_graph_facts *facts) {
     double constant = copy_constant(copies);
     if (copies[0].n + copies[1].n == 0) return;
     facts->issue_ns = constant < MM_ALLOC_NS_MOST ? (int64_t)constant : MM_ALLOC_NS_MOST;
@@ -126,7 +126,7 @@ void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts) {
 /* ---------------------------------------------------------------- a manager's facts */
 
 /* Takes over the sizes that codes' bodies had last. */
-static void take_bodies(const mm_measured *m, mm_facts *facts) {
+static void take_bodies(const mm_measured *m, mm_graph_facts *facts) {
     for (int i = 0; i < m->plan->n_nodes; i++) {
         const mm_node *node = &m->plan->nodes[i];
         mm_code_size size;
@@ -138,7 +138,7 @@ static void take_bodies(const mm_measured *m, mm_facts *facts) {
 }
 
 /* Makes facts of an observed graph: what was learned of it. */
-static mm_status observed(const mm_manager *m, const mm_ready *r, mm_facts **facts_out) {
+static mm_status observed(const mm_manager *m, const mm_ready *r, mm_graph_facts **facts_out) {
     const mm_measured measured = {
         .plan = r->prepared->planned.plan, .facts = r->prepared->planned.facts, .execution = r->execution};
     MM_TRY(mm_observe_facts(m, r, facts_out));
@@ -146,7 +146,7 @@ static mm_status observed(const mm_manager *m, const mm_ready *r, mm_facts **fac
     return MM_OK;
 }
 
-static mm_status measured_alone(mm_manager *m, const mm_graph *graph, mm_facts **facts_out) {
+static mm_status measured_alone(mm_manager *m, const mm_graph *graph, mm_graph_facts **facts_out) {
     mm_measured measured;
     int64_t ns = 0;
     MM_TRY(mm_measured_get(m, graph, &measured));
@@ -163,7 +163,7 @@ static mm_status measured_alone(mm_manager *m, const mm_graph *graph, mm_facts *
 }
 
 mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) {
-    mm_facts *facts;
+    mm_graph_facts *facts;
     MM_TRY(mm_manager_drain(m, "mm_facts_save"));
     MM_TRY(mm_check_given(path, "mm_facts_save", "path"));
     const mm_ready *r = mm_manager_find(m, graph);
@@ -172,6 +172,6 @@ mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) 
     mm_facts_drop_impossible(facts); /* a new rate of one direction may contradict old rates with both directions
                                         busy */
     mm_status status = mm_facts_write(facts, graph, path);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     return status;
 }

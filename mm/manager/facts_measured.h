@@ -7,7 +7,8 @@
 
 typedef struct mm_measured {
     const mm_plan *plan;
-    const mm_facts *facts; /* the facts that the plan was made with; the plan's segments number codecs as these facts
+    const mm_graph_facts
+        *facts; /* the facts that the plan was made with; the plan's segments number codecs as these facts
                               do */
     const mm_execution *execution; /* has the times (mm_execution_ns) */
 } mm_measured;
@@ -23,11 +24,11 @@ typedef struct mm_copy_line {
 
 /* Puts the measured times of steps, multiplied by `part`, into facts of the same graph: of each step, into the variant
  * that ran. only_unknown: times that the facts have already stay. */
-void mm_measured_steps(const mm_measured *measured, double part, bool only_unknown, mm_facts *facts);
+void mm_measured_steps(const mm_measured *measured, double part, bool only_unknown, mm_graph_facts *facts);
 /* Puts the measured times of encodings and decodings, multiplied by `part`, and the sizes of codes' bodies (the parts
  * of variable size), into facts of the same graph that have these codecs. Adds copies to the lines: [0] in, [1] out. */
-void mm_measured_operations(const mm_measured *measured, double part, mm_facts *facts, mm_copy_line copies[2]);
+void mm_measured_operations(const mm_measured *measured, double part, mm_graph_facts *facts, mm_copy_line copies[2]);
 /* Fits the lines, and sets issue_ns and the rate of each direction that has copies. */
-void mm_measured_link(const mm_copy_line copies[2], mm_facts *facts);
+void mm_measured_link(const mm_copy_line copies[2], mm_graph_facts *facts);
 
 #endif

@@ -121,13 +121,14 @@ static bool differs(const comparison *c, int permille) {
 }
 
 /* Makes facts of the graph in which measured times replace the times that were known before. */
-static mm_status renewed(const mm_plan_set *set, const mm_prepared *p, const comparison *c, mm_facts **facts_out) {
+static mm_status renewed(const mm_plan_set *set, const mm_prepared *p, const comparison *c,
+                         mm_graph_facts **facts_out) {
     MM_TRY(mm_plan_set_facts(set, p, facts_out));
     mm_facts_renew(p->planned.program, p->planned.facts, c->simulated_ns, c->node_ns, *facts_out);
     return MM_OK;
 }
 
-mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_facts **facts_out) {
+mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_graph_facts **facts_out) {
     comparison c;
     MM_TRY(compare(r, &c));
     mm_status status = renewed(&m->plans, r->prepared, &c, facts_out);
@@ -139,20 +140,20 @@ mm_status mm_observe_facts(const mm_manager *m, const mm_ready *r, mm_facts **fa
  * these facts, for comparisons with other plans and with the next measurements. */
 static mm_status learn(mm_manager *m, mm_ready *r, const comparison *c) {
     mm_prepared *p = r->prepared;
-    mm_facts *all, *own;
-    MM_TRY(mm_facts_copy(p->planned.facts, &own));
+    mm_graph_facts *all, *own;
+    MM_TRY(mm_graph_facts_copy(p->planned.facts, &own));
     mm_facts_renew(p->planned.program, p->planned.facts, c->simulated_ns, c->node_ns, own);
     mm_status status = renewed(&m->plans, p, c, &all);
     if (status == MM_OK) {
         status = mm_plan_set_learn(&m->plans, p->graph, all);
-        if (status != MM_OK) mm_facts_destroy(all);
+        if (status != MM_OK) mm_graph_facts_destroy(all);
     }
     if (status == MM_OK) {
-        const mm_facts before = *p->planned.facts;
+        const mm_graph_facts before = *p->planned.facts;
         *p->planned.facts = *own;
         *own = before;
     }
-    mm_facts_destroy(own);
+    mm_graph_facts_destroy(own);
     return status;
 }
 

@@ -25,7 +25,7 @@ MM_CHECKED mm_status mm_observe_look(mm_manager *manager);
 bool mm_observe_measures(const mm_manager *manager, const mm_ready *ready);
 /* Makes facts of a graph that is observed and planned with measured times, from all that was observed of it, the latest
  * iterations included. The caller destroys them. */
-MM_CHECKED mm_status mm_observe_facts(const mm_manager *manager, const mm_ready *ready, mm_facts **facts_out);
+MM_CHECKED mm_status mm_observe_facts(const mm_manager *manager, const mm_ready *ready, mm_graph_facts **facts_out);
 void mm_observe_forget(mm_manager *manager, const mm_graph *graph);
 void mm_observe_fini(mm_manager *manager);
 

@@ -41,7 +41,8 @@ static mm_status take_facts(const mm_plan_set *set, mm_prepared *p) {
     const mm_observed_facts *learned = learned_of(set, p->graph);
     mm_status status = MM_OK;
     if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
-    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
+    if (status == MM_OK && learned)
+        status = mm_graph_facts_merge(learned->facts, p->graph, MM_FACTS_TIMES, p->planned.facts);
     if (status != MM_ERR_FORMAT) return status;
     mm_failure_save(&p->untimed, status);
     return MM_OK;
@@ -52,7 +53,7 @@ static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
     const mm_prepared *now = mm_plan_set_find(set, p->graph);
     if (!now) return MM_OK;
     const mm_plan *plan = now->planned.plan;
-    const mm_facts *facts = now->planned.facts;
+    const mm_graph_facts *facts = now->planned.facts;
     int32_t *ids = malloc(((size_t)facts->n_steps + 1) * sizeof *ids);
     if (!ids) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(p->graph));
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -211,25 +212,25 @@ mm_prepared *mm_plan_set_find(const mm_plan_set *set, const mm_graph *graph) {
     return i < set->n ? set->prepared[i] : NULL;
 }
 
-mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_facts **facts_out) {
-    const mm_facts *from = p->planned.facts;
+mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *p, mm_graph_facts **facts_out) {
+    const mm_graph_facts *from = p->planned.facts;
     const mm_observed_facts *learned = learned_of(set, p->graph);
-    mm_facts *facts;
-    MM_TRY(mm_facts_create(p->graph, from->n_codecs, &facts));
+    mm_graph_facts *facts;
+    MM_TRY(mm_graph_facts_create(p->graph, from->n_codecs, &facts));
     memcpy(facts->codecs, from->codecs, (size_t)from->n_codecs * sizeof *from->codecs);
     memcpy(facts->codes, from->codes, (size_t)from->n_codecs * (size_t)from->n_tensors * sizeof *from->codes);
     mm_status status = MM_OK;
     if (set->sources.facts) status = mm_facts_apply(set->sources.facts, p->graph, MM_FACTS_TIMES, facts);
     if (status == MM_ERR_FORMAT) status = MM_OK; /* measured on another graph */
-    if (status == MM_OK && learned) status = mm_facts_apply(learned->facts, p->graph, MM_FACTS_ALL, facts);
+    if (status == MM_OK && learned) status = mm_graph_facts_merge(learned->facts, p->graph, MM_FACTS_ALL, facts);
     if (status == MM_OK)
         *facts_out = facts;
     else
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
     return status;
 }
 
-mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts) {
+mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_graph_facts *facts) {
     mm_observed_facts *learned = learned_of(set, graph);
     if (!learned) {
         mm_observed_facts *more = realloc(set->learned, ((size_t)set->n_learned + 1) * sizeof *more);
@@ -238,7 +239,7 @@ mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *f
         learned = &more[set->n_learned++];
         *learned = (mm_observed_facts){.graph = graph};
     }
-    mm_facts_destroy(learned->facts);
+    mm_graph_facts_destroy(learned->facts);
     learned->facts = facts;
     return MM_OK;
 }
@@ -246,7 +247,7 @@ mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *f
 static void unlearn(mm_plan_set *set, const mm_graph *graph) {
     mm_observed_facts *learned = learned_of(set, graph);
     if (!learned) return;
-    mm_facts_destroy(learned->facts);
+    mm_graph_facts_destroy(learned->facts);
     *learned = set->learned[--set->n_learned];
 }
 
@@ -277,7 +278,7 @@ void mm_plan_set_forget(mm_plan_set *set, const mm_graph *graph) {
 
 void mm_plan_set_fini(mm_plan_set *set) {
     while (set->n > 0) drop(set->prepared[--set->n]);
-    while (set->n_learned > 0) mm_facts_destroy(set->learned[--set->n_learned].facts);
+    while (set->n_learned > 0) mm_graph_facts_destroy(set->learned[--set->n_learned].facts);
     for (int i = 0; i < set->n_offered; i++) {
         mm_plan_destroy(set->offered[i].plan);
         free(set->offered[i].graph);

@@ -29,7 +29,7 @@ typedef struct mm_plan_sources {
  * mm_plan_sources. */
 typedef struct mm_observed_facts {
     const mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
 } mm_observed_facts;
 
 /* A plan that was made before its graph is prepared (mm_plan_offer). */
@@ -107,10 +107,10 @@ void mm_draft_fini(mm_draft *draft);
 
 /* Makes facts of a prepared graph: its plan's codecs, numbered as in the plan, and all variants; with the sources'
  * times, if these were measured on this graph, and then what was learned. MM_ERR_NOMEM. The caller destroys them. */
-MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_facts **facts_out);
+MM_CHECKED mm_status mm_plan_set_facts(const mm_plan_set *set, const mm_prepared *prepared, mm_graph_facts **facts_out);
 /* Takes over facts that were learned of a graph, in place of those learned before. On failure the caller keeps the
  * facts. MM_ERR_NOMEM. Plans stay as they are. */
-MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_facts *facts);
+MM_CHECKED mm_status mm_plan_set_learn(mm_plan_set *set, const mm_graph *graph, mm_graph_facts *facts);
 
 /* mm_plan_offer. */
 MM_CHECKED mm_status mm_plan_set_offer(mm_plan_set *set, mm_plan *plan, int64_t device_bytes);

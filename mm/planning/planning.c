@@ -51,7 +51,7 @@ mm_status mm_planned_init(mm_planned *planned, const mm_policy *policy, const mm
 }
 
 void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates) {
-    mm_facts *facts = planned->facts;
+    mm_graph_facts *facts = planned->facts;
     if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
@@ -60,7 +60,7 @@ void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates) {
 }
 
 /* Lowers the plan, and proves the program. */
-static mm_status prove(mm_planned *planned, const mm_facts *facts, const mm_limits *limits) {
+static mm_status prove(mm_planned *planned, const mm_graph_facts *facts, const mm_limits *limits) {
     planned->program = calloc(1, sizeof *planned->program);
     planned->exact = malloc(((size_t)planned->plan->n_segments + 1) * sizeof *planned->exact);
     if (!planned->program || !planned->exact)
@@ -115,7 +115,7 @@ static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_li
 
 /* Makes a plan, with the copies of tensors that are all-reduced. The policy plans within the pinned memory that these
  * copies leave. */
-static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts, mm_limits own,
+static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);
     if (shared == 0) return mm_policy_plan(policy, graph, facts, &own, plan_out);
@@ -173,7 +173,7 @@ mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *plac
 
 void mm_planned_fini(mm_planned *planned) {
     drop_plan(planned);
-    mm_facts_destroy(planned->facts);
+    mm_graph_facts_destroy(planned->facts);
     for (int c = 0; planned->codecs && c < MM_MAX_CODECS; c++) mm_codec_destroy(planned->codecs[c]);
     free(planned->codecs);
     memset(planned, 0, sizeof *planned);

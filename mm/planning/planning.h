@@ -13,7 +13,7 @@ typedef struct mm_planned {
     mm_plan *plan;
     mm_program *program; /* the lowered plan, which was proved and is issued */
     bool *exact;         /* per segment: mm_program_prove */
-    mm_facts *facts;
+    mm_graph_facts *facts;
     int64_t block_offset; /* offset in the arena of the block that codecs read on the device
                              (pipeline/codec/code_block.h), */
     int64_t block_bytes;  /* and the block's bytes; 0: none of the policy's codecs reads a block */

@@ -21,7 +21,7 @@ static bool can_run(const mm_refused *r, const mm_plan *plan) {
     return true;
 }
 
-mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_graph_facts *facts) {
     return mm_facts_apply(ctx, graph, MM_FACTS_TIMES, facts);
 }
 
@@ -35,7 +35,7 @@ static int64_t predict(const mm_refused *r, mm_planned *planned) {
     return ns;
 }
 
-static bool has_times(const mm_refused *r, mm_facts *facts) {
+static bool has_times(const mm_refused *r, mm_graph_facts *facts) {
     mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_ERR_FORMAT;
     return status == MM_OK || status == MM_ERR_FORMAT;
 }
@@ -100,10 +100,10 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
 
 /* Whether no plan of any policy fits the budget. */
 static bool is_hopeless(const mm_refused *r) {
-    mm_facts *facts;
-    if (mm_facts_create(r->graph, 0, &facts) != MM_OK) return false;
+    mm_graph_facts *facts;
+    if (mm_graph_facts_create(r->graph, 0, &facts) != MM_OK) return false;
     const bool over = mm_lower_bound_of(r->graph, facts).bytes > r->limits.device_bytes;
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     return over;
 }
 

@@ -7,10 +7,10 @@
 
 /* Adds known times of a graph to its facts. MM_ERR_FORMAT: no times of this graph are known; the facts did not
  * change. */
-typedef mm_status (*mm_times_fn)(const void *ctx, const mm_graph *graph, mm_facts *facts);
+typedef mm_status (*mm_times_fn)(const void *ctx, const mm_graph *graph, mm_graph_facts *facts);
 
 /* An mm_times_fn with measured times. ctx: an mm_facts. */
-MM_CHECKED mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_facts *facts);
+MM_CHECKED mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_graph_facts *facts);
 
 /* What was refused, and how it was planned. */
 typedef struct mm_refused {

@@ -48,9 +48,9 @@ mm_codec_facts mm_codec_facts_of(const mm_codec *codec, const char *spec) {
 }
 
 mm_status mm_codec_facts_create(const mm_graph *graph, mm_codec *const *codecs, const char (*specs)[MM_SPEC_CAPACITY],
-                                int n_codecs, mm_facts **facts_out) {
-    mm_facts *facts;
-    MM_TRY(mm_facts_create(graph, n_codecs, &facts));
+                                int n_codecs, mm_graph_facts **facts_out) {
+    mm_graph_facts *facts;
+    MM_TRY(mm_graph_facts_create(graph, n_codecs, &facts));
     for (int c = 0; c < n_codecs; c++) {
         facts->codecs[c] = mm_codec_facts_of(codecs[c], specs[c]);
         for (int t = 0; t < facts->n_tensors; t++)

@@ -19,7 +19,7 @@
 
 /* ---------------------------------------------------------------- the policy */
 
-static bool is_timed(const mm_facts *facts, const char *spec) {
+static bool is_timed(const mm_graph_facts *facts, const char *spec) {
     const int codec = mm_facts_codec(facts, spec);
     for (int t = 0; t < facts->n_tensors; t++)
         if (mm_facts_code(facts, codec, t)->encode_ns > 0) return true;
@@ -27,7 +27,7 @@ static bool is_timed(const mm_facts *facts, const char *spec) {
 }
 
 /* Checks that the facts have the times by which plans are compared. */
-static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
+static mm_status check_facts(const mm_graph *graph, const mm_graph_facts *facts, const mm_engine_config *config) {
     MM_TRY(mm_nominal_check_times(graph, facts));
     char codecs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     const int n = mm_engine_codecs(config, codecs, MM_MAX_CODECS);
@@ -41,22 +41,22 @@ static mm_status check_facts(const mm_graph *graph, const mm_facts *facts, const
 
 /* Filters the menu if the facts lack times of masks: facts made from a machine's rates, or from runs that made no mask,
  * may lack them. */
-static bool makes_no_mask(const mm_facts *facts, const mm_rule *rule) {
+static bool makes_no_mask(const mm_graph_facts *facts, const mm_rule *rule) {
     (void)facts;
     return !rule->mask && !rule->lean;
 }
 
 /* Filters the menu if layers must not be recomputed. */
-static bool does_not_recompute(const mm_facts *facts, const mm_rule *rule) {
+static bool does_not_recompute(const mm_graph_facts *facts, const mm_rule *rule) {
     (void)facts;
     return rule->action != MM_ACTION_RECOMPUTE;
 }
 
 /* Makes a copy of the facts with nominal times for masks. */
-static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_facts *timed) {
+static mm_status time_masks(const mm_graph *graph, const mm_graph_facts *facts, mm_graph_facts *timed) {
     const size_t tensors = (size_t)facts->n_tensors;
     MM_TRY(mm_nominal_init(graph, facts, timed));
-    const mm_facts nominal = *timed;
+    const mm_graph_facts nominal = *timed;
     *timed = *facts;
     timed->variants = nominal.variants;
     timed->codes = nominal.codes;
@@ -70,7 +70,7 @@ static mm_status time_masks(const mm_graph *graph, const mm_facts *facts, mm_fac
 
 /* Called when no plan without masks fits. Plans with masks, too, by estimated times of masks: that is better than no
  * plan. */
-static mm_status plan_with_masks(mm_portfolio *p, const mm_facts *near, mm_facts *timed, mm_plan **plan) {
+static mm_status plan_with_masks(mm_portfolio *p, const mm_graph_facts *near, mm_graph_facts *timed, mm_plan **plan) {
     mm_plan *without = *plan;
     mm_status status = time_masks(p->graph, near, timed);
     p->facts = timed;
@@ -85,9 +85,9 @@ static mm_status plan_with_masks(mm_portfolio *p, const mm_facts *near, mm_facts
     return status;
 }
 
-static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_config *menu, mm_plan **plan_out) {
+static mm_status plan_by(mm_portfolio *p, const mm_graph_facts *facts, mm_engine_config *menu, mm_plan **plan_out) {
     const mm_engine_config *whole = p->menu;
-    mm_facts nominal = {0}, near = *facts;
+    mm_graph_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
     const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
     near.far_ps_per_byte = 0; /* a smaller memory is faster, but that shall not favour evictions */
@@ -110,7 +110,7 @@ static mm_status plan_by(mm_portfolio *p, const mm_facts *facts, mm_engine_confi
     return status;
 }
 
-static mm_status auto_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status auto_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_plan **plan_out) {
     mm_engine_config whole, menu; /* plan_by may filter `menu` further */
     MM_TRY(mm_config_copy(config, &whole));

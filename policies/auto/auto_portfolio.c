@@ -223,12 +223,12 @@ static mm_status try_menu(mm_portfolio *p) {
     return search(p);
 }
 
-static bool is_lossless(const mm_facts *facts, const mm_rule *rule) {
+static bool is_lossless(const mm_graph_facts *facts, const mm_rule *rule) {
     return !*rule->codec || facts->codecs[mm_facts_codec(facts, rule->codec)].lossless;
 }
 
-void mm_portfolio_filter(mm_engine_config *menu, const mm_facts *facts,
-                         bool (*serves)(const mm_facts *facts, const mm_rule *rule)) {
+void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
+                         bool (*serves)(const mm_graph_facts *facts, const mm_rule *rule)) {
     int n = 0;
     for (int r = 0; r < menu->n_rules; r++) {
         if (serves(facts, &menu->rules[r]))

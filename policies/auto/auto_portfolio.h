@@ -10,7 +10,7 @@
 
 typedef struct mm_portfolio {
     const mm_graph *graph;
-    const mm_facts *facts; /* with times, measured or nominal */
+    const mm_graph_facts *facts; /* with times, measured or nominal */
     const mm_limits *limits;
     const mm_engine_config *menu;  /* as in mm_auto_search */
     const mm_engine_config *tried; /* the part of the menu with which all members were tried before; NULL: none */
@@ -35,7 +35,7 @@ MM_CHECKED mm_status mm_portfolio_offer(mm_portfolio *p, mm_plan *plan);
 MM_CHECKED mm_status mm_portfolio_plan(mm_portfolio *p, mm_plan **plan_out);
 
 /* Removes the menu's rules for which `serves` is false. */
-void mm_portfolio_filter(mm_engine_config *menu, const mm_facts *facts,
-                         bool (*serves)(const mm_facts *facts, const mm_rule *rule));
+void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
+                         bool (*serves)(const mm_graph_facts *facts, const mm_rule *rule));
 
 #endif

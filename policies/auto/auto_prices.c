@@ -51,7 +51,7 @@ bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *
 
 /* Price of a ns of a codec: what steps that run beside the codec lose, averaged over both kinds of work, plus a
  * twentieth. Chosen. */
-static double codec_price(const mm_facts *f, mm_work codec) {
+static double codec_price(const mm_graph_facts *f, mm_work codec) {
     const double permille =
         (mm_facts_contention(f, MM_WORK_EXPENSIVE, codec) + mm_facts_contention(f, MM_WORK_CHEAP, codec)) / 2.0;
     return permille / (1000 + permille) + 0.05;
@@ -59,7 +59,7 @@ static double codec_price(const mm_facts *f, mm_work codec) {
 
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
     const mm_rule *r = &a->menu->rules[rule];
-    const mm_facts *f = a->facts;
+    const mm_graph_facts *f = a->facts;
     if (r->action == MM_ACTION_RECOMPUTE) return (double)m->again_ns;
     double ns = 0;
     int64_t moved = m->bytes;

@@ -200,7 +200,7 @@ static void fini(mm_auto *a) {
     free(a->live);
 }
 
-mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                          const mm_engine_config *menu, int trials, mm_plan **plan) {
     mm_auto a = {
         .graph = graph, .facts = facts, .limits = limits, .menu = menu, .left = trials, .aim = limits->device_bytes};

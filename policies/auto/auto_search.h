@@ -35,7 +35,7 @@
  * do not, the one with the lower peak. facts: with times (nominal.h). menu: its rules are the actions, of which each
  * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number
  * of plans that are drafted. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
-MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *menu, int trials, mm_plan **plan);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct mm_auto_weights {
 
 typedef struct mm_auto {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const mm_limits *limits;
     const mm_engine_config *menu;
     mm_survey *survey;

@@ -91,7 +91,7 @@ enum { MOST_CANDIDATES = 1 + WAYS * (LIMITS + 1) };
 
 typedef struct contest {
     const mm_graph *graph;
-    const mm_facts *facts; /* with times, measured or nominal */
+    const mm_graph_facts *facts; /* with times, measured or nominal */
     mm_limits limits;
     const mm_engine_config *config;
     mm_survey *survey;
@@ -357,7 +357,7 @@ static mm_status begin(contest *c) {
 /* Holds the contest, by the facts' times or by nominal ones. *plan_out: the winner. */
 static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(contest *c, const mm_limits *limits),
                      mm_plan **plan_out) {
-    mm_facts nominal = {0}, near = *c->facts;
+    mm_graph_facts nominal = {0}, near = *c->facts;
     mm_status status = MM_OK;
     near.far_ps_per_byte =
         0; /* a smaller memory is faster (mm/core/time/cache_miss.h), but that shall not favour evictions */
@@ -379,13 +379,13 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
     return status;
 }
 
-mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                 const mm_engine_config *config, mm_plan **plan_out) {
     contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = INT64_MAX, .below_bytes = INT64_MAX};
     return run(&c, limits, hold, plan_out);
 }
 
-mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
                                mm_plan **plan_out) {
     contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = below_ns, .below_bytes = below_bytes};

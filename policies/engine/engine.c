@@ -12,7 +12,7 @@
 #include "policies/schedule/draft_time.h"
 
 /* Plans for all maps. Places are searched for; if the result misses the budget, an exact search may still meet it. */
-static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_all_within(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
     const mm_selection all = {.limit = INT32_MAX};
@@ -28,7 +28,7 @@ static mm_status plan_all_within(const mm_graph *graph, const mm_facts *facts, c
 
 /* Plans for all maps. If pinned memory cannot hold the spill, reserves more of the codes' bytes on the device, if they
  * fit. */
-static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_all(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                           const mm_engine_config *config, mm_plan **plan_out) {
     mm_limits unlimited = *limits;
     mm_plan *plan, *pinned_less;
@@ -47,7 +47,7 @@ static mm_status plan_all(const mm_graph *graph, const mm_facts *facts, const mm
     return MM_OK;
 }
 
-mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *config) {
+mm_status mm_engine_check_codecs(const mm_graph_facts *facts, const mm_engine_config *config) {
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
@@ -58,14 +58,14 @@ mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *
     return MM_OK;
 }
 
-static mm_status plan_coded(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_coded(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
     return config->when == MM_WHEN_ALWAYS ? plan_all(graph, facts, limits, config, plan_out)
                                           : mm_engine_plan_needed(graph, facts, limits, config, plan_out);
 }
 
 /* Whether a step can read a code of one of the rules' codecs by itself. */
-static bool any_reads_code(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *config) {
+static bool any_reads_code(const mm_graph *graph, const mm_graph_facts *facts, const mm_engine_config *config) {
     for (int i = 0; i < mm_graph_steps(graph); i++) {
         const mm_step_info *step = mm_graph_step(graph, i);
         for (int c = 0; c < step->n_codes; c++)
@@ -89,7 +89,7 @@ static bool fits(const mm_plan *plan, const mm_limits *limits) {
 }
 
 /* Whether plan a is the better one: it alone fits; or both do, and it is faster; or neither, and it needs less. */
-static mm_status compare(const mm_plan *a, const mm_plan *b, const mm_facts *facts, const mm_limits *limits,
+static mm_status compare(const mm_plan *a, const mm_plan *b, const mm_graph_facts *facts, const mm_limits *limits,
                          bool *better_out) {
     int64_t a_ns, b_ns;
     *better_out = fits(a, limits);
@@ -103,7 +103,7 @@ static mm_status compare(const mm_plan *a, const mm_plan *b, const mm_facts *fac
     return MM_OK;
 }
 
-static mm_status plan_both(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_both(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_plan **plan_out) {
     mm_engine_config one = *config; /* borrows the rules */
     mm_plan *beside, *in_step;
@@ -130,7 +130,7 @@ static mm_status plan_both(const mm_graph *graph, const mm_facts *facts, const m
     return status;
 }
 
-mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_engine_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                          const mm_engine_config *config, mm_plan **plan_out) {
     MM_TRY(mm_engine_check_codecs(facts, config));
     if (config->coding == MM_CODES_AUTO) return plan_both(graph, facts, limits, config, plan_out);

@@ -48,7 +48,7 @@ typedef struct mm_selection {
  * they are fetched and placed. Borrows the arguments until destroyed. MM_ERR_INVALID: a rule names no layer;
  * MM_ERR_NOMEM. */
 typedef struct mm_survey mm_survey;
-MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       const mm_engine_config *config, mm_survey **survey_out);
 /* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
 int mm_survey_nestings(const mm_survey *survey);
@@ -92,21 +92,21 @@ void mm_engine_draft_fini(mm_engine_draft *draft);
  * plans does not depend on the budget, so a larger budget never makes the step slower. The set contains the plan of
  * `always`, so the least budget exceeds that of `always` by less than a unit of alignment. MM_ERR_INFEASIBLE: the plan
  * that keeps all maps does not fit, and all others need more than config->k buffers. */
-MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                            const mm_engine_config *config, mm_plan **plan_out);
 
 /* The same for a caller that compares several configurations: skips plans that take at least below_ns or below_bytes by
  * their bounds (INT64_MAX: no limit). *plan_out: the fastest of the others that fits; if none fits, one with a low
  * peak; NULL if all were skipped. Facts without times: as above. */
-MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                           const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
                                           mm_plan **plan_out);
 
 /* Checks that the facts have the codecs of all rules, and that these can use them. MM_ERR_INVALID. */
-MM_CHECKED mm_status mm_engine_check_codecs(const mm_facts *facts, const mm_engine_config *config);
+MM_CHECKED mm_status mm_engine_check_codecs(const mm_graph_facts *facts, const mm_engine_config *config);
 
 /* The plan of the configuration, by its `when`: mm_policy_ops.plan. */
-MM_CHECKED mm_status mm_engine_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_engine_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                     const mm_engine_config *config, mm_plan **plan_out);
 
 #endif

@@ -37,7 +37,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
     return status;
 }
 
-mm_status mm_survey_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            const mm_engine_config *config, mm_survey **survey_out) {
     size_t named = (size_t)config->n_rules * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(graph);
     size_t n = (size_t)mm_graph_tensors(graph) + 1;

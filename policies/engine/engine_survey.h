@@ -8,7 +8,7 @@
 
 struct mm_survey {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const mm_limits *limits;
     mm_tensor *order;   /* all tensors, in order of first use */
     uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */

@@ -59,7 +59,7 @@ static bool codes_value(const mm_schedule *s, int codec, mm_tensor tensor) {
     return s->facts->codecs[codec].lossless || mm_tensor_takes_loss(mm_graph_tensor(s->graph, tensor));
 }
 
-static bool takes(const mm_facts *facts, int codec, mm_tensor tensor) {
+static bool takes(const mm_graph_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
 

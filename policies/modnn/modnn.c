@@ -129,7 +129,7 @@ static void work_fini(work *w) {
     mm_schedule_fini(&w->schedule);
 }
 
-static mm_status work_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status work_init(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            mm_algorithms algorithms, work *w) {
     MM_TRY(mm_schedule_init(&w->schedule, graph, facts, limits, &sharing));
     const mm_status status = mm_modnn_init(&w->m, &w->schedule, facts, algorithms, &w->least_bytes);
@@ -138,7 +138,7 @@ static mm_status work_init(const mm_graph *graph, const mm_facts *facts, const m
 }
 
 /* Plans with Algorithm 1 in `bytes` above the base, or in the least that it needs if that is more. */
-static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_in(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t bytes, mm_plan **plan_out) {
     work w;
     MM_TRY(work_init(graph, facts, limits, algorithms, &w));
@@ -154,7 +154,7 @@ static bool fits(const mm_plan *plan, const mm_limits *limits) {
 
 /* Blocks are aligned, so the last one may end beyond its tensor. A limit that is not aligned is first rounded up, and
  * then down if the plan exceeds it. */
-static mm_status plan_offloading(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_offloading(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                  mm_algorithms algorithms, modnn_way way, int64_t external_bytes, mm_plan **plan_out) {
     const int64_t bytes = limits->device_bytes - mm_align(limits->base_bytes) - external_bytes;
     MM_TRY(plan_in(graph, facts, limits, algorithms, way, bytes > 0 ? mm_align(bytes) : 0, plan_out));
@@ -165,7 +165,7 @@ static mm_status plan_offloading(const mm_graph *graph, const mm_facts *facts, c
 
 /* ---------------------------------------------------------------- the policy */
 
-static mm_status time_of(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+static mm_status time_of(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
     mm_simulation simulation;
     MM_TRY(mm_simulate(plan, facts, &simulation));
     *ns_out = simulation.iteration_ns;
@@ -175,7 +175,7 @@ static mm_status time_of(const mm_plan *plan, const mm_facts *facts, int64_t *ns
 
 /* Whether the plan that offloads is better. One that fits is better than one that does not; of two that fit, the
  * faster; of two that do not, the smaller, if the one that offloads is within the pinned memory. */
-static mm_status is_better(const mm_plan *offloading, const mm_plan *kept, const mm_facts *facts,
+static mm_status is_better(const mm_plan *offloading, const mm_plan *kept, const mm_graph_facts *facts,
                            const mm_limits *limits, bool *better_out) {
     int64_t ns, kept_ns;
     if (fits(offloading, limits) != fits(kept, limits)) {
@@ -201,7 +201,7 @@ static bool keeps_fastest(const mm_plan *kept, const mm_limits *limits) {
 
 /* Plans with Algorithm 1 in one way, with less_bytes less device memory than the limit. *best: replaced if the new plan
  * is better. *enough_out: whether the new plan fits in the reduced memory. */
-static mm_status compare(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status compare(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                          mm_algorithms algorithms, modnn_way way, int64_t less_bytes, mm_plan **best,
                          bool *enough_out) {
     bool better = false;
@@ -225,8 +225,8 @@ static int affordable_plans(const mm_graph *graph) {
 
 /* Compares the plan that keeps all maps with those of Algorithm 1: in each way, and also with a little less memory,
  * because other maps then leave, which may be better. */
-static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits, mm_algorithms algorithms,
-                        mm_plan **best) {
+static mm_status choose(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                        mm_algorithms algorithms, mm_plan **best) {
     enum { SHARES = 16 }; /* chosen: the memory is reduced by multiples of a sixteenth */
     static const modnn_way ways[] = {{0}, {.closest = true}, {.fewest = true}, {.closest = true, .fewest = true}};
     const int n_ways = sizeof ways / sizeof *ways, n = affordable_plans(graph);
@@ -241,7 +241,7 @@ static mm_status choose(const mm_graph *graph, const mm_facts *facts, const mm_l
  * memory a plan has, the less it copies to pinned memory; so this function bisects between the least memory that a plan
  * takes and what `best`, the plan that keeps all maps, takes. limits->device_bytes does not matter, so the minimum that
  * is found fits every larger budget, too. The more steps, the fewer plans. */
-static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status find_within_pinned(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                     mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     enum { PLANS = 12, FEWEST = 3, PLAN_STEPS = 24000 }; /* chosen */
     const int affordable = PLAN_STEPS / (mm_graph_steps(graph) + 1);
@@ -266,7 +266,7 @@ static mm_status find_within_pinned(const mm_graph *graph, const mm_facts *facts
 /* For when no plan fits: chooses again as in a budget of just the lowest peak, so that the minimum that is reported is
  * that of the plan that runs there. If only one plan is compared, in the least memory, the result is the plan at
  * hand. */
-static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status choose_within(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                mm_algorithms algorithms, int64_t least_bytes, mm_plan **best) {
     mm_limits own = *limits;
     own.device_bytes = (*best)->peak_bytes;
@@ -274,7 +274,7 @@ static mm_status choose_within(const mm_graph *graph, const mm_facts *facts, con
     return fits(*best, &own) ? choose(graph, facts, &own, algorithms, best) : MM_OK;
 }
 
-static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_timed(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
     work w;
     mm_plan *plan;
@@ -301,9 +301,9 @@ static mm_status plan_timed(const mm_graph *graph, const mm_facts *facts, const 
     return status;
 }
 
-static mm_status modnn_plan(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status modnn_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
-    mm_facts nominal = {0};
+    mm_graph_facts nominal = {0};
     mm_status status = MM_OK;
     const bool due = mm_nominal_is_due(facts);
     if (due) status = mm_nominal_init(graph, facts, &nominal);

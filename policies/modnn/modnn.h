@@ -108,7 +108,7 @@ typedef struct modnn_way {
 
 typedef struct modnn {
     const mm_graph *graph;
-    const mm_facts *facts; /* with times */
+    const mm_graph_facts *facts; /* with times */
     mm_algorithms algorithms;
     modnn_way way;
     mm_schedule *schedule; /* aliases and in-place pairs; borrowed */
@@ -136,8 +136,8 @@ typedef struct modnn {
 
 /* Prepares the simulation. *least_out: the least memory above the base that a plan can do with. Borrows its arguments.
  * MM_ERR_NOMEM. The caller frees it with mm_modnn_fini, even after a failure. */
-MM_CHECKED mm_status mm_modnn_init(modnn *m, mm_schedule *schedule, const mm_facts *facts, mm_algorithms algorithms,
-                                   int64_t *least_out);
+MM_CHECKED mm_status mm_modnn_init(modnn *m, mm_schedule *schedule, const mm_graph_facts *facts,
+                                   mm_algorithms algorithms, int64_t *least_out);
 void mm_modnn_fini(modnn *m);
 
 /* Runs Algorithm 1 in `bytes` of memory above the base, at least *least_out of mm_modnn_init. MM_ERR_NOMEM. */

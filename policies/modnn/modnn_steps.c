@@ -87,7 +87,7 @@ static bool allocate(modnn *m) {
            m->variant && m->work_offset;
 }
 
-mm_status mm_modnn_init(modnn *m, mm_schedule *schedule, const mm_facts *facts, mm_algorithms algorithms,
+mm_status mm_modnn_init(modnn *m, mm_schedule *schedule, const mm_graph_facts *facts, mm_algorithms algorithms,
                         int64_t *least_out) {
     const mm_graph *graph = schedule->graph;
     *m = (modnn){.graph = graph,

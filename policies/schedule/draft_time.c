@@ -6,7 +6,7 @@
 
 /* A lower bound that ignores waits: no stream takes less time than its own work, and the computation takes longer while
  * codecs or copies run beside it. */
-static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
+static double busiest_ns(const mm_plan *plan, const mm_graph_facts *facts) {
     double busy[MM_STREAM_COUNT] = {0}, most = 0;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
@@ -29,8 +29,8 @@ static double busiest_ns(const mm_plan *plan, const mm_facts *facts) {
 
 /* A lower bound that ignores slowdowns: if work on one stream does not slow down another's, the waits that placement
  * adds cannot make any node end earlier. */
-static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
-    mm_facts unhindered = *facts;
+static mm_status unhindered_ns(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
+    mm_graph_facts unhindered = *facts;
     unhindered.contention_permille = unhindered.link_contention_permille = 0;
     unhindered.contention.known = false;
     unhindered.out_both_bytes_per_s = unhindered.in_both_bytes_per_s = 0;
@@ -38,7 +38,7 @@ static mm_status unhindered_ns(const mm_plan *plan, const mm_facts *facts, int64
     return mm_simulated_time(plan, &unhindered, ns_out);
 }
 
-mm_status mm_draft_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+mm_status mm_draft_time(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
     int64_t unhindered;
     MM_TRY(unhindered_ns(plan, facts, &unhindered));
     double most = busiest_ns(plan, facts);
@@ -50,7 +50,7 @@ mm_status mm_draft_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_
     return MM_OK;
 }
 
-mm_status mm_simulated_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out) {
+mm_status mm_simulated_time(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
     mm_simulation simulation;
     MM_TRY(mm_simulate(plan, facts, &simulation));
     *ns_out = simulation.iteration_ns;

@@ -7,9 +7,9 @@
 
 /* *ns_out: a lower bound of the iteration's time that mm_simulate gives for the plan, wherever its segments are placed.
  * Errors of mm_simulate. */
-MM_CHECKED mm_status mm_draft_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
+MM_CHECKED mm_status mm_draft_time(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out);
 
 /* *ns_out: the iteration's time that mm_simulate gives. Errors of mm_simulate. */
-MM_CHECKED mm_status mm_simulated_time(const mm_plan *plan, const mm_facts *facts, int64_t *ns_out);
+MM_CHECKED mm_status mm_simulated_time(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out);
 
 #endif

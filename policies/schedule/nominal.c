@@ -17,7 +17,7 @@ enum { MEMORY_RATE = 250, ARITHMETIC_RATE = 60, CODEC_RATE = 25 };
 enum { LAUNCH_NS = 8000, CONTENTION_PERMILLE = 50 };
 #define LINK_BYTES_PER_S INT64_C(12000000000)
 
-bool mm_nominal_is_due(const mm_facts *facts) {
+bool mm_nominal_is_due(const mm_graph_facts *facts) {
     for (int v = 0; v < facts->variant_first[facts->n_steps]; v++)
         if (facts->variants[v].ns > 0) return false;
     return true;
@@ -30,7 +30,7 @@ static int64_t add_bytes(int64_t ns, int64_t bytes, double rate) {
 }
 
 /* Speed of the device relative to the nominal GPU. */
-static double scale_of(const mm_facts *facts) {
+static double scale_of(const mm_graph_facts *facts) {
     return facts->memory_bytes_per_s > 0 ? (double)facts->memory_bytes_per_s / (MEMORY_RATE * 1e9) : 1;
 }
 
@@ -50,7 +50,7 @@ static void time_link(int64_t *alone, int64_t *both) {
     if (*both <= 0) *both = *alone - *alone / 6;
 }
 
-void mm_nominal_times(const mm_graph *graph, mm_facts *facts) {
+void mm_nominal_times(const mm_graph *graph, mm_graph_facts *facts) {
     const double scale = scale_of(facts);
     for (int s = 0; s < facts->n_steps; s++) {
         int64_t ns = step_ns(graph, mm_graph_step(graph, s), scale);
@@ -68,7 +68,7 @@ void mm_nominal_times(const mm_graph *graph, mm_facts *facts) {
     facts->contention_permille = CONTENTION_PERMILLE;
 }
 
-mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts *nominal) {
+mm_status mm_nominal_init(const mm_graph *graph, const mm_graph_facts *facts, mm_graph_facts *nominal) {
     size_t variants = (size_t)facts->variant_first[facts->n_steps] * sizeof *facts->variants;
     size_t codes = (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes;
     *nominal = *facts;
@@ -82,10 +82,10 @@ mm_status mm_nominal_init(const mm_graph *graph, const mm_facts *facts, mm_facts
     return MM_OK;
 }
 
-void mm_nominal_fini(mm_facts *nominal) {
+void mm_nominal_fini(mm_graph_facts *nominal) {
     free(nominal->variants);
     free(nominal->codes);
-    *nominal = (mm_facts){0};
+    *nominal = (mm_graph_facts){0};
 }
 
 mm_status mm_nominal_lacks(const char *what) {
@@ -95,7 +95,7 @@ mm_status mm_nominal_lacks(const char *what) {
                    what);
 }
 
-mm_status mm_nominal_check_times(const mm_graph *graph, const mm_facts *facts) {
+mm_status mm_nominal_check_times(const mm_graph *graph, const mm_graph_facts *facts) {
     char step[256], what[288];
     for (int s = 0; s < facts->n_steps; s++) {
         const mm_layer_info *layer = mm_graph_layer(graph, mm_graph_step(graph, s)->layer);

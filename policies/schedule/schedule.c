@@ -72,7 +72,7 @@ static void recognise_inplace(mm_schedule *s) {
     }
 }
 
-mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            const mm_sharing *sharing) {
     memset(s, 0, sizeof *s);
     s->graph = graph;

@@ -32,7 +32,7 @@ typedef struct mm_schedule_tensor {
 
 typedef struct mm_schedule {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     mm_plan *plan;
     mm_schedule_tensor *tensors; /* per tensor of the graph */
     /* per segment; unset for segments of persistent tensors */
@@ -52,7 +52,7 @@ typedef struct mm_schedule {
 
 /* Begins a plan. Where `sharing` allows it, finds aliases, and outputs to write in place over inputs that no later step
  * needs. Borrows graph and facts. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_facts *facts,
+MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_graph_facts *facts,
                                       const mm_limits *limits, const mm_sharing *sharing);
 void mm_schedule_fini(mm_schedule *schedule);
 

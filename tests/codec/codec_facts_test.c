@@ -17,7 +17,7 @@ TEST_CASE(codes_are_cut_where_map_and_code_are_aligned) {
     for (int c = 0; c < SPECS; c++) assert_int_equal(mm_codec_create(specs[c], "host", &codecs[c]), MM_OK);
     for (uint64_t seed = 1; seed <= 12; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         random_graph_options options = {.seed = seed, .layers = 10, .max_channels = 8, .images = 1 + (int)seed * 5};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(mm_codec_facts_create(graph, codecs, specs, SPECS, &facts), MM_OK);
@@ -43,7 +43,7 @@ TEST_CASE(codes_are_cut_where_map_and_code_are_aligned) {
             }
             *(cut > 0 ? &cuts : &none) += 1;
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     for (int c = 0; c < SPECS; c++) mm_codec_destroy(codecs[c]);
@@ -57,7 +57,7 @@ TEST_CASE(bodies_have_a_bound_a_reserve_and_a_typical_size) {
     enum { SPECS = sizeof specs / sizeof *specs };
     mm_codec *codecs[SPECS];
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     random_graph_options options = {.seed = 3, .layers = 10, .max_channels = 8, .images = 20};
     int bodies = 0;
     for (int c = 0; c < SPECS; c++) assert_int_equal(mm_codec_create(specs[c], "host", &codecs[c]), MM_OK);
@@ -85,6 +85,6 @@ TEST_CASE(bodies_have_a_bound_a_reserve_and_a_typical_size) {
     }
     assert_true(bodies > 10);
     for (int c = 0; c < SPECS; c++) mm_codec_destroy(codecs[c]);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }

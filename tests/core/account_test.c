@@ -16,7 +16,7 @@ enum { SEEDS = 24 };
 
 typedef struct world {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_account account;
 } world;
@@ -43,7 +43,7 @@ static world world_create(uint64_t seed) {
 static void world_destroy(world *w) {
     mm_account_fini(&w->account);
     mm_plan_destroy(w->plan);
-    mm_facts_destroy(w->facts);
+    mm_graph_facts_destroy(w->facts);
     mm_graph_destroy(w->graph);
 }
 
@@ -291,9 +291,9 @@ TEST_CASE(a_window_is_what_steps_in_a_row_use_together) {
 
 TEST_CASE(a_window_has_the_workspace_of_the_fastest_variants) {
     small_graph g = small_graph_create();
-    mm_facts *facts;
+    mm_graph_facts *facts;
     int64_t declared, bytes;
-    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(g.graph, 0, &facts), MM_OK);
     assert_int_equal(mm_window_bytes(g.graph, NULL, 1000, &declared), MM_OK);
     assert_int_equal(mm_window_bytes(g.graph, facts, 1000, &bytes), MM_OK);
     assert_int_equal(bytes, declared);
@@ -304,14 +304,14 @@ TEST_CASE(a_window_has_the_workspace_of_the_fastest_variants) {
     facts->variants[facts->variant_first[CONV_B]].workspace_bytes = workspace + 4096;
     assert_int_equal(mm_window_bytes(g.graph, facts, 1000, &bytes), MM_OK);
     assert_int_equal(bytes, declared + 4096);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(g.graph);
 }
 
 TEST_CASE(lower_bound_takes_the_smallest_workspace) {
     small_graph g = small_graph_create();
-    mm_facts *facts;
-    assert_int_equal(mm_facts_create(g.graph, 0, &facts), MM_OK);
+    mm_graph_facts *facts;
+    assert_int_equal(mm_graph_facts_create(g.graph, 0, &facts), MM_OK);
     facts->variants[CONV_B].workspace_bytes = 100000;
     mm_lower_bound bound = mm_lower_bound_of(g.graph, facts);
     assert_int_equal(bound.step, CONV_B);
@@ -325,7 +325,7 @@ TEST_CASE(lower_bound_takes_the_smallest_workspace) {
     bound = mm_lower_bound_of(g.graph, facts);
     assert_int_equal(bound.bytes, bound.persistent_bytes + 300000);
     assert_int_equal(bound.offloaded_step, RELU_B);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(g.graph);
 }
 
@@ -366,7 +366,7 @@ typedef struct stash_graph {
     mm_graph *graph;
     mm_tensor conv, bn, relu, out;
     mm_plan *plan;
-    mm_facts *facts; /* codec 0: lossy, a code of a quarter of the bytes; codec 1: the exact mask */
+    mm_graph_facts *facts; /* codec 0: lossy, a code of a quarter of the bytes; codec 1: the exact mask */
 } stash_graph;
 
 static stash_graph stash_graph_create(bool relu_value) {
@@ -397,7 +397,7 @@ static stash_graph stash_graph_create(bool relu_value) {
          {d_conv, MM_WRITE, MM_FORM_VALUE});
     STEP(g.graph, conv, MM_BACKWARD, {image, MM_READ, MM_FORM_VALUE}, {d_conv, MM_READ, MM_FORM_VALUE});
     assert_int_equal(mm_graph_freeze(g.graph), MM_OK);
-    assert_int_equal(mm_facts_create(g.graph, 2, &g.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(g.graph, 2, &g.facts), MM_OK);
     g.facts->codecs[0] = (mm_codec_facts){.spec = "lossy", .fixed_size = true, .gives_value = true};
     g.facts->codecs[1] = (mm_codec_facts){.spec = "mask", .lossless = true, .fixed_size = true, .gives_sign = true};
     for (int t = 0; t < g.facts->n_tensors; t++) {
@@ -413,7 +413,7 @@ static stash_graph stash_graph_create(bool relu_value) {
 
 static void stash_graph_destroy(stash_graph *g) {
     mm_plan_destroy(g->plan);
-    mm_facts_destroy(g->facts);
+    mm_graph_facts_destroy(g->facts);
     mm_graph_destroy(g->graph);
 }
 
@@ -613,7 +613,7 @@ TEST_CASE(what_a_map_is_made_of_says_whether_it_is_recomputed) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mm_graph *g;
         mm_plan *plan;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         mm_stash_account stash;
         mm_limits limits = {0};
         assert_int_equal(mm_graph_create("made", &g), MM_OK);
@@ -628,12 +628,12 @@ TEST_CASE(what_a_map_is_made_of_says_whether_it_is_recomputed) {
         small_step(g, last, MM_BACKWARD, uses, 1 + (size_t)cases[i].b_is_read, 0);
         assert_int_equal(mm_graph_freeze(g), MM_OK);
         assert_int_equal(mm_plan_create(g, &limits, &plan), MM_OK);
-        assert_int_equal(mm_facts_create(g, 0, &facts), MM_OK);
+        assert_int_equal(mm_graph_facts_create(g, 0, &facts), MM_OK);
         assert_int_equal(mm_stash_account_init(plan, facts, &stash), MM_OK);
         assert_int_equal(remedy_of(map_of(&stash, c), MM_REMEDY_RECOMPUTE) != NULL, cases[i].possible);
         assert_non_null(remedy_of(map_of(&stash, c), MM_REMEDY_SWAP));
         mm_stash_account_fini(&stash);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_plan_destroy(plan);
         mm_graph_destroy(g);
     }

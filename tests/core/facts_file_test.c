@@ -18,7 +18,7 @@
 typedef struct fixture {
     char directory[4096], path[4200];
     small_graph g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
 } fixture;
 
 static int setup(void **state) {
@@ -29,7 +29,7 @@ static int setup(void **state) {
     assert_non_null(mkdtemp(f->directory));
     snprintf(f->path, sizeof f->path, "%s/facts.json", f->directory);
     f->g = small_graph_create();
-    assert_int_equal(mm_facts_create(f->g.graph, 1, &f->facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f->g.graph, 1, &f->facts), MM_OK);
     *state = f;
     return 0;
 }
@@ -39,7 +39,7 @@ static int teardown(void **state) {
     unlink(f->path);
     /* Fails if anything was left behind. */
     assert_int_equal(rmdir(f->directory), 0);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->g.graph);
     free(f);
     return 0;
@@ -86,7 +86,7 @@ static void write_body(const fixture *f, int version, bool fixed_size, int bound
 }
 
 /* Loads the file, and takes that part of it over into `facts`, which are of the graph. */
-static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_part part, mm_facts *facts) {
+static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_part part, mm_graph_facts *facts) {
     mm_facts *file;
     MM_TRY(mm_facts_load(path, &file));
     mm_status status = mm_facts_apply(file, graph, part, facts);
@@ -94,12 +94,12 @@ static mm_status load_part(const char *path, const mm_graph *graph, mm_facts_par
     return status;
 }
 
-static mm_status load(const char *path, const mm_graph *graph, mm_facts *facts) {
+static mm_status load(const char *path, const mm_graph *graph, mm_graph_facts *facts) {
     return load_part(path, graph, MM_FACTS_ALL, facts);
 }
 
 static void expect_format_error(fixture *f, const char *words) {
-    mm_facts before = *f->facts;
+    mm_graph_facts before = *f->facts;
     mm_status status = load(f->path, f->g.graph, f->facts);
     if (status != MM_ERR_FORMAT) fail_msg("%s: %s", words, mm_status_name(status));
     if (!strstr(mm_last_error(), words)) fail_msg("no '%s' in: %s", words, mm_last_error());
@@ -107,7 +107,7 @@ static void expect_format_error(fixture *f, const char *words) {
     assert_memory_equal(&before, f->facts, sizeof before); /* the facts still have the same arrays */
 }
 
-static void assert_same_facts(const mm_facts *a, const mm_facts *b) {
+static void assert_same_facts(const mm_graph_facts *a, const mm_graph_facts *b) {
     assert_int_equal(a->n_steps, b->n_steps);
     assert_int_equal(a->n_tensors, b->n_tensors);
     assert_int_equal(a->n_codecs, b->n_codecs);
@@ -157,7 +157,7 @@ static void save_then_load_gives_the_same_facts(void **state) {
     fixture *f = *state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         mm_graph *graph;
-        mm_facts *facts, *loaded;
+        mm_graph_facts *facts, *loaded;
         random_graph_options options = {.seed = seed, .layers = 10, .max_channels = 4};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -181,11 +181,11 @@ static void save_then_load_gives_the_same_facts(void **state) {
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_reserve_bytes = 700 + (int64_t)seed;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_typical_bytes = 500 + (int64_t)seed;
         assert_int_equal(mm_facts_write(facts, graph, f->path), MM_OK);
-        assert_int_equal(mm_facts_create(graph, 0, &loaded), MM_OK);
+        assert_int_equal(mm_graph_facts_create(graph, 0, &loaded), MM_OK);
         assert_int_equal(load(f->path, graph, loaded), MM_OK);
         assert_same_facts(facts, loaded);
-        mm_facts_destroy(loaded);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(loaded);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
 }
@@ -211,7 +211,7 @@ static void what_the_file_leaves_out_stays(void **state) {
                   " \"gives_value\": true, \"gives_sign\": false, \"codes\": {\"out\": {\"code_bytes\": 9,"
                   " \"scratch_bytes\": 8, \"encode_ns\": 7, \"decode_ns\": 6}}}]");
     assert_int_equal(load(f->path, f->g.graph, f->facts), MM_OK);
-    const mm_facts *facts = f->facts;
+    const mm_graph_facts *facts = f->facts;
     assert_int_equal(facts->variants[facts->variant_first[LOSS_F]].ns, 123);
     assert_int_equal(facts->variant_first[CONV_B + 1] - facts->variant_first[CONV_B], 2);
     assert_int_equal(facts->variants[facts->variant_first[CONV_B] + 1].id, 4);
@@ -235,7 +235,7 @@ static void what_the_file_leaves_out_stays(void **state) {
 /* MM_FACTS_TIMES, for a plan that is run, takes times alone, and no sizes. */
 static void times_alone_are_taken_where_sizes_are_the_same(void **state) {
     fixture *f = *state;
-    mm_facts *facts = f->facts;
+    mm_graph_facts *facts = f->facts;
     strcpy(facts->codecs[0].spec, "mine");
     facts->codes[f->g.map] = (mm_code_facts){.code_bytes = 77, .scratch_bytes = 5};
     facts->variants[facts->variant_first[CONV_B]].ns = 10;
@@ -254,7 +254,7 @@ static void times_alone_are_taken_where_sizes_are_the_same(void **state) {
     assert_int_equal(facts->out_bytes_per_s, 100);
 
     facts->codes[f->g.map].code_bytes = 78;
-    mm_facts before = *facts;
+    mm_graph_facts before = *facts;
     assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_ERR_FORMAT);
     assert_non_null(
         strstr(mm_last_error(), "the mine code of map takes 77 bytes and 5 of scratch there, 78 and 5 here"));
@@ -290,14 +290,14 @@ static void codec_takes_the_slot_of_its_spec_or_an_empty_one(void **state) {
 static void file_of_another_graph_is_refused(void **state) {
     fixture *f = *state;
     mm_graph *other;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     random_graph_options options = {.seed = 5, .layers = 5, .max_channels = 4};
     assert_int_equal(random_graph_create(&options, &other), MM_OK);
-    assert_int_equal(mm_facts_create(other, 0, &facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(other, 0, &facts), MM_OK);
     facts->variants[0].ns = 1;
     assert_int_equal(mm_facts_write(facts, other, f->path), MM_OK);
     expect_format_error(f, "another graph");
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(other);
 }
 
@@ -476,15 +476,15 @@ static void save_that_fails_leaves_nothing(void **state) {
 static void layers_of_one_name_are_refused(void **state) {
     fixture *f = *state;
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     assert_int_equal(mm_graph_create("twins", &graph), MM_OK);
     mm_use use = {small_tensor(graph, "t", MM_STATE, MM_PERSISTENT, 4), MM_WRITE, MM_FORM_VALUE};
     for (int i = 0; i < 2; i++) small_step(graph, small_layer(graph, "twin", MM_LAYER_OTHER), MM_FORWARD, &use, 1, 0);
     assert_int_equal(mm_graph_freeze(graph), MM_OK);
-    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(graph, 0, &facts), MM_OK);
     assert_int_equal(mm_facts_write(facts, graph, f->path), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "twin"));
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 

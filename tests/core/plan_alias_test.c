@@ -22,7 +22,7 @@ enum { FIRST, SPLIT, CHANGE, JOIN, AGAIN, LAST, STEPS };
 typedef struct fixture {
     mm_graph *graph;
     mm_tensor r, a, b, sum;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_limits limits;
     int raw[3]; /* segments of r, a, b */
@@ -59,7 +59,7 @@ static fixture fixture_create(bool reads_root, bool share_a, bool share_b) {
     add_step(&f, "again", (mm_use[]){writes(f.r)}, 1);
     add_step(&f, "last", (mm_use[]){reads(f.r), modifies(f.sum)}, 2);
     assert_int_equal(mm_graph_freeze(f.graph), MM_OK);
-    assert_int_equal(mm_facts_create(f.graph, 1, &f.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f.graph, 1, &f.facts), MM_OK);
     f.facts->codecs[0] = (mm_codec_facts){.spec = "exact", .lossless = true, .gives_value = true};
     f.facts->codes[f.r].code_bytes = f.facts->codes[f.a].code_bytes = 512;
     f.limits.base_bytes = mm_plan_base(f.graph);
@@ -99,7 +99,7 @@ static void expect(fixture *f, mm_status status, const char *first, const char *
     if (status != MM_OK && (!strstr(mm_last_error(), first) || !strstr(mm_last_error(), second)))
         fail_msg("no '%s', '%s' in: %s", first, second, mm_last_error());
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->graph);
 }
 

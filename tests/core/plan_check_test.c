@@ -18,7 +18,7 @@ enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 137 };
 
 typedef struct world {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     int64_t *places;
     mm_limits limits; /* exactly what the plan needs */
@@ -70,7 +70,7 @@ static world world_create(uint64_t seed, int layers) {
 
 static void world_destroy(world *w) {
     mm_plan_destroy(w->plan);
-    mm_facts_destroy(w->facts);
+    mm_graph_facts_destroy(w->facts);
     mm_graph_destroy(w->graph);
     free(w->places);
 }
@@ -116,7 +116,7 @@ static void compare_exact(const mm_plan *plan, const bool *exact, const plan_con
 
 /* Returns the proof's verdict on a plan; *oracle_out: the oracle's. If both accept it, what they say of its segments
  * must agree. */
-static mm_status prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, mm_status *oracle_out,
+static mm_status prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits, mm_status *oracle_out,
                        const char **why_out, told *told) {
     size_t n = (size_t)plan->n_segments + 1;
     bool *exact = calloc(n, sizeof *exact);
@@ -181,7 +181,7 @@ TEST_CASE(check_accepts_random_right_plans) {
 
 /* Whether the plan gives the same results in every order that its waits allow; unless codes are lossy, these must also
  * be the results of steps with memory of their own for every tensor. */
-static bool runs_right(const mm_plan *plan, const mm_facts *facts, bool lossy) {
+static bool runs_right(const mm_plan *plan, const mm_graph_facts *facts, bool lossy) {
     uint64_t expected_measured, measured;
     uint64_t expected = plan_run(plan, facts, 7, 2, PLAN_ORDER_ISSUE, 0, &expected_measured);
     if (!lossy && expected != random_graph_reference(plan->graph, 7, 2)) return false;

@@ -9,7 +9,7 @@
 typedef struct mutant {
     mm_plan *plan;
     mm_limits limits;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     uint64_t random;
     bool keep_sums; /* it changed members that mm_plan_finish fills in, so that must not be called again */
 } mutant;

@@ -258,8 +258,8 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
            plan->peak_bytes == extent + external;
 }
 
-mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, plan_contents *contents_out,
-                      const char **why_out) {
+mm_status plan_oracle(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
+                      plan_contents *contents_out, const char **why_out) {
     *why_out = "form";
     if (!oracle_form(plan, facts, limits)) return MM_ERR_PLAN;
     int n;

@@ -42,7 +42,7 @@ typedef struct plan_contents {
 
 /* Checks a plan. MM_ERR_PLAN, or MM_ERR_INFEASIBLE if only the budget is exceeded. *why_out: the reason, in a few
  * words. contents_out: zeroed, one per segment; counted unless the plan is refused. */
-mm_status plan_oracle(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, plan_contents *contents_out,
-                      const char **why_out);
+mm_status plan_oracle(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
+                      plan_contents *contents_out, const char **why_out);
 
 #endif

@@ -80,7 +80,7 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
 }
 
 /* Whether a pool and its spill have room for all bodies, however large, and no other pool has that spill. */
-static bool good_pool(const mm_plan *plan, const mm_facts *facts, int pool) {
+static bool good_pool(const mm_plan *plan, const mm_graph_facts *facts, int pool) {
     const mm_segment *p = &plan->segments[pool];
     int64_t needed = 0, room = p->bytes;
     int owners = 0, codes = 0;
@@ -98,7 +98,8 @@ static bool good_pool(const mm_plan *plan, const mm_facts *facts, int pool) {
     return needed <= room && !p->pinned && spill->pinned && oracle_is_pool(plan, p->spill);
 }
 
-static bool good_segment(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, const mm_segment *s) {
+static bool good_segment(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
+                         const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
     if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
@@ -121,8 +122,8 @@ static bool good_work(const mm_plan *plan, int segment, int64_t bytes) {
 }
 
 /* Whether the step says that it reads or writes such a code of its use by itself. *bytes: grows by what that takes. */
-static bool declared(const mm_facts *facts, const mm_step_info *step, int u, mm_access access, const mm_segment *code,
-                     int64_t *bytes) {
+static bool declared(const mm_graph_facts *facts, const mm_step_info *step, int u, mm_access access,
+                     const mm_segment *code, int64_t *bytes) {
     if (code->codec < 0 || code->pool >= 0) return false;
     const mm_codec_facts *codec = &facts->codecs[code->codec];
     const int64_t strip = mm_facts_code(facts, code->codec, code->tensor)->strip_elems;
@@ -140,7 +141,7 @@ static bool declared(const mm_facts *facts, const mm_step_info *step, int u, mm_
 }
 
 /* Whether the step may read the codes that it is bound to, and write those that it writes. */
-static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int64_t *bytes) {
+static bool good_codes(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n, int64_t *bytes) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     if (n->first_code != -1 && n->kind != MM_NODE_STEP) return false;
     for (int u = 0; u < step->n_uses; u++) {
@@ -161,7 +162,7 @@ static bool good_codes(const mm_plan *plan, const mm_facts *facts, const mm_node
 }
 
 /* Whether a node that runs a step, for the first time or again, is well-formed. */
-static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
         n->throttle != 0)
         return false;
@@ -184,7 +185,7 @@ static bool good_run(const mm_plan *plan, const mm_facts *facts, const mm_node *
 }
 
 /* Whether a step that is run again is a forward step that has run, and does nothing but write managed tensors anew. */
-static bool good_recompute(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int steps) {
+static bool good_recompute(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n, int steps) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     if (n->step >= steps || step->phase != MM_FORWARD) return false;
     for (int u = 0; u < step->n_uses; u++) {
@@ -216,7 +217,7 @@ static bool good_measure(const mm_plan *plan, const mm_node *n) {
            mm_graph_tensor(plan->graph, n->tensor)->dtype == MM_F32;
 }
 
-static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+static bool good_op(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
     if (n->kind == MM_NODE_MEASURE) return good_measure(plan, n);
     bool encode = n->kind == MM_NODE_ENCODE;
@@ -231,7 +232,7 @@ static bool good_op(const mm_plan *plan, const mm_facts *facts, const mm_node *n
     return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);
 }
 
-bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+bool oracle_form(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
     int steps = 0;
     if (!plan_walkable(plan)) return false;
     for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {

@@ -41,10 +41,10 @@ static inline bool oracle_is_pool(const mm_plan *plan, int segment) {
 }
 
 /* Whether all indices are in range, and all segments and nodes well-formed. */
-bool oracle_form(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
+bool oracle_form(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits);
 
 /* Simulates the plan in issue order: whether all reads find the right value, and all results of operations are read.
  * The plan must be well-formed, and its segments written before they are read. contents: see plan_oracle. */
-bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *contents);
+bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_contents *contents);
 
 #endif

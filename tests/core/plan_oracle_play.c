@@ -13,7 +13,7 @@ typedef struct tag {
 
 typedef struct player {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     int64_t *ends[2]; /* [memory]: places where a static segment begins or ends; a cell lies between two */
     int n_ends[2];
     tag *cells[2];
@@ -229,7 +229,7 @@ static bool play(player *p) {
     return true;
 }
 
-bool oracle_plays(const mm_plan *plan, const mm_facts *facts, plan_contents *contents) {
+bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_contents *contents) {
     player p = {.plan = plan, .facts = facts, .contents = contents};
     for (int m = 0; m < 2; m++) {
         p.ends[m] = oracle_allocate(2 * (size_t)plan->n_segments, sizeof *p.ends[m]);

@@ -26,7 +26,7 @@ enum { VARIABLE, FIXED, CODECS };
 
 typedef struct fixture {
     small_graph g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_limits limits;
     int steps[SMALL_STEPS], encode, decode;
@@ -88,7 +88,7 @@ static void make_nodes(fixture *f) {
 static mm_code_facts *code(fixture *f, int codec) { return &f->facts->codes[codec * f->facts->n_tensors + f->g.out]; }
 
 static void make_facts(fixture *f) {
-    assert_int_equal(mm_facts_create(f->g.graph, CODECS, &f->facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f->g.graph, CODECS, &f->facts), MM_OK);
     f->facts->codecs[VARIABLE] =
         (mm_codec_facts){.spec = "variable", .lossless = true, .gives_value = true, .gives_sign = true};
     f->facts->codecs[FIXED] =
@@ -122,7 +122,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     fixture *f = *state;
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->g.graph);
     free(f);
     return 0;

@@ -4,7 +4,7 @@
 #include "mm/core/check/plan_check.h"
 #include "mm/core/status.h"
 
-mm_status plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
+mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_program program;
     MM_TRY(mm_check_form(&(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits}));
     MM_TRY(mm_program_init(plan, facts, &program));
@@ -13,6 +13,6 @@ mm_status plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits
     return status;
 }
 
-mm_status plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits) {
+mm_status plan_check(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
     return plan_prove(plan, facts, limits, NULL);
 }

@@ -7,7 +7,8 @@
 
 /* Lowers the plan and proves its program (mm_program_prove: its errors, its exact_out). A plan of wrong form is refused
  * before it is lowered. */
-MM_CHECKED mm_status plan_prove(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits, bool *exact_out);
-MM_CHECKED mm_status plan_check(const mm_plan *plan, const mm_facts *facts, const mm_limits *limits);
+MM_CHECKED mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
+                                bool *exact_out);
+MM_CHECKED mm_status plan_check(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits);
 
 #endif

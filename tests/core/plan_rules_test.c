@@ -31,7 +31,7 @@ enum { MASK_BYTES = 128, CODE_BYTES = 1000 };
 
 typedef struct fixture {
     small_graph g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_limits limits;
     int steps[SMALL_STEPS], encode_mask, encode, decode;        /* nodes */
@@ -51,7 +51,7 @@ static void bind(fixture *f, int step, int use, int to) {
 }
 
 static void make_facts(fixture *f) {
-    assert_int_equal(mm_facts_create(f->g.graph, CODECS, &f->facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f->g.graph, CODECS, &f->facts), MM_OK);
     f->facts->codecs[LOSSY] = (mm_codec_facts){.spec = "lossy", .gives_value = true};
     f->facts->codecs[MASK] = (mm_codec_facts){.spec = "mask", .lossless = true, .gives_sign = true};
     int n = f->facts->n_tensors;
@@ -111,7 +111,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     fixture *f = *state;
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->g.graph);
     free(f);
     return 0;
@@ -382,7 +382,7 @@ enum { MAKE, BETWEEN, USE };
 static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between, bool codes) {
     enum { BYTES = 1024 };
     mm_graph *g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     assert_int_equal(mm_graph_create("again", &g), MM_OK);
     mm_tensor fixed = small_tensor(g, "fixed", MM_STATE, ownership, BYTES),
@@ -395,7 +395,7 @@ static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_a
     small_step(g, small_layer(g, "between", MM_LAYER_UPDATE), MM_BACKWARD, change, 2, 0);
     small_step(g, small_layer(g, "use", MM_LAYER_LOSS), MM_BACKWARD, use, 2, 0);
     assert_int_equal(mm_graph_freeze(g), MM_OK);
-    assert_int_equal(mm_facts_create(g, 0, &facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(g, 0, &facts), MM_OK);
     const mm_limits limits = {.device_bytes = INT64_MAX, .base_bytes = mm_plan_base(g)};
     assert_int_equal(mm_plan_create(g, &limits, &plan), MM_OK);
     int segments[2];
@@ -411,7 +411,7 @@ static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_a
     assert_int_equal(mm_plan_finish(plan), MM_OK);
     mm_status status = plan_check(plan, facts, &limits);
     mm_plan_destroy(plan);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(g);
     return status;
 }

@@ -9,7 +9,7 @@
 
 typedef struct runner {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     unsigned char *memory[2]; /* arena, pinned */
     void **dynamic;           /* per segment */
     int64_t *used;            /* per pool: position behind the body that this iteration put there last */
@@ -253,7 +253,7 @@ static void run_iteration(runner *r) {
     }
 }
 
-uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
+uint64_t plan_run(const mm_plan *plan, const mm_graph_facts *facts, uint64_t seed, int iterations, plan_order order,
                   uint64_t order_seed, uint64_t *measured_out) {
     int n_tensors = mm_graph_tensors(plan->graph);
     runner r = {.plan = plan, .facts = facts, .order = order, .random = order_seed};

@@ -16,7 +16,7 @@ typedef enum plan_order {
 /* Runs iterations, and returns the checksum of all persistent tensors, which random_graph_reference gives too. seed:
  * of the tensors' first values; order_seed: of PLAN_ORDER_RANDOM. *measured_out (may be NULL): the checksum of all that
  * measures found. Aborts when out of memory. */
-uint64_t plan_run(const mm_plan *plan, const mm_facts *facts, uint64_t seed, int iterations, plan_order order,
+uint64_t plan_run(const mm_plan *plan, const mm_graph_facts *facts, uint64_t seed, int iterations, plan_order order,
                   uint64_t order_seed, uint64_t *measured_out);
 
 #endif

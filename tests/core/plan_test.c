@@ -183,13 +183,13 @@ TEST_CASE(fits_says_how_much_is_needed_and_where) {
 
 TEST_CASE(destroy_takes_null) {
     mm_plan_destroy(NULL);
-    mm_facts_destroy(NULL);
+    mm_graph_facts_destroy(NULL);
 }
 
 TEST_CASE(new_facts_have_one_variant_a_step_and_no_code) {
     small_graph g = small_graph_create();
-    mm_facts *facts;
-    assert_int_equal(mm_facts_create(g.graph, 2, &facts), MM_OK);
+    mm_graph_facts *facts;
+    assert_int_equal(mm_graph_facts_create(g.graph, 2, &facts), MM_OK);
     assert_int_equal(facts->n_steps, SMALL_STEPS);
     for (int s = 0; s < SMALL_STEPS; s++) {
         assert_int_equal(facts->variant_first[s + 1] - facts->variant_first[s], 1);
@@ -201,20 +201,20 @@ TEST_CASE(new_facts_have_one_variant_a_step_and_no_code) {
     for (int c = 0; c < 2; c++)
         for (int t = 0; t < mm_graph_tensors(g.graph); t++)
             assert_int_equal(mm_facts_code(facts, c, t)->code_bytes, -1);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(g.graph);
 }
 
 TEST_CASE(codecs_are_found_by_their_spec) {
     small_graph g = small_graph_create();
-    mm_facts *facts;
-    assert_int_equal(mm_facts_create(g.graph, 2, &facts), MM_OK);
+    mm_graph_facts *facts;
+    assert_int_equal(mm_graph_facts_create(g.graph, 2, &facts), MM_OK);
     strcpy(facts->codecs[0].spec, "zfp:rate=4");
     strcpy(facts->codecs[1].spec, "zfp:rate=8");
     assert_int_equal(mm_facts_codec(facts, "zfp:rate=8"), 1);
     assert_int_equal(mm_facts_codec(facts, "zfp"), -1);
     facts->codes[facts->n_tensors + g.out].code_bytes = 12;
     assert_int_equal(mm_facts_code(facts, 1, g.out)->code_bytes, 12);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(g.graph);
 }

@@ -12,7 +12,7 @@
 
 typedef struct world {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_program program;
     bool *before; /* [a * n + b]: piece a ends before piece b starts */
@@ -56,7 +56,7 @@ static void world_destroy(world *w) {
     free(w->before);
     mm_program_fini(&w->program);
     mm_plan_destroy(w->plan);
-    mm_facts_destroy(w->facts);
+    mm_graph_facts_destroy(w->facts);
     mm_graph_destroy(w->graph);
 }
 

@@ -14,7 +14,7 @@ enum { ROWS = SMALL_MAP_BYTES / 4, SPLIT = 50, PIECE_ROWS = 200 };
  * backward. Nothing is placed. */
 typedef struct fixture {
     small_graph g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     int steps[SMALL_STEPS], encode, out, in, decode; /* nodes */
     int segments[5];                                 /* raw, code, copy, code again, raw again */
@@ -41,7 +41,7 @@ static int add_op(fixture *f, mm_node_kind kind, int src, int after) {
 static fixture fixture_create(void) {
     fixture f = {.g = small_graph_create()};
     mm_limits limits = {.base_bytes = 512};
-    assert_int_equal(mm_facts_create(f.g.graph, 1, &f.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f.g.graph, 1, &f.facts), MM_OK);
     assert_int_equal(f.facts->piece_bytes, MM_PIECE_BYTES);
     assert_int_equal(mm_plan_create(f.g.graph, &limits, &f.plan), MM_OK);
     f.facts->piece_bytes = PIECE_ROWS * 4;
@@ -70,7 +70,7 @@ static void divide(fixture *f) {
 static void fixture_destroy(fixture *f) {
     mm_program_fini(&f->program);
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->g.graph);
 }
 
@@ -214,7 +214,7 @@ enum { SHARED_ROWS = 1000, SHARED_BYTES = 4 * SHARED_ROWS };
 /* Two steps: the gradient is written, and used by an update. */
 typedef struct shared_fixture {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_program program;
     int out, in; /* nodes */
@@ -232,7 +232,7 @@ static shared_fixture shared_create(int64_t piece_bytes) {
     small_step(f.graph, update, MM_UPDATE, (mm_use[]){{gradient, MM_READ, MM_FORM_VALUE}}, 1, 0);
     assert_int_equal(mm_graph_allreduce(f.graph, gradient, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_freeze(f.graph), MM_OK);
-    assert_int_equal(mm_facts_create(f.graph, 0, &f.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f.graph, 0, &f.facts), MM_OK);
     f.facts->piece_bytes = piece_bytes;
     assert_int_equal(mm_plan_create(f.graph, &limits, &plan), MM_OK);
     for (int s = 0; s < 2; s++) mm_plan_step(plan, s);
@@ -250,7 +250,7 @@ static shared_fixture shared_create(int64_t piece_bytes) {
 static void shared_destroy(shared_fixture *f) {
     mm_program_fini(&f->program);
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->graph);
 }
 

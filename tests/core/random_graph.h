@@ -28,7 +28,7 @@ enum { RANDOM_LOSSLESS, RANDOM_LOSSY, RANDOM_MASK, RANDOM_VARIABLE, RANDOM_CODEC
 /* Facts of a graph: one to three variants for each step, times, and RANDOM_CODECS codecs. The mask's code has the
  * exact size of a sign mask. The variable one's has a head of 8 bytes for each chunk, and a body of at most the
  * tensor's size. The others have the size of their tensor. */
-MM_CHECKED mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **facts_out);
+MM_CHECKED mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_graph_facts **facts_out);
 
 /* Address and form of the tensor of one use (MM_FORM_SIGN: the mask's bits; MM_FORM_CODE: the code in `read`). */
 typedef struct random_operand {

@@ -267,12 +267,12 @@ static mm_code_facts code_of(const mm_tensor_info *tensor, int codec, uint64_t *
     return code;
 }
 
-mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_facts **facts_out) {
-    mm_facts *facts;
-    MM_TRY(mm_facts_create(graph, RANDOM_CODECS, &facts));
+mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_graph_facts **facts_out) {
+    mm_graph_facts *facts;
+    MM_TRY(mm_graph_facts_create(graph, RANDOM_CODECS, &facts));
     mm_variant *variants = realloc(facts->variants, 3 * (size_t)facts->n_steps * sizeof *variants);
     if (!variants) {
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     }
     facts->variants = variants;

@@ -32,7 +32,7 @@ typedef struct storage { /* of a root tensor */
 
 typedef struct planner {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const random_plan_options *options;
     mm_plan *plan;
     storage *storages; /* per tensor */
@@ -557,7 +557,7 @@ static void add_needed_waits(planner *p) {
     free(list);
 }
 
-mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status random_plan_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                              const random_plan_options *options, mm_plan **plan_out) {
     planner p = {.graph = graph, .facts = facts, .options = options, .random = options->seed, .pools = {-1, -1}};
     MM_TRY(mm_plan_create(graph, limits, &p.plan));

@@ -14,7 +14,7 @@ typedef struct random_plan_options {
     bool pools;    /* use codes with bodies: in pools on the device, with a spill or without, or in pinned memory */
 } random_plan_options;
 
-MM_CHECKED mm_status random_plan_create(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status random_plan_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                         const random_plan_options *options, mm_plan **plan_out);
 
 /* Places the segments of a plan that has its nodes and waits, some of them at run time, and finishes it. The last part

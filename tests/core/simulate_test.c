@@ -14,7 +14,7 @@
  * loss backward. Nothing is placed: times do not depend on it. */
 typedef struct fixture {
     small_graph g;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     int steps[SMALL_STEPS], encode, decode; /* nodes */
 } fixture;
@@ -22,7 +22,7 @@ typedef struct fixture {
 static fixture fixture_create(bool with_codec, int contention_permille) {
     fixture f = {.g = small_graph_create()};
     mm_limits limits = {.base_bytes = 512};
-    assert_int_equal(mm_facts_create(f.g.graph, 1, &f.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f.g.graph, 1, &f.facts), MM_OK);
     assert_int_equal(mm_plan_create(f.g.graph, &limits, &f.plan), MM_OK);
     f.facts->contention_permille = contention_permille;
     for (int s = 0; s < SMALL_STEPS; s++) f.facts->variants[s].ns = 1000;
@@ -48,7 +48,7 @@ static fixture fixture_create(bool with_codec, int contention_permille) {
 
 static void fixture_destroy(fixture *f) {
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->g.graph);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE(contention_slows_a_step_only_while_a_side_stream_works) {
 }
 
 /* Gives the facts contention by pairs of work: `of` beside `beside` takes so much longer. Pairs not given have 0. */
-static void know(mm_facts *facts, mm_work of, mm_work beside, int permille) {
+static void know(mm_graph_facts *facts, mm_work of, mm_work beside, int permille) {
     facts->contention.known = true;
     facts->contention.permille[of][beside] = permille;
 }
@@ -198,7 +198,7 @@ static link_fixture link_create(bool at_once) {
     link_fixture l = {.f = {.g = small_graph_create()}};
     fixture *f = &l.f;
     mm_limits limits = {.base_bytes = 512};
-    assert_int_equal(mm_facts_create(f->g.graph, 0, &f->facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f->g.graph, 0, &f->facts), MM_OK);
     assert_int_equal(mm_plan_create(f->g.graph, &limits, &f->plan), MM_OK);
     int segments[3];
     for (int i = 0; i < 3; i++) {
@@ -518,7 +518,7 @@ TEST_CASE(the_step_takes_its_variants_time) {
 TEST_CASE(live_bytes_are_those_of_the_plans_accounts) {
     for (uint64_t seed = 0; seed < 40; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         mm_plan *plan;
         mm_simulation sim;
         mm_limits limits = {.base_bytes = 512};
@@ -539,7 +539,7 @@ TEST_CASE(live_bytes_are_those_of_the_plans_accounts) {
         assert_int_equal(peak, plan->live_peak_bytes);
         mm_simulation_fini(&sim);
         mm_plan_destroy(plan);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
 }
@@ -565,7 +565,7 @@ static void check_schedule(const mm_plan *plan, const mm_simulation *sim) {
 
 /* Checks pairs of nodes of which the second goes on with the pieces of the first: it begins when the first has done a
  * piece, and ends no earlier than the first. Returns how many pairs overlapped. */
-static int check_overlap(const mm_plan *plan, const mm_facts *facts, const mm_simulation *sim) {
+static int check_overlap(const mm_plan *plan, const mm_graph_facts *facts, const mm_simulation *sim) {
     int overlapping = 0;
     mm_program pieces;
     assert_int_equal(mm_program_init(plan, facts, &pieces), MM_OK);
@@ -589,7 +589,7 @@ TEST_CASE(random_plans_run_as_early_as_their_waits_allow) {
     int overlapping = 0;
     for (uint64_t seed = 100; seed < 140; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         mm_plan *plan;
         mm_simulation sim, again;
         mm_limits limits = {0};
@@ -613,7 +613,7 @@ TEST_CASE(random_plans_run_as_early_as_their_waits_allow) {
         mm_simulation_fini(&sim);
         mm_simulation_fini(&again);
         mm_plan_destroy(plan);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(overlapping > 10);
@@ -625,7 +625,7 @@ enum { GRADIENT_BYTES = 4096, SHARED_STEPS = 4 };
 
 typedef struct shared_case {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
 } shared_case;
 
@@ -649,7 +649,7 @@ static shared_case shared_create(mm_allreduce_when when, int ranks, mm_sum_at su
     assert_int_equal(mm_graph_allreduce(c.graph, ga, when, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_allreduce(c.graph, gb, when, MM_REDUCE_SUM), MM_OK);
     assert_int_equal(mm_graph_freeze(c.graph), MM_OK);
-    assert_int_equal(mm_facts_create(c.graph, 0, &c.facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(c.graph, 0, &c.facts), MM_OK);
     assert_int_equal(mm_plan_create(c.graph, &limits, &plan), MM_OK);
     for (int s = 0; s < SHARED_STEPS; s++) {
         c.facts->variants[s].ns = 1000;
@@ -676,7 +676,7 @@ static void check_shared_pieces(mm_allreduce_when when, int ranks, mm_sum_at sum
                  ranks, (int)sum_at, (long long)sim.iteration_ns, (long long)expected_ns);
     mm_simulation_fini(&sim);
     mm_plan_destroy(c.plan);
-    mm_facts_destroy(c.facts);
+    mm_graph_facts_destroy(c.facts);
     mm_graph_destroy(c.graph);
 }
 
@@ -722,7 +722,7 @@ TEST_CASE(sums_in_place_run_beside_steps_and_hold_up_the_update) {
     assert_int_equal(sim.hidden_permille, 500);
     mm_simulation_fini(&sim);
     mm_plan_destroy(c.plan);
-    mm_facts_destroy(c.facts);
+    mm_graph_facts_destroy(c.facts);
     mm_graph_destroy(c.graph);
 }
 

@@ -11,7 +11,7 @@
 #include "tests/core/small_graph.h"
 #include "tests/core/test_case.h"
 
-static void set_rates(mm_facts *facts, uint64_t seed) {
+static void set_rates(mm_graph_facts *facts, uint64_t seed) {
     facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1) << (24 + seed % 8);
     facts->in_both_bytes_per_s = facts->in_bytes_per_s / 2;
     facts->contention_permille = (int)(seed * 37 % 900);
@@ -29,7 +29,7 @@ static bool repeats_well(const mm_plan *plan) {
 }
 
 /* The bound of the time in as much memory as the plan takes. */
-static int64_t bound_of(const mm_plan *plan, const mm_facts *facts) {
+static int64_t bound_of(const mm_plan *plan, const mm_graph_facts *facts) {
     const mm_limits limits = {
         .device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes, .base_bytes = plan->base_bytes};
     mm_time_bound bound;
@@ -41,7 +41,7 @@ TEST_CASE(random_plans_take_at_least_the_bound) {
     int compared = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const mm_limits limits = {0};
         const random_graph_options graph_options = {
             .seed = seed, .layers = 4 + (int)(seed % 12), .max_channels = 4, .images = 12};
@@ -65,7 +65,7 @@ TEST_CASE(random_plans_take_at_least_the_bound) {
             mm_simulation_fini(&sim);
             mm_plan_destroy(plan);
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(compared > 100);
@@ -77,7 +77,7 @@ enum { FIRST, WIDE, LAST, BACK, STEPS, A_BYTES = 4096, WIDE_BYTES = 65536, STEP_
 
 typedef struct subject {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
 } subject;
 
 /* Forward: first writes a; wide reads a, writes w; last reads w, writes the loss. Backward: first reads a and the loss.
@@ -97,7 +97,7 @@ static subject subject_create(mm_layer_kind kind) {
     small_step(s.graph, first, MM_BACKWARD, (mm_use[]){{a, MM_READ, MM_FORM_VALUE}, {loss, MM_READ, MM_FORM_VALUE}}, 2,
                0);
     expect_ok(mm_graph_freeze(s.graph));
-    expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+    expect_ok(mm_graph_facts_create(s.graph, 0, &s.facts));
     for (int i = 0; i < STEPS; i++) s.facts->variants[i].ns = STEP_NS;
     s.facts->out_bytes_per_s = A_BYTES * INT64_C(1000000000) / (5 * STEP_NS);
     s.facts->in_bytes_per_s = A_BYTES * INT64_C(1000000000) / (3 * STEP_NS);
@@ -105,7 +105,7 @@ static subject subject_create(mm_layer_kind kind) {
 }
 
 static void subject_destroy(subject *s) {
-    mm_facts_destroy(s->facts);
+    mm_graph_facts_destroy(s->facts);
     mm_graph_destroy(s->graph);
 }
 
@@ -189,7 +189,7 @@ TEST_CASE(what_may_share_a_storage_takes_it_once) {
         subject s = {.graph = sharing(may)};
         const mm_limits limits = {.device_bytes = A_BYTES};
         mm_time_bound bound;
-        expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+        expect_ok(mm_graph_facts_create(s.graph, 0, &s.facts));
         expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &bound));
         assert_int_equal(bound.ns, may ? 0 : INT64_MAX);
         subject_destroy(&s);
@@ -218,7 +218,7 @@ TEST_CASE(what_two_recomputations_read_is_made_once) {
     small_step(s.graph, last, MM_BACKWARD, (mm_use[]){{t[1], MM_READ, MM_FORM_VALUE}, {t[2], MM_READ, MM_FORM_VALUE}},
                2, 0);
     expect_ok(mm_graph_freeze(s.graph));
-    expect_ok(mm_facts_create(s.graph, 0, &s.facts));
+    expect_ok(mm_graph_facts_create(s.graph, 0, &s.facts));
     for (int i = 0; i < mm_graph_steps(s.graph); i++) s.facts->variants[i].ns = STEP_NS;
     expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &bound));
     assert_in_range(bound.ns, 8 * STEP_NS - STEP_NS / 50, 8 * STEP_NS);

@@ -21,7 +21,7 @@
 /* A random plan, lowered and simulated. */
 typedef struct fixture {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     mm_program program;
     mm_simulation sim;
@@ -44,7 +44,7 @@ static void fixture_fini(fixture *f) {
     mm_simulation_fini(&f->sim);
     mm_program_fini(&f->program);
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->graph);
 }
 

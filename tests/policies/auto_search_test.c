@@ -26,7 +26,7 @@ static mm_engine_config menu_of(const char *codec) {
 }
 
 /* The plan of an assignment, proved. */
-static mm_plan *plan_assigned(const mm_graph *graph, const mm_facts *facts, const mm_engine_config *menu,
+static mm_plan *plan_assigned(const mm_graph *graph, const mm_graph_facts *facts, const mm_engine_config *menu,
                               const mm_assignment *assigned) {
     mm_survey *survey;
     mm_plan *plan;
@@ -70,7 +70,7 @@ static mm_graph *six(void) {
 TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
     char text[512];
     mm_graph *graph = six();
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     mm_engine_config menu = menu_of("zfp:rate=8");
     int8_t rule[16];
     int32_t fetch[16], gone[16];
@@ -103,7 +103,7 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
         "relu1' conv1'");
     mm_plan_destroy(plan);
     mm_rules_fini(&menu);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
     int seen[MM_NODE_KINDS] = {0};
     for (uint64_t seed = 1; seed <= 60; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -138,7 +138,7 @@ TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
         mm_plan_destroy(plan);
         free(rule), free(level), free(cut), free(fetch), free(gone);
         mm_rules_fini(&menu);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(seen[MM_NODE_ENCODE] > 40 && seen[MM_NODE_OUT] > 40 && seen[MM_NODE_RECOMPUTE] > 40);
@@ -153,7 +153,7 @@ typedef struct found {
 
 /* Searches within limits, and checks the plan that is found. incumbent: the policy of the plan that the search begins
  * with, made without a limit of pinned memory; NULL: none. */
-static found search_within_both(const mm_graph *graph, const mm_facts *facts, int64_t bytes, int64_t pinned_bytes,
+static found search_within_both(const mm_graph *graph, const mm_graph_facts *facts, int64_t bytes, int64_t pinned_bytes,
                                 const char *incumbent) {
     mm_engine_config menu = menu_of(facts->codecs[RANDOM_LOSSLESS].spec);
     mm_limits limits = {.device_bytes = bytes, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
@@ -186,7 +186,7 @@ static found search_within_both(const mm_graph *graph, const mm_facts *facts, in
     return f;
 }
 
-static found search_within(const mm_graph *graph, const mm_facts *facts, int64_t bytes, const char *incumbent) {
+static found search_within(const mm_graph *graph, const mm_graph_facts *facts, int64_t bytes, const char *incumbent) {
     return search_within_both(graph, facts, bytes, INT64_MAX, incumbent);
 }
 
@@ -198,7 +198,7 @@ TEST_CASE(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with) {
     int gained = 0;
     for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -218,7 +218,7 @@ TEST_CASE(a_search_keeps_to_its_budget_and_never_loses_to_what_it_began_with) {
             const found again = search_within(graph, facts, budget, incumbent);
             assert_true(f.bytes == again.bytes && f.ns == again.ns && f.nodes == again.nodes);
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(gained > GRAPHS * BUDGETS / 2);
@@ -229,7 +229,7 @@ TEST_CASE(a_search_keeps_to_its_pinned_memory) {
     int within = 0;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 6 + (int)seed, .max_channels = 6};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -246,7 +246,7 @@ TEST_CASE(a_search_keeps_to_its_pinned_memory) {
             assert_true(f.bytes <= budget);
             within++;
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(within >= 5);
@@ -257,7 +257,7 @@ TEST_CASE(a_search_keeps_to_its_pinned_memory) {
 static void expect_found(terse_graph *g, const char *const *operations) {
     char text[512];
     mm_graph *graph = terse_freeze(g);
-    mm_facts *facts = terse_facts(graph, -1);
+    mm_graph_facts *facts = terse_facts(graph, -1);
     mm_limits limits = {.device_bytes = 96 * UNIT, .pinned_bytes = INT64_MAX};
     mm_policy policy;
     mm_plan *plan = NULL;
@@ -270,7 +270,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
         if (!strstr(text, *operations)) fail_msg("no %s: %s", *operations, text);
     mm_plan_destroy(plan);
     mm_policy_fini(&policy);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 

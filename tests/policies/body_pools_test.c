@@ -13,8 +13,8 @@
 enum { HEAD = 16, RESERVE = 3 * UNIT, BOUND = MAP * UNIT, TYPICAL = 2 * UNIT, MAPS = 4 };
 
 /* Facts in which codes of zfp:rate=8 have bodies. */
-static mm_facts *body_facts(const mm_graph *graph) {
-    mm_facts *facts = terse_facts(graph, HEAD);
+static mm_graph_facts *body_facts(const mm_graph *graph) {
+    mm_graph_facts *facts = terse_facts(graph, HEAD);
     facts->codecs[0].fixed_size = false;
     for (int t = 0; t < facts->n_tensors; t++) {
         facts->codes[t].body_bound_bytes = BOUND;
@@ -25,7 +25,7 @@ static mm_facts *body_facts(const mm_graph *graph) {
 }
 
 /* Plans within these limits, and proves the plan, which may take more. */
-static mm_plan *plan(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+static mm_plan *plan(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, int64_t device_bytes,
                      int64_t pinned_bytes) {
     mm_policy policy;
     mm_plan *plan;
@@ -52,7 +52,7 @@ static int find_pools(const mm_plan *plan, const mm_segment *found[3]) {
 
 TEST_CASE(bodies_lie_in_one_pool_with_a_spill) {
     mm_graph *graph = row(false);
-    mm_facts *facts = body_facts(graph);
+    mm_graph_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
     char text[512];
     mm_plan *p = plan(graph, facts, "rules:*=compress(zfp:rate=8),when=always", INT64_MAX, INT64_MAX);
@@ -73,13 +73,13 @@ TEST_CASE(bodies_lie_in_one_pool_with_a_spill) {
     assert_int_equal(mm_plan_fits(p, &limits), MM_ERR_INFEASIBLE);
     assert_says("of pinned memory");
     mm_plan_destroy(p);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 TEST_CASE(without_pinned_memory_the_pool_has_room_for_all) {
     mm_graph *graph = row(false);
-    mm_facts *facts = body_facts(graph);
+    mm_graph_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
     mm_plan *p = plan(graph, facts, "rules:*=compress(zfp:rate=8),when=always", INT64_MAX, 0);
     assert_int_equal(find_pools(p, pools), 1);
@@ -100,7 +100,7 @@ TEST_CASE(without_pinned_memory_the_pool_has_room_for_all) {
     assert_int_equal(find_pools(p, pools), 2);
     assert_true(p->peak_bytes < least);
     mm_plan_destroy(p);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     static const char spec[] = "rules:*=compress(zfp:rate=8),when=always";
     enum { SPILL = MAPS * (BOUND - RESERVE) + MM_CHUNK_BYTES, LESS = SPILL - UNIT };
     mm_graph *graph = row(false);
-    mm_facts *facts = body_facts(graph);
+    mm_graph_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
     mm_plan *p = plan(graph, facts, spec, INT64_MAX, LESS);
     assert_int_equal(find_pools(p, pools), 2);
@@ -141,13 +141,13 @@ TEST_CASE(a_spill_takes_no_more_than_the_pinned_memory) {
     assert_int_equal(find_pools(p, pools), 2);
     assert_true(p->pinned_bytes <= MAP * UNIT + LESS / 2 && p->pinned_bytes > MAP * UNIT);
     mm_plan_destroy(p);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 TEST_CASE(swapped_codes_are_encoded_into_pinned_memory) {
     mm_graph *graph = row(false);
-    mm_facts *facts = body_facts(graph);
+    mm_graph_facts *facts = body_facts(graph);
     const mm_segment *pools[3];
     char text[512];
     mm_plan *p = plan(graph, facts, "cdma:rate=8,when=always", INT64_MAX, INT64_MAX);
@@ -165,13 +165,13 @@ TEST_CASE(swapped_codes_are_encoded_into_pinned_memory) {
         assert_int_equal(p->nodes[i].wait[MM_STREAM_COMPUTE], p->nodes[step].seq);
     }
     mm_plan_destroy(p);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 TEST_CASE(codes_of_variable_size_are_not_allocated_at_run_time) {
     mm_graph *graph = row(false);
-    mm_facts *facts = body_facts(graph);
+    mm_graph_facts *facts = body_facts(graph);
     const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
     mm_policy policy;
     mm_plan *p;
@@ -180,7 +180,7 @@ TEST_CASE(codes_of_variable_size_are_not_allocated_at_run_time) {
     assert_says("'zfp:rate=8' has codes of variable size");
     assert_says("workspace=sliding");
     mm_policy_fini(&policy);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE(plans_with_pools_compute_the_same) {
     int bodies = 0, spills = 0;
     for (uint64_t seed = 0; seed < 20; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const random_graph_options options = {.seed = seed, .layers = 12, .max_channels = 24, .images = 2};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -224,7 +224,7 @@ TEST_CASE(plans_with_pools_compute_the_same) {
             }
             mm_plan_destroy(p);
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     print_message("%d bodies, %d spills\n", bodies, spills);

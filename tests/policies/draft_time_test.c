@@ -9,7 +9,7 @@
 
 typedef struct fixture {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
 } fixture;
 
@@ -34,7 +34,7 @@ static fixture fixture_create(uint64_t seed) {
 
 static void fixture_destroy(fixture *f) {
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->graph);
 }
 

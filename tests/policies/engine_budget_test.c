@@ -19,7 +19,7 @@ typedef struct outcome {
 } outcome;
 
 /* Plans within limits, with a base of 32 KiB, and proves the plan. */
-static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+static outcome plan_within(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, int64_t device_bytes,
                            int64_t pinned_bytes) {
     mm_policy policy;
     mm_plan *plan;
@@ -45,7 +45,7 @@ static outcome plan_within(const mm_graph *graph, const mm_facts *facts, const c
 
 TEST_CASE(too_few_buffers_are_refused_or_passed_over) {
     mm_graph *graph = row(false);
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
     assert_int_equal(plan_within(graph, facts, "swap-async:depth=1,k=2,when=always", much, much).status,
                      MM_ERR_INFEASIBLE);
@@ -59,13 +59,13 @@ TEST_CASE(too_few_buffers_are_refused_or_passed_over) {
                      MM_ERR_INFEASIBLE);
     assert_says("2 buffers"); /* not: liveness does not fit */
     assert_says("3");
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 TEST_CASE(nominal_times_are_for_all_but_what_is_known) {
     mm_graph *graph = row(false);
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     facts->out_bytes_per_s = INT64_C(450000000);
     assert_true(mm_nominal_is_due(facts));
     mm_nominal_times(graph, facts);
@@ -76,14 +76,14 @@ TEST_CASE(nominal_times_are_for_all_but_what_is_known) {
     assert_int_equal(facts->out_bytes_per_s, 450000000);
     assert_true(facts->in_bytes_per_s > facts->out_bytes_per_s);
     assert_true(mm_facts_link_is_possible(facts));
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 /* With four times the memory's rate, no step takes longer, some take less, and the link's rate is the same. */
 TEST_CASE(nominal_times_go_by_the_rate_of_the_devices_memory) {
     mm_graph *graph = row(false);
-    mm_facts *facts[3];
+    mm_graph_facts *facts[3];
     const int64_t rates[3] = {0, INT64_C(250000000000), INT64_C(1000000000000)};
     int shorter = 0;
     for (int i = 0; i < 3; i++) {
@@ -98,7 +98,7 @@ TEST_CASE(nominal_times_go_by_the_rate_of_the_devices_memory) {
         shorter += facts[2]->variants[v].ns < facts[0]->variants[v].ns;
     }
     assert_true(shorter > 0);
-    for (int i = 0; i < 3; i++) mm_facts_destroy(facts[i]);
+    for (int i = 0; i < 3; i++) mm_graph_facts_destroy(facts[i]);
     mm_graph_destroy(graph);
 }
 
@@ -118,7 +118,7 @@ static mm_graph *apart_then_together(void) {
 
 TEST_CASE(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_that_fits) {
     mm_graph *graph = apart_then_together();
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
     assert_int_equal(plan_within(graph, facts, "rules:pool=swap,depth=1,k=2,when=always", much, much).status,
                      MM_ERR_INFEASIBLE);
@@ -126,20 +126,20 @@ TEST_CASE(a_plan_that_takes_more_buffers_than_there_are_is_passed_over_for_one_t
     outcome less = plan_within(graph, facts, "rules:pool=swap,depth=1,k=2", idle.device_bytes - UNIT, much);
     assert_int_equal(less.status, MM_OK);
     assert_true(less.operations > 0 && less.device_bytes < idle.device_bytes);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 TEST_CASE(too_little_pinned_memory_is_refused_naming_it) {
     mm_graph *graph = row(false);
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     int64_t much = INT64_C(1) << 40;
     assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT).status, MM_OK);
     assert_int_equal(plan_within(graph, facts, "vdnn-all:when=always", much, 4 * MAP * UNIT - 1).status,
                      MM_ERR_INFEASIBLE);
     assert_says("8192 bytes (8KiB) of pinned memory");
     assert_says("8191");
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -163,14 +163,14 @@ static mm_graph *normed(void) {
 
 TEST_CASE(a_lean_swaps_minimum_has_a_mask_where_signs_are_read) {
     mm_graph *graph = normed();
-    mm_facts *facts = terse_facts(graph, -1);
+    mm_graph_facts *facts = terse_facts(graph, -1);
     const int64_t base = 128 * UNIT, much = INT64_C(1) << 40;
     const outcome swap = plan_within(graph, facts, "swap", 0, much),
                   lean = plan_within(graph, facts, "rules:*=lean-swap,depth=0", 0, much);
     assert_int_equal(swap.device_bytes, base + 4 * MAP * UNIT); /* f, g, dg, df */
     const int64_t mask = lean.device_bytes - base - 3 * MAP * UNIT;
     if (mask <= 0 || mask > UNIT) fail_msg("beside f, dg and df %lld bytes", (long long)mask);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -199,7 +199,7 @@ TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
     int refused = 0, acted = 0, slower = 0;
     for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         const char *policy = policies[seed % (sizeof policies / sizeof *policies)];
         char spec[160], always[160];
         snprintf(spec, sizeof spec, "%swhen=needed", policy);
@@ -226,7 +226,7 @@ TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
             ns = o.ns;
             if (i == 8) assert_true(o.operations == 0 && o.ns == liveness.ns);
         }
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);

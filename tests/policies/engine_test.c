@@ -89,7 +89,7 @@ static void refuse_plan(const mm_graph *graph, const char *rules, const char *wo
     mm_policy p;
     mm_plan *plan;
     mm_limits limits = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
-    mm_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
     for (int w = 0; w < 2; w++) {
         snprintf(spec, sizeof spec, "rules:%s,when=%s", rules, w ? "always" : "needed");
         assert_int_equal(mm_policy_parse(spec, &p), MM_OK);
@@ -98,7 +98,7 @@ static void refuse_plan(const mm_graph *graph, const char *rules, const char *wo
         assert_says(other);
         mm_policy_fini(&p);
     }
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
 }
 
 TEST_CASE(a_selector_that_names_nothing_is_refused_with_what_it_could_be) {
@@ -290,7 +290,7 @@ TEST_CASE(a_synchronous_fetch_waits_for_the_step_before_it) {
     int fetches = 0;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         mm_policy policy;
         mm_plan *plan;
         mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
@@ -307,7 +307,7 @@ TEST_CASE(a_synchronous_fetch_waits_for_the_step_before_it) {
         }
         mm_plan_destroy(plan);
         mm_policy_fini(&policy);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(fetches > 50);
@@ -563,7 +563,7 @@ TEST_CASE(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing) {
                  {"cdma:rate=8,signs=whole,when=always", false, "mask"}};
     mm_graph *graph = mixed(MM_LAYER_RELU, false);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        mm_facts *facts = terse_facts(graph, CODE * UNIT);
+        mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
         mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(graph)};
         mm_policy policy;
         mm_plan *plan;
@@ -578,7 +578,7 @@ TEST_CASE(cdma_moves_maps_whole_where_that_is_asked_for_and_loses_nothing) {
         assert_int_equal(op_of(plan, MM_NODE_OUT, "g") >= 0, strcmp(cases[c].codec, "mask") != 0);
         mm_plan_destroy(plan);
         mm_policy_fini(&policy);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
     }
     mm_graph_destroy(graph);
 }

@@ -161,12 +161,12 @@ static mm_status plan_status(const mm_graph *graph, const char *spec) {
     mm_policy policy;
     mm_plan *plan;
     mm_limits limits = {.device_bytes = INT64_C(1) << 40, .base_bytes = 64 * UNIT};
-    mm_facts *facts = terse_facts(graph, UNIT);
+    mm_graph_facts *facts = terse_facts(graph, UNIT);
     assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
     mm_status status = mm_policy_plan(&policy, graph, facts, &limits, &plan);
     if (status == MM_OK) mm_plan_destroy(plan);
     mm_policy_fini(&policy);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     return status;
 }
 

@@ -59,11 +59,11 @@ static mm_graph *convnet(void) {
 }
 
 /* Facts of the policy's codecs: csr has a head and a body, dpr takes half of the map, a mask one bit per element. */
-static mm_facts *facts_for(const mm_graph *graph, const mm_policy *policy) {
+static mm_graph_facts *facts_for(const mm_graph *graph, const mm_policy *policy) {
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
-    mm_facts *facts;
+    mm_graph_facts *facts;
     const int n = mm_policy_list_codecs(policy, specs);
-    assert_int_equal(mm_facts_create(graph, n, &facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(graph, n, &facts), MM_OK);
     for (int c = 0; c < n; c++) {
         const bool mask = strcmp(specs[c], "mask") == 0, csr = strncmp(specs[c], "csr", 3) == 0;
         facts->codecs[c] = (mm_codec_facts){.lossless = mask || (csr && !strstr(specs[c], "values=")),

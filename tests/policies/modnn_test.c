@@ -14,7 +14,7 @@
 #define MUCH (INT64_C(1) << 40)
 
 /* Plans, and proves the plan. Returns what mm_plan_fits says of it. */
-static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t device_bytes,
+static mm_status plan_in(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, int64_t device_bytes,
                          int64_t pinned_bytes, mm_plan **plan_out) {
     mm_policy policy;
     const int64_t base = mm_plan_base(graph);
@@ -33,8 +33,8 @@ static mm_status plan_in(const mm_graph *graph, const mm_facts *facts, const cha
  * A unit is UNIT bytes, and UNIT ns: a step takes one unless the test says, a copy one for each unit of bytes. */
 
 /* Facts of a graph by hand. ns: per step, in units; NULL: one each. */
-static mm_facts *by_hand(const mm_graph *graph, const int *units) {
-    mm_facts *facts = terse_facts(graph, UNIT);
+static mm_graph_facts *by_hand(const mm_graph *graph, const int *units) {
+    mm_graph_facts *facts = terse_facts(graph, UNIT);
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++)
             facts->variants[v].ns = (units ? units[s] : 1) * UNIT;
@@ -43,7 +43,7 @@ static mm_facts *by_hand(const mm_graph *graph, const int *units) {
 }
 
 /* Plans in so many units; what the plan does, in the words of terse_tell. Takes the graph and the facts over. */
-static void assert_tells(mm_graph *graph, mm_facts *facts, const char *spec, int units, int defragmentations,
+static void assert_tells(mm_graph *graph, mm_graph_facts *facts, const char *spec, int units, int defragmentations,
                          const char *expected) {
     char text[512];
     mm_plan *plan;
@@ -51,7 +51,7 @@ static void assert_tells(mm_graph *graph, mm_facts *facts, const char *spec, int
     assert_string_equal(terse_tell(plan, text, sizeof text), expected);
     assert_int_equal(plan->defragmentations, defragmentations);
     mm_plan_destroy(plan);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -189,7 +189,7 @@ static void assert_gains(int slow, int units, const char *spec, int variant, con
     char text[256];
     mm_plan *plan;
     mm_graph *graph = two_variants();
-    mm_facts *facts = by_hand(graph, NULL);
+    mm_graph_facts *facts = by_hand(graph, NULL);
     facts->variants[facts->variant_first[2]].ns = 2 * UNIT;
     facts->variants[facts->variant_first[2] + 1].ns = slow * UNIT;
     assert_int_equal(plan_in(graph, facts, spec, mm_plan_base(graph) + units * UNIT, MUCH, &plan), MM_OK);
@@ -197,7 +197,7 @@ static void assert_gains(int slow, int units, const char *spec, int variant, con
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].step == 2) assert_int_equal(plan->nodes[i].variant, variant);
     mm_plan_destroy(plan);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -214,7 +214,7 @@ TEST_CASE(an_algorithm_is_chosen_by_its_gain) {
     assert_gains(22, 14, "modnn:offload=off", 0, "X U C V");
 }
 
-static mm_status status_in(const mm_graph *graph, const mm_facts *facts, int units) {
+static mm_status status_in(const mm_graph *graph, const mm_graph_facts *facts, int units) {
     mm_policy policy;
     mm_plan *plan = NULL;
     const int64_t base = mm_plan_base(graph);
@@ -229,7 +229,7 @@ static mm_status status_in(const mm_graph *graph, const mm_facts *facts, int uni
 /* With some times unknown, plans would be bad without notice. Where all maps fit, no times are needed. */
 TEST_CASE(facts_without_a_time_that_is_needed_are_refused_naming_it) {
     mm_graph *graph = late(3);
-    mm_facts *facts = by_hand(graph, NULL);
+    mm_graph_facts *facts = by_hand(graph, NULL);
     assert_int_equal(status_in(graph, facts, 8), MM_OK);
     facts->in_bytes_per_s = 0;
     assert_int_equal(status_in(graph, facts, 8), MM_ERR_INVALID);
@@ -240,14 +240,14 @@ TEST_CASE(facts_without_a_time_that_is_needed_are_refused_naming_it) {
     assert_int_equal(status_in(graph, facts, 8), MM_ERR_INVALID);
     assert_says("no time of P forward");
     assert_int_equal(status_in(graph, facts, 11), MM_OK);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 /* All maps fit with the slower variant; whether it is faster that x leaves depends on the times of copies. */
 TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
     mm_graph *graph = two_variants();
-    mm_facts *facts = by_hand(graph, NULL);
+    mm_graph_facts *facts = by_hand(graph, NULL);
     mm_plan *plan;
     facts->out_bytes_per_s = 0;
     assert_int_equal(status_in(graph, facts, 10), MM_ERR_INVALID);
@@ -255,7 +255,7 @@ TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
     assert_int_equal(status_in(graph, facts, 14), MM_OK);
     assert_int_equal(plan_in(graph, facts, "modnn:offload=off", INT64_MAX, 0, &plan), MM_OK);
     mm_plan_destroy(plan);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -263,7 +263,7 @@ TEST_CASE(what_fits_by_slower_variants_is_compared_by_all_times) {
  * takes. */
 TEST_CASE(without_pinned_memory_all_is_kept) {
     mm_graph *graph = late(3);
-    mm_facts *facts = by_hand(graph, NULL);
+    mm_graph_facts *facts = by_hand(graph, NULL);
     mm_plan *plan;
     const int64_t base = mm_plan_base(graph);
     assert_int_equal(plan_in(graph, facts, "modnn", base + 8 * UNIT, 3 * UNIT - 1, &plan), MM_ERR_INFEASIBLE);
@@ -273,7 +273,7 @@ TEST_CASE(without_pinned_memory_all_is_kept) {
     assert_int_equal(plan_in(graph, facts, "modnn", base + 8 * UNIT, 3 * UNIT, &plan), MM_OK);
     assert_int_equal(plan->pinned_bytes, 3 * UNIT);
     mm_plan_destroy(plan);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
@@ -291,7 +291,7 @@ TEST_CASE(in_little_pinned_memory_the_lowest_plan_lets_less_leave) {
     forward(&g, "O", "p");
     forward(&g, "S", "a b");
     mm_graph *graph = terse_freeze(&g);
-    mm_facts *facts = by_hand(graph, NULL);
+    mm_graph_facts *facts = by_hand(graph, NULL);
     for (int units = 0; units <= 11; units++) {
         const int64_t base = mm_plan_base(graph), pinned = 5 * UNIT;
         const mm_status status = plan_in(graph, facts, "modnn", base + units * UNIT, pinned, &plan);
@@ -300,13 +300,13 @@ TEST_CASE(in_little_pinned_memory_the_lowest_plan_lets_less_leave) {
         assert_int_equal(plan->pinned_bytes, 3 * UNIT);
         mm_plan_destroy(plan);
     }
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     mm_graph_destroy(graph);
 }
 
 /* ---------------------------------------------------------------- random graphs */
 
-static int64_t step_ns(const mm_plan *plan, const mm_facts *facts) {
+static int64_t step_ns(const mm_plan *plan, const mm_graph_facts *facts) {
     mm_simulation sim;
     assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
     const int64_t ns = sim.iteration_ns;
@@ -341,8 +341,8 @@ typedef struct tally {
 
 /* With `pinned` bytes of pinned memory, half of what the minimum takes, there is a larger minimum, and every budget
  * from there to `kept` can be planned. */
-static void try_pinned(const mm_graph *graph, const mm_facts *facts, const char *spec, int64_t pinned, int64_t kept,
-                       tally *sum) {
+static void try_pinned(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, int64_t pinned,
+                       int64_t kept, tally *sum) {
     mm_plan *least, *plan;
     (void)plan_in(graph, facts, spec, 0, pinned, &least);
     assert_true(least->pinned_bytes <= pinned && least->peak_bytes <= kept);
@@ -355,7 +355,7 @@ static void try_pinned(const mm_graph *graph, const mm_facts *facts, const char 
     mm_plan_destroy(least);
 }
 
-static void try_budgets(const mm_graph *graph, const mm_facts *facts, const char *spec, tally *sum) {
+static void try_budgets(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, tally *sum) {
     enum { BUDGETS = 8 };
     mm_plan *least, *kept, *plan, *again;
     assert_int_equal(plan_in(graph, facts, "liveness", MUCH, 0, &kept), MM_OK);
@@ -387,7 +387,7 @@ static void try_budgets(const mm_graph *graph, const mm_facts *facts, const char
 }
 
 /* Of a step's variants the first is the fastest, and has the largest workspace. */
-static void order_variants(mm_facts *facts, uint64_t seed) {
+static void order_variants(mm_graph_facts *facts, uint64_t seed) {
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s], end = facts->variant_first[s + 1], i = 0; v < end; v++, i++) {
             const int64_t first_ns = facts->variants[facts->variant_first[s]].ns;
@@ -402,7 +402,7 @@ TEST_CASE(plans_fit_from_their_minimum_to_what_keeping_all_takes) {
     tally sum = {0};
     for (uint64_t seed = 1; seed <= GRAPHS; seed++) {
         mm_graph *graph;
-        mm_facts *facts;
+        mm_graph_facts *facts;
         random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 20, .max_channels = 6};
         assert_int_equal(random_graph_create(&options, &graph), MM_OK);
         assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
@@ -412,7 +412,7 @@ TEST_CASE(plans_fit_from_their_minimum_to_what_keeping_all_takes) {
         else
             facts->out_bytes_per_s = facts->in_bytes_per_s = INT64_C(1000000000);
         try_budgets(graph, facts, specs[seed % 3], &sum);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);
     }
     assert_true(sum.moved > 4 * GRAPHS && sum.defragmented > GRAPHS && sum.slowed > GRAPHS && sum.squeezed > 0);

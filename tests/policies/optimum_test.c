@@ -18,7 +18,7 @@ enum { LAYERS = 5, STEPS_MOST = 2 * LAYERS + 4, TENSORS_MOST = 64 };
 
 typedef struct subject {
     mm_graph *graph;
-    mm_facts *facts;
+    mm_graph_facts *facts;
 } subject;
 
 /* x0 -> layer1 -> x1 -> ... -> loss, some layers also with a map from further back; maps of one to seven units, steps
@@ -66,7 +66,7 @@ static subject subject_create(uint64_t seed) {
 }
 
 static void subject_destroy(subject *s) {
-    mm_facts_destroy(s->facts);
+    mm_graph_facts_destroy(s->facts);
     mm_graph_destroy(s->graph);
 }
 

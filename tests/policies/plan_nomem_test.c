@@ -14,7 +14,7 @@ enum { SEED = 5, LAYERS = 14, CODE_BYTES = 64, MOST = 100000 };
 /* Plans with every allocation failing in turn (in the usual tier: every ninth), then with none. */
 static void plan_without_memory(const mm_graph *graph, const char *spec) {
     const int stride = test_depth(9, 1);
-    mm_facts *facts = terse_facts(graph, CODE_BYTES);
+    mm_graph_facts *facts = terse_facts(graph, CODE_BYTES);
     mm_policy policy;
     assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
     const mm_limits limits = {
@@ -35,7 +35,7 @@ static void plan_without_memory(const mm_graph *graph, const char *spec) {
     }
     assert_true(nth > 3 * stride);
     mm_policy_fini(&policy);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
 }
 
 TEST_CASE(each_policy_says_that_there_is_no_memory) {

@@ -329,7 +329,7 @@ TEST_CASE(a_step_that_is_not_deterministic_is_not_run_again) {
         char spec[64];
         mm_policy policy;
         mm_plan *plan;
-        mm_facts *facts = terse_facts(graph, -1);
+        mm_graph_facts *facts = terse_facts(graph, -1);
         facts->variants[3].deterministic = false; /* p2 */
         snprintf(spec, sizeof spec, "recompute:mode=%s,when=always", modes[m]);
         assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
@@ -339,7 +339,7 @@ TEST_CASE(a_step_that_is_not_deterministic_is_not_run_again) {
             if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) assert_int_not_equal(plan->nodes[i].step, 3);
         mm_plan_destroy(plan);
         mm_policy_fini(&policy);
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
     }
     mm_graph_destroy(graph);
 }

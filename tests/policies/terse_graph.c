@@ -104,9 +104,9 @@ mm_graph *terse_freeze(terse_graph *g) {
 
 /* ---------------------------------------------------------------- plans */
 
-mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
-    mm_facts *facts;
-    must(mm_facts_create(graph, 2, &facts));
+mm_graph_facts *terse_facts(const mm_graph *graph, int64_t code_bytes) {
+    mm_graph_facts *facts;
+    must(mm_graph_facts_create(graph, 2, &facts));
     facts->codecs[0] = (mm_codec_facts){.spec = "zfp:rate=8", .fixed_size = true, .gives_value = true};
     facts->codecs[1] = (mm_codec_facts){.spec = "mask", .lossless = true, .fixed_size = true, .gives_sign = true};
     for (int t = 0; t < facts->n_tensors; t++) {
@@ -149,7 +149,7 @@ void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t cod
 
 void planned_done(planned *p) {
     mm_plan_destroy(p->plan);
-    mm_facts_destroy(p->facts);
+    mm_graph_facts_destroy(p->facts);
 }
 
 const mm_segment *segment_of(const planned *p, const char *tensor, int n) {

@@ -33,12 +33,12 @@ mm_graph *terse_freeze(terse_graph *graph);
 mm_tensor terse_tensor(const mm_graph *graph, const char *name);
 
 typedef struct planned {
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
 } planned;
 
 /* Facts with the codecs "zfp:rate=8", whose codes all have `code_bytes`, and "mask". */
-mm_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
+mm_graph_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 
 /* Plans, as published (when=always) unless the policy says otherwise, and proves the plan. */
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);

@@ -48,7 +48,7 @@ static void subject_fini(subject *s) {
 
 /* Sets times like those of a Titan X with zfp: 6 TFLOP/s, memory of 250 GB/s, a link of 12 GB/s, codecs of 25 GB/s.
  * Convolutions are bound by arithmetic, so they take longer per byte. */
-static void time_steps(const mm_graph *graph, mm_facts *facts) {
+static void time_steps(const mm_graph *graph, mm_graph_facts *facts) {
     for (int i = 0; i < mm_graph_steps(graph); i++) {
         const mm_step_info *step = mm_graph_step(graph, i);
         int64_t bytes = 0;

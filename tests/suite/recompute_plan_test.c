@@ -27,7 +27,7 @@ enum { LOSSY, LOSSLESS, CODECS };
 typedef struct fixture {
     mm_graph *graph;
     mm_tensor images, weight, stats, loss, d_weight, map, out, saved, d_out, d_map;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_plan *plan;
     int nodes[STEPS], again; /* the step's nodes; again: the node of NORM_F's second run */
     int64_t used;            /* bytes used, of the device and of pinned memory */
@@ -89,7 +89,7 @@ static int setup_graph(void **state, bool out_changes, bool gives) {
     assert_int_equal(mm_graph_create("by hand", &f->graph), MM_OK);
     add_tensors(f);
     add_steps(f, out_changes, gives);
-    assert_int_equal(mm_facts_create(f->graph, CODECS, &f->facts), MM_OK);
+    assert_int_equal(mm_graph_facts_create(f->graph, CODECS, &f->facts), MM_OK);
     f->facts->codecs[LOSSY] = (mm_codec_facts){.spec = "lossy", .gives_value = true};
     f->facts->codecs[LOSSLESS] = (mm_codec_facts){.spec = "lossless", .gives_value = true, .lossless = true};
     for (int c = 0; c < CODECS; c++)
@@ -108,7 +108,7 @@ static int setup_giving(void **state) { return setup_graph(state, false, true); 
 static int teardown(void **state) {
     fixture *f = *state;
     mm_plan_destroy(f->plan);
-    mm_facts_destroy(f->facts);
+    mm_graph_facts_destroy(f->facts);
     mm_graph_destroy(f->graph);
     free(f);
     return 0;

@@ -14,11 +14,11 @@ static struct {
     int plans;
 } counted;
 
-typedef mm_status policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+typedef mm_status policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                               const mm_limits *limits, mm_plan **plan_out);
 policy_plan __real_mm_policy_plan, __wrap_mm_policy_plan;
 
-mm_status __wrap_mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_facts *facts,
+mm_status __wrap_mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                 const mm_limits *limits, mm_plan **plan_out) {
     counted.plans += limits->device_bytes == counted.budget_bytes;
     return __real_mm_policy_plan(policy, graph, facts, limits, plan_out);

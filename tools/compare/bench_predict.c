@@ -24,7 +24,7 @@ typedef struct prediction {
 static uint64_t add_hash(uint64_t hash, int64_t value) { return mm_hash_bytes(hash, &value, sizeof value); }
 
 /* Hash of a plan's nodes in order, equal for plans that do the same. */
-static uint64_t hash_nodes(const mm_plan *plan, const mm_facts *facts) {
+static uint64_t hash_nodes(const mm_plan *plan, const mm_graph_facts *facts) {
     uint64_t hash = MM_HASH_BEGIN;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];

@@ -27,8 +27,8 @@ mm_status facts_source_open(const char *path, facts_source *source_out) {
     json_decref(root);
     MM_TRY(status);
     if (source.facts) {
-        read_subject(source.facts->names->graph, &source);
-        source.threads = source.facts->threads;
+        read_subject(source.facts->graph, &source);
+        source.threads = source.facts->by_name.threads;
     }
     *source_out = source;
     return MM_OK;
@@ -75,7 +75,7 @@ mm_status facts_source_study(facts_source *source, const char *text) {
 }
 
 /* Sets the typical sizes of one map's codes from its row of the study. */
-static void take_ratio(const facts_source *source, const json_t *row, const mm_graph *graph, mm_facts *facts) {
+static void take_ratio(const facts_source *source, const json_t *row, const mm_graph *graph, mm_graph_facts *facts) {
     char name[256];
     const char *layer = json_string_value(json_object_get(row, "layer"));
     if (!layer) return;
@@ -92,7 +92,7 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
     }
 }
 
-mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_facts *facts) {
+mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
     size_t i;
     json_t *row;
     if (source->is_machine)

@@ -39,6 +39,6 @@ MM_CHECKED mm_status facts_source_study(facts_source *source, const char *text);
 
 /* Sets the times in the facts of a graph, and the typical sizes of the codes that the study has. Errors of
  * mm_facts_apply. */
-MM_CHECKED mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_facts *facts);
+MM_CHECKED mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts);
 
 #endif

@@ -406,7 +406,7 @@ static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_
 }
 
 /* Gives each step its variants, with their times. */
-static mm_status set_variants(const machine *m, const mm_graph *graph, mm_facts *facts) {
+static mm_status set_variants(const machine *m, const mm_graph *graph, mm_graph_facts *facts) {
     const size_t most = (size_t)facts->variant_first[facts->n_steps] + (size_t)facts->n_steps * MACHINE_ALGORITHMS;
     mm_variant *variants = malloc((most + 1) * sizeof *variants);
     if (!variants) return mm_fail(MM_ERR_NOMEM, "out of memory for %zu variants of steps", most);
@@ -451,7 +451,7 @@ static const machine_codec *find_codec(const machine *m, const char *spec, mm_dt
     return found;
 }
 
-mm_status machine_facts(const machine *m, const mm_graph *graph, mm_facts *facts) {
+mm_status machine_facts(const machine *m, const mm_graph *graph, mm_graph_facts *facts) {
     MM_TRY(set_variants(m, graph, facts));
     for (int c = 0; c < facts->n_codecs; c++)
         for (int t = 0; t < facts->n_tensors; t++) {

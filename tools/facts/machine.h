@@ -33,7 +33,7 @@
  *
  * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
  * a part of a batch: how fast a core of the host adds the gradients that the devices send, and how many devices share
- * the link's rates (mm_facts).
+ * the link's rates (mm_graph_facts).
  *
  * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
  * contention_permille and link_contention_permille.
@@ -105,6 +105,6 @@ MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine 
 
 /* Sets all times in the facts, and the variants of steps for which the machine has algorithms. The facts must already
  * have codecs and sizes of codes. MM_ERR_NOMEM: nothing is changed. */
-MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_facts *facts);
+MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_graph_facts *facts);
 
 #endif

@@ -62,7 +62,7 @@ mm_status collector_init(collector *c, const nets_net *net, int64_t batch, const
 }
 
 void collector_fini(collector *c) {
-    mm_facts_destroy(c->facts);
+    mm_graph_facts_destroy(c->facts);
     free(c->miss_bytes);
     nets_lowered_destroy(c->lowered);
     for (int i = 0; i < MM_MAX_CODECS; i++) mm_codec_destroy(c->codecs[i]);
@@ -225,7 +225,7 @@ static double far_ns(const collector *c) {
 
 /* Subtracts the time of far bytes from the steps' times, for all variants alike. At least half of a step's time stays;
  * chosen. */
-static void take_far_off(const collector *c, double far, mm_facts *facts) {
+static void take_far_off(const collector *c, double far, mm_graph_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++)
         for (int v = facts->variant_first[s]; v < facts->variant_first[s + 1]; v++) {
             int64_t *ns = &facts->variants[v].ns, off = (int64_t)((double)c->miss_bytes[s] * far);
@@ -288,7 +288,7 @@ mm_status collector_measure_device(collector *c, const target *target) {
 }
 
 /* Sets the facts' contention of each pair: as measured, else as the facts' two contention_permille say. */
-static void put_pairs(const device_pairs *pairs, mm_facts *facts) {
+static void put_pairs(const device_pairs *pairs, mm_graph_facts *facts) {
     mm_contention found = {.known = true};
     facts->contention.known = false; /* so that mm_facts_contention uses the two numbers */
     for (mm_work of = 0; of < MM_WORK_KINDS; of++)
@@ -300,7 +300,7 @@ static void put_pairs(const device_pairs *pairs, mm_facts *facts) {
     facts->contention = found;
 }
 
-static void conclude(const collector *c, mm_facts *facts) {
+static void conclude(const collector *c, mm_graph_facts *facts) {
     double far = far_ns(c);
     take_far_off(c, far, facts);
     facts->threads = c->threads;
@@ -313,9 +313,9 @@ static void conclude(const collector *c, mm_facts *facts) {
     if (c->has_pairs) put_pairs(&c->pairs, facts);
 }
 
-mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+mm_status collector_fill(const void *ctx, const mm_graph *graph, mm_graph_facts *facts) {
     const collector *c = ctx;
-    MM_TRY(mm_facts_apply(c->facts, graph, MM_FACTS_TIMES, facts));
+    MM_TRY(mm_graph_facts_merge(c->facts, graph, MM_FACTS_TIMES, facts));
     conclude(c, facts);
     return MM_OK;
 }

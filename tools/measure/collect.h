@@ -41,7 +41,7 @@ typedef enum collect_rank { COLLECT_NONE, COLLECT_BESIDE, COLLECT_ALONE, COLLECT
 typedef struct collector {
     nets_lowered *lowered;
     mm_codec *codecs[MM_MAX_CODECS];
-    mm_facts *facts;
+    mm_graph_facts *facts;
     mm_copy_line copies[2];             /* [0] in, [1] out */
     int64_t both_bytes_per_s;           /* rate of each direction of the link with both busy; 0: not measured */
     int threads;                        /* CPU threads of the host device; 0: another device */
@@ -75,7 +75,7 @@ MM_CHECKED mm_status collector_measure_device(collector *c, const target *target
 
 /* A time_source.fill: adds the collected times to the facts of the same graph or an equal one. Times of codecs that
  * these facts do not have are left out. */
-mm_status collector_fill(const void *collector, const mm_graph *graph, mm_facts *facts);
+mm_status collector_fill(const void *collector, const mm_graph *graph, mm_graph_facts *facts);
 
 /* Computes the facts and writes them to a file. MM_ERR_IO. */
 MM_CHECKED mm_status collector_save(const collector *c, const char *path);

@@ -12,7 +12,7 @@
 /* ---------------------------------------------------------------- operations without a time */
 
 /* Whether the facts have a time for any step of the plan. If not, a simulated iteration would take no time. */
-static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
+static bool has_step_times(const mm_plan *plan, const mm_graph_facts *facts) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->kind == MM_NODE_STEP && facts->variants[facts->variant_first[n->step] + n->variant].ns > 0) return true;
@@ -20,7 +20,7 @@ static bool has_step_times(const mm_plan *plan, const mm_facts *facts) {
     return false;
 }
 
-static const char *untimed_of(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+static const char *untimed_of(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     const mm_node_cost cost = mm_node_table[n->kind].cost;
     if (cost == MM_COST_STEP) return NULL;
     const int codec = plan->segments[mm_program_stored(n)].codec;
@@ -42,7 +42,7 @@ static const char *untimed_of(const mm_plan *plan, const mm_facts *facts, const 
 }
 
 /* The name of an operation for which the facts have no time: a simulation would count it as 0. NULL: none. */
-static const char *find_untimed(const mm_plan *plan, const mm_facts *facts) {
+static const char *find_untimed(const mm_plan *plan, const mm_graph_facts *facts) {
     if (!has_step_times(plan, facts)) return "the steps";
     for (int i = 0; i < plan->n_nodes; i++) {
         const char *what = untimed_of(plan, facts, &plan->nodes[i]);

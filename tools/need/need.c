@@ -11,12 +11,13 @@
 /* ---------------------------------------------------------------- lowering */
 
 /* Replaces the facts' link by one of the speed that the user set, each way, also while both ways are busy. */
-static void give_link(mm_facts *facts, int64_t bytes_per_s) {
+static void give_link(mm_graph_facts *facts, int64_t bytes_per_s) {
     facts->out_bytes_per_s = facts->in_bytes_per_s = bytes_per_s;
     facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
-mm_status need_add_times(const facts_source *source, const target *target, const mm_graph *graph, mm_facts *facts) {
+mm_status need_add_times(const facts_source *source, const target *target, const mm_graph *graph,
+                         mm_graph_facts *facts) {
     if (source) MM_TRY(facts_source_fill(source, graph, facts));
     if (source && !source->for_run && target->link_bytes_per_s > 0) give_link(facts, target->link_bytes_per_s);
     return MM_OK;
@@ -157,8 +158,8 @@ mm_status need_try(const need_case *c, bool *fit_out) {
 
 mm_status need_simulate(const need *n, int pass, mm_simulation *sim_out) {
     const need_pass *p = &n->pass[pass];
-    const mm_facts *facts = p->planned.facts;
-    mm_facts nominal;
+    const mm_graph_facts *facts = p->planned.facts;
+    mm_graph_facts nominal;
     if (!mm_nominal_is_due(facts)) return mm_program_simulate(p->planned.program, facts, sim_out);
     mm_status status = mm_nominal_init(p->lowered->graph, facts, &nominal);
     if (status == MM_OK) status = mm_program_simulate(p->planned.program, &nominal, sim_out);

@@ -99,7 +99,7 @@ nets_exec_graph need_last(const need_case *c);
 /* Adds the source's times to the facts of a graph. If the target has a link of a set speed, takes the link's rates from
  * it, unless source->for_run. source NULL: adds nothing. Errors of facts_source_fill. */
 MM_CHECKED mm_status need_add_times(const facts_source *source, const target *target, const mm_graph *graph,
-                                    mm_facts *facts);
+                                    mm_graph_facts *facts);
 
 /* Plans a pass anew within these limits, unless its present plan was made for them. device_bytes 0, or no plan fits:
  * the plan has the lowest peak within the pinned memory. staged_bytes: size of a staging buffer beside the persistent

@@ -54,7 +54,7 @@ const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
 /* ---------------------------------------------------------------- other policies */
 
 /* An mm_times_fn. */
-static mm_status add_times(const void *ctx, const mm_graph *graph, mm_facts *facts) {
+static mm_status add_times(const void *ctx, const mm_graph *graph, mm_graph_facts *facts) {
     const need_case *c = ctx;
     return need_add_times(c->facts, c->target, graph, facts);
 }

@@ -31,12 +31,12 @@ void need_hasten(mm_policy *policy, int fused_steps) {
 static mm_status are_of(const need_case *c, bool *are_out) {
     const nets_exec_graph whole = need_last(c);
     nets_lowered *lowered;
-    mm_facts *facts = NULL;
+    mm_graph_facts *facts = NULL;
     MM_TRY(need_lower(c, &whole, &lowered));
-    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
+    mm_status status = mm_graph_facts_create(lowered->graph, 0, &facts);
     if (status == MM_OK) status = facts_source_fill(c->facts, lowered->graph, facts);
     *are_out = status == MM_OK;
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     nets_lowered_destroy(lowered);
     return status == MM_ERR_FORMAT ? MM_OK : status;
 }
@@ -71,13 +71,13 @@ static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) 
     enum { ROUNDED = 16 * MM_ALIGN };
     const nets_exec_graph last = need_last(c);
     nets_lowered *lowered;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     MM_TRY(need_lower(c, &last, &lowered));
-    mm_status status = mm_facts_create(lowered->graph, 0, &facts);
+    mm_status status = mm_graph_facts_create(lowered->graph, 0, &facts);
     if (status == MM_OK) {
         const mm_lower_bound bound = mm_lower_bound_of(lowered->graph, facts);
         *may_out = mm_plan_base(lowered->graph) + bound.bytes - bound.persistent_bytes + ROUNDED < bytes;
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
     }
     nets_lowered_destroy(lowered);
     return status;

@@ -89,12 +89,12 @@ static need_case in_parts(const need_case *c, int64_t sub_batch) {
 
 static mm_status window_of(const need_case *c, const nets_exec_graph *pass, int64_t *bytes_out) {
     nets_lowered *lowered;
-    mm_facts *facts = NULL;
+    mm_graph_facts *facts = NULL;
     MM_TRY(need_lower(c, pass, &lowered));
-    mm_status status = c->facts ? mm_facts_create(lowered->graph, 0, &facts) : MM_OK;
+    mm_status status = c->facts ? mm_graph_facts_create(lowered->graph, 0, &facts) : MM_OK;
     if (status == MM_OK && c->facts) status = facts_source_fill(c->facts, lowered->graph, facts);
     if (status == MM_OK) status = mm_window_bytes(lowered->graph, facts, WINDOW_PERMILLE, bytes_out);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     nets_lowered_destroy(lowered);
     return status;
 }

@@ -12,7 +12,7 @@
 
 /* ---------------------------------------------------------------- bounds */
 
-static void name_bound(const mm_graph *graph, int64_t batch, const mm_facts *facts, explain_bound *out) {
+static void name_bound(const mm_graph *graph, int64_t batch, const mm_graph_facts *facts, explain_bound *out) {
     out->batch = batch;
     out->bound = mm_lower_bound_of(graph, facts);
     mm_graph_step_name(graph, out->bound.step, out->held_by, sizeof out->held_by);
@@ -24,13 +24,13 @@ mm_status explain_bound_of(const nets_net *net, const target *target, int64_t ba
     const need_case c = {.net = net, .batch = batch, .mode = NETS_TRAIN, .target = target};
     const nets_exec_graph graph = need_last(&c);
     nets_lowered *lowered;
-    mm_facts *facts = NULL;
+    mm_graph_facts *facts = NULL;
     MM_TRY(need_lower(&c, &graph, &lowered));
     const bool known = source && source->is_machine;
-    mm_status status = known ? mm_facts_create(lowered->graph, 0, &facts) : MM_OK;
+    mm_status status = known ? mm_graph_facts_create(lowered->graph, 0, &facts) : MM_OK;
     if (status == MM_OK && known) status = facts_source_fill(source, lowered->graph, facts);
     if (status == MM_OK) name_bound(lowered->graph, batch, facts, bound_out);
-    mm_facts_destroy(facts);
+    mm_graph_facts_destroy(facts);
     nets_lowered_destroy(lowered);
     return status;
 }
@@ -61,12 +61,12 @@ static const char *kinds_text(uint32_t kinds, char *buffer, size_t capacity) {
     return buffer;
 }
 
-static void print_code(FILE *file, const mm_facts *facts, const mm_remedy *r) {
+static void print_code(FILE *file, const mm_graph_facts *facts, const mm_remedy *r) {
     fprintf(file, "as %s%s%s%s", facts->codecs[r->codec].spec, facts->codecs[r->codec].lossless ? "" : " (lossy)",
             r->sign_codec >= 0 ? " and " : "", r->sign_codec >= 0 ? facts->codecs[r->sign_codec].spec : "");
 }
 
-static void print_remedy(FILE *file, const mm_facts *facts, const mm_remedy *r) {
+static void print_remedy(FILE *file, const mm_graph_facts *facts, const mm_remedy *r) {
     char size[32], kinds[128];
     switch (r->kind) {
     case MM_REMEDY_KEEP:
@@ -134,7 +134,7 @@ static mm_status print_readers(FILE *file, const mm_graph *graph, const mm_stash
     return told_end(&t, file, "read by");
 }
 
-static mm_status print_remedies(FILE *file, const mm_facts *facts, const mm_stash_map *map) {
+static mm_status print_remedies(FILE *file, const mm_graph_facts *facts, const mm_stash_map *map) {
     told t;
     MM_TRY(told_begin(&t));
     for (int i = 1; i < map->n_remedies; i++) {
@@ -257,7 +257,7 @@ static json_t *segments_json(const mm_account *account) {
     return array;
 }
 
-static json_t *remedies_json(const mm_facts *facts, const mm_stash_map *map) {
+static json_t *remedies_json(const mm_graph_facts *facts, const mm_stash_map *map) {
     json_t *array = json_array();
     for (int i = 0; i < map->n_remedies; i++) {
         const mm_remedy *r = &map->remedies[i];

@@ -12,7 +12,7 @@
 
 /* ---------------------------------------------------------------- facts and decisions */
 
-static bool gives_values(const mm_facts *facts) {
+static bool gives_values(const mm_graph_facts *facts) {
     for (int c = 0; c < facts->n_codecs; c++)
         if (facts->codecs[c].gives_value) return true;
     return false;

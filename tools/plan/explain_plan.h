@@ -10,8 +10,9 @@
 /* A case's stash and what was decided about it. Times are the facts', or nominal ones if the facts have none. */
 typedef struct explained {
     mm_stash_account stash;
-    const mm_facts *facts; /* for the remedies; with the policy's codecs, or freelunch's if none of them gives values */
-    mm_facts times;        /* for the decisions: the plan's facts, with times */
+    const mm_graph_facts
+        *facts;           /* for the remedies; with the policy's codecs, or freelunch's if none of them gives values */
+    mm_graph_facts times; /* for the decisions: the plan's facts, with times */
     mm_decision *decisions; /* one for each map of the stash */
     mm_planned codecs;      /* freelunch's, if `facts` has those */
     bool nominal;           /* `times` are nominal, and owned */

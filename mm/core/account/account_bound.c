@@ -12,7 +12,7 @@ static int64_t sign_bytes(const mm_tensor_info *tensor) {
     return (elems + 31) / 32 * 4;
 }
 
-static int64_t least_workspace(const mm_graph *graph, const mm_facts *facts, int step) {
+static int64_t least_workspace(const mm_graph *graph, const mm_graph_facts *facts, int step) {
     if (!facts) return mm_graph_step(graph, step)->workspace_bytes;
     int64_t least = INT64_MAX;
     for (int v = facts->variant_first[step]; v < facts->variant_first[step + 1]; v++)
@@ -27,7 +27,7 @@ static bool may_share(const mm_step_info *step, mm_tensor output) {
 }
 
 /* The least bytes in which the step finds what it reads by use u: elements, or a code that it can read. */
-static int64_t value_bytes(const mm_facts *facts, const mm_step_info *step, int u, const mm_tensor_info *tensor) {
+static int64_t value_bytes(const mm_graph_facts *facts, const mm_step_info *step, int u, const mm_tensor_info *tensor) {
     int64_t least = tensor->bytes;
     for (int c = 0; step->n_codes > 0 && facts && c < facts->n_codecs; c++) {
         if (!mm_step_code_of(facts, step, u, MM_READ, c, step->uses[u].tensor)) continue;
@@ -38,7 +38,8 @@ static int64_t value_bytes(const mm_facts *facts, const mm_step_info *step, int 
 }
 
 /* The least bytes that a step needs: *managed_out of managed tensors and workspace, *other_out of all other tensors. */
-static void needs(const mm_graph *graph, const mm_facts *facts, int index, int64_t *managed_out, int64_t *other_out) {
+static void needs(const mm_graph *graph, const mm_graph_facts *facts, int index, int64_t *managed_out,
+                  int64_t *other_out) {
     const mm_step_info *step = mm_graph_step(graph, index);
     *managed_out = least_workspace(graph, facts, index);
     *other_out = 0;
@@ -60,7 +61,7 @@ static int64_t resident_bytes(const mm_graph *graph) {
     return bytes;
 }
 
-mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts) {
+mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_graph_facts *facts) {
     mm_lower_bound bound = {.step = -1, .offloaded_step = -1};
     int64_t largest = 0;
     bound.persistent_bytes = resident_bytes(graph);
@@ -98,12 +99,12 @@ static int64_t count_uses(const mm_graph *graph, int step, int by, int32_t *user
 }
 
 /* The workspace of the fastest variant, which is the first. */
-static int64_t fast_workspace(const mm_graph *graph, const mm_facts *facts, int step) {
+static int64_t fast_workspace(const mm_graph *graph, const mm_graph_facts *facts, int step) {
     return facts ? facts->variants[facts->variant_first[step]].workspace_bytes
                  : mm_graph_step(graph, step)->workspace_bytes;
 }
 
-static int64_t largest_workspace(const mm_graph *graph, const mm_facts *facts, int from, int to) {
+static int64_t largest_workspace(const mm_graph *graph, const mm_graph_facts *facts, int from, int to) {
     int64_t most = 0;
     for (int s = from; s < to; s++) {
         const int64_t bytes = fast_workspace(graph, facts, s);
@@ -112,7 +113,7 @@ static int64_t largest_workspace(const mm_graph *graph, const mm_facts *facts, i
     return most;
 }
 
-mm_status mm_window_bytes(const mm_graph *graph, const mm_facts *facts, int permille, int64_t *bytes_out) {
+mm_status mm_window_bytes(const mm_graph *graph, const mm_graph_facts *facts, int permille, int64_t *bytes_out) {
     const int n = mm_graph_steps(graph), length = (int)(((int64_t)n * permille + 999) / 1000);
     int32_t *users = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *users);
     if (!users) return mm_fail(MM_ERR_NOMEM, "out of memory for the tensors of %s", mm_graph_name(graph));

@@ -23,12 +23,13 @@ typedef struct mm_lower_bound {
 } mm_lower_bound;
 
 /* facts NULL: uses the workspaces that the graph declares. */
-mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_facts *facts);
+mm_lower_bound mm_lower_bound_of(const mm_graph *graph, const mm_graph_facts *facts);
 
 /* The bytes by which moDNN chooses the sub-batch (Chen et al., equation 8): the most that any window of consecutive
  * steps uses together. A window has `permille` of all steps (1 to 1000), at least one. Each managed tensor that its
  * steps use counts once. Added are the largest workspace of the steps' fastest variants (facts NULL: as the graph
  * declares it), and all persistent and external tensors. MM_ERR_NOMEM. O(uses + steps * length). */
-MM_CHECKED mm_status mm_window_bytes(const mm_graph *graph, const mm_facts *facts, int permille, int64_t *bytes_out);
+MM_CHECKED mm_status mm_window_bytes(const mm_graph *graph, const mm_graph_facts *facts, int permille,
+                                     int64_t *bytes_out);
 
 #endif

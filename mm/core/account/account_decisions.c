@@ -8,7 +8,7 @@
 
 typedef struct decider {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const mm_stash_account *stash;
     mm_decision *decisions;
     int *map_of; /* per tensor: the map of its root; -1: none */
@@ -84,7 +84,7 @@ static void finish_decision(mm_decision *decision) {
     if (decision->kinds == 0) decision->kinds = 1u << MM_REMEDY_KEEP;
 }
 
-mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
+mm_status mm_account_decide(const mm_plan *plan, const mm_graph_facts *facts, const mm_stash_account *stash,
                             mm_decision **decisions_out) {
     const size_t n_tensors = (size_t)mm_graph_tensors(plan->graph);
     decider d = {.plan = plan, .facts = facts, .stash = stash};

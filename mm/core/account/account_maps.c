@@ -40,12 +40,12 @@ static mm_stash_class class_of(const mm_plan *plan, mm_tensor root) {
 }
 
 /* Bytes that are reserved on the device for a code's body. */
-static int64_t body_bytes(const mm_plan *plan, const mm_facts *facts, const mm_segment *s) {
+static int64_t body_bytes(const mm_plan *plan, const mm_graph_facts *facts, const mm_segment *s) {
     if (s->content != MM_CONTENT_CODED || s->pool < 0 || plan->segments[s->pool].pinned) return 0;
     return mm_facts_code(facts, s->codec, s->tensor)->body_reserve_bytes;
 }
 
-static void classify(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
+static void classify(const mm_plan *plan, const mm_graph_facts *facts, const mm_stash_account *stash,
                      mm_map_account *account) {
     for (int i = 0; i < stash->n_maps; i++) {
         mm_stash_sum *sum = &account->stash[class_of(plan, stash->maps[i].tensor)];
@@ -64,14 +64,14 @@ static bool is_batch(const mm_plan *plan, const mm_segment *s) {
 
 /* Bytes that a segment would take if it were allocated when it is first used; for a code with a body, the reserve for
  * the body is included, as there would be no pool. 0: workspaces, pools and the batch do not count. */
-static int64_t own_bytes(const mm_plan *plan, const mm_facts *facts, const mm_segment *s) {
+static int64_t own_bytes(const mm_plan *plan, const mm_graph_facts *facts, const mm_segment *s) {
     if (!mm_segment_has_life(s) || s->content == MM_CONTENT_WORK || s->content == MM_CONTENT_POOL) return 0;
     return is_batch(plan, s) ? 0 : s->bytes + body_bytes(plan, facts, s);
 }
 
 /* The most own_bytes that are alive at a node, without the segments marked in left_out. change: scratch, n_nodes + 1
  * entries. */
-static int64_t peak(const mm_plan *plan, const mm_facts *facts, const bool *left_out, int64_t *change) {
+static int64_t peak(const mm_plan *plan, const mm_graph_facts *facts, const bool *left_out, int64_t *change) {
     memset(change, 0, ((size_t)plan->n_nodes + 1) * sizeof *change);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -88,7 +88,7 @@ static int64_t peak(const mm_plan *plan, const mm_facts *facts, const bool *left
     return most;
 }
 
-mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
+mm_status mm_map_account_init(const mm_plan *plan, const mm_graph_facts *facts, const mm_stash_account *stash,
                               mm_map_account *account_out) {
     mm_map_account account = {.placed_bytes = plan->extent_bytes - mm_align(plan->base_bytes)};
     int64_t *change = malloc(((size_t)plan->n_nodes + 1) * sizeof *change);

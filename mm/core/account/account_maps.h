@@ -35,7 +35,7 @@ typedef struct mm_map_account {
 } mm_map_account;
 
 /* stash: of the same plan and facts. The facts have the plan's codecs. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
-                                         mm_map_account *account_out);
+MM_CHECKED mm_status mm_map_account_init(const mm_plan *plan, const mm_graph_facts *facts,
+                                         const mm_stash_account *stash, mm_map_account *account_out);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct storage {
 typedef struct accountant {
     const mm_plan *plan;
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     storage *storages;
     mm_stash_account *stash;
 } accountant;
@@ -160,14 +160,14 @@ static mm_remedy *add_remedy(mm_stash_map *map, mm_remedy_kind kind, int64_t byt
 }
 
 /* Time to copy bytes to host memory and back; 0: not known. */
-static int64_t link_ns(const mm_facts *facts, int64_t bytes) {
+static int64_t link_ns(const mm_graph_facts *facts, int64_t bytes) {
     const double out = (double)facts->out_bytes_per_s, in = (double)facts->in_bytes_per_s;
     if (!(out > 0 && in > 0)) return 0;
     return 2 * facts->issue_ns + (int64_t)((double)bytes / out * 1e9 + (double)bytes / in * 1e9);
 }
 
 /* The codec of the smallest code that serves readers of the sign; -1: none does. */
-static int sign_codec(const mm_facts *facts, mm_tensor tensor) {
+static int sign_codec(const mm_graph_facts *facts, mm_tensor tensor) {
     int best = -1;
     for (int c = 0; c < facts->n_codecs; c++) {
         int64_t bytes = mm_facts_code(facts, c, tensor)->code_bytes;
@@ -228,7 +228,7 @@ static int larger_first(const void *a, const void *b) {
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-mm_status mm_stash_account_init(const mm_plan *plan, const mm_facts *facts, mm_stash_account *stash_out) {
+mm_status mm_stash_account_init(const mm_plan *plan, const mm_graph_facts *facts, mm_stash_account *stash_out) {
     mm_stash_account stash = {0};
     accountant a = {.plan = plan, .graph = plan->graph, .facts = facts, .stash = &stash};
     a.storages = calloc((size_t)mm_graph_tensors(plan->graph) + 1, sizeof *a.storages);

@@ -61,7 +61,8 @@ typedef struct mm_stash_account {
 
 /* Lists the managed maps that a plan's graph stashes. facts: of the same graph; they may have other codecs than the
  * plan's. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_stash_account_init(const mm_plan *plan, const mm_facts *facts, mm_stash_account *stash_out);
+MM_CHECKED mm_status mm_stash_account_init(const mm_plan *plan, const mm_graph_facts *facts,
+                                           mm_stash_account *stash_out);
 void mm_stash_account_fini(mm_stash_account *stash);
 
 /* What a plan's nodes do with a stashed map. */
@@ -76,7 +77,7 @@ typedef struct mm_decision {
 /* *decisions_out: one for each map of `stash`, which must be of the same plan; the caller frees them. facts: those that
  * the plan was made from, with or without times. A map that stays on the device between the passes counts as kept, even
  * if a step that recomputes another map writes it, too. MM_ERR_NOMEM. O(nodes * uses). */
-MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_facts *facts, const mm_stash_account *stash,
+MM_CHECKED mm_status mm_account_decide(const mm_plan *plan, const mm_graph_facts *facts, const mm_stash_account *stash,
                                        mm_decision **decisions_out);
 
 #endif

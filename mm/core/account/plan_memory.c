@@ -8,7 +8,7 @@
 /* The plan to describe, its accounts, and whether memory ran out. */
 typedef struct described {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     mm_account account;
     mm_stash_account stash;
     bool failed;
@@ -180,7 +180,7 @@ static json_t *describe(described *d) {
     return object;
 }
 
-mm_status mm_plan_memory(const mm_plan *plan, const mm_facts *facts, json_t **memory_out) {
+mm_status mm_plan_memory(const mm_plan *plan, const mm_graph_facts *facts, json_t **memory_out) {
     described d = {.plan = plan, .facts = facts};
     MM_TRY(mm_account_init(plan, &d.account));
     mm_status status = mm_stash_account_init(plan, facts, &d.stash);

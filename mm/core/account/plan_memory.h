@@ -20,6 +20,6 @@
  *             readers (backward steps), actions: what the plan does with it, of "keep" (it stays), "mask", "compress",
  *             "swap", "compress-swap", "recompute"; codec if it is coded
  * facts: the plan's. MM_ERR_NOMEM. Thread-safe. */
-MM_CHECKED mm_status mm_plan_memory(const mm_plan *plan, const mm_facts *facts, json_t **memory_out);
+MM_CHECKED mm_status mm_plan_memory(const mm_plan *plan, const mm_graph_facts *facts, json_t **memory_out);
 
 #endif

@@ -48,7 +48,8 @@ static mm_status prove(mm_check *c, bool *exact_out) {
     return status;
 }
 
-mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits, bool *exact_out) {
+mm_status mm_program_prove(const mm_program *program, const mm_graph_facts *facts, const mm_limits *limits,
+                           bool *exact_out) {
     const mm_plan *plan = program->plan;
     mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = program};
     MM_TRY(mm_check_form(&c));

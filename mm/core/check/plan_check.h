@@ -31,7 +31,7 @@ typedef struct mm_residence {
 typedef struct mm_check {
     const mm_plan *plan;
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const mm_limits *limits;
     const mm_program *program;
     int32_t (*clocks)[MM_STREAM_COUNT]; /* per piece: mm_program_clocks */

@@ -7,8 +7,8 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
-mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out) {
-    mm_facts *facts = calloc(1, sizeof *facts);
+mm_status mm_graph_facts_create(const mm_graph *graph, int n_codecs, mm_graph_facts **facts_out) {
+    mm_graph_facts *facts = calloc(1, sizeof *facts);
     if (!facts) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     facts->n_steps = mm_graph_steps(graph);
     facts->n_tensors = mm_graph_tensors(graph);
@@ -21,7 +21,7 @@ mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_
     facts->codecs = calloc((size_t)n_codecs + 1, sizeof *facts->codecs);
     facts->codes = calloc(codes + 1, sizeof *facts->codes);
     if (!facts->variant_first || !facts->variants || !facts->codecs || !facts->codes) {
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts of %d steps", mm_graph_steps(graph));
     }
     facts->variant_first[0] = 0;
@@ -47,47 +47,51 @@ static void *copy_of(const void *from, size_t n, size_t bytes) {
     return copy;
 }
 
-mm_status mm_facts_copy(const mm_facts *from, mm_facts **copy_out) {
-    mm_facts *facts = malloc(sizeof *facts);
+mm_status mm_graph_facts_copy(const mm_graph_facts *from, mm_graph_facts **copy_out) {
+    mm_graph_facts *facts = malloc(sizeof *facts);
     if (!facts) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     const size_t steps = (size_t)from->n_steps, codecs = (size_t)from->n_codecs;
     *facts = *from;
-    facts->names = NULL;
     facts->variant_first = copy_of(from->variant_first, steps + 1, sizeof *from->variant_first);
     facts->variants = copy_of(from->variants, (size_t)from->variant_first[steps], sizeof *from->variants);
     facts->codecs = copy_of(from->codecs, codecs, sizeof *from->codecs);
     facts->codes = copy_of(from->codes, codecs * (size_t)from->n_tensors, sizeof *from->codes);
     if (!facts->variant_first || !facts->variants || !facts->codecs || !facts->codes) {
-        mm_facts_destroy(facts);
+        mm_graph_facts_destroy(facts);
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts of %d steps", from->n_steps);
     }
     *copy_out = facts;
     return MM_OK;
 }
 
-static void destroy_names(mm_facts_names *names, int n_steps, int n_tensors) {
-    if (!names) return;
-    for (int s = 0; names->layers && s < n_steps; s++) free(names->layers[s]);
-    for (int t = 0; names->tensors && t < n_tensors; t++) free(names->tensors[t]);
-    free(names->layers);
-    free(names->phases);
-    free(names->tensors);
-    free(names->path);
-    free(names->graph);
-    free(names);
-}
-
-void mm_facts_destroy(mm_facts *facts) {
-    if (!facts) return;
-    destroy_names(facts->names, facts->n_steps, facts->n_tensors);
+/* Frees what facts point to. */
+static void fini(mm_graph_facts *facts) {
     free(facts->variant_first);
     free(facts->variants);
     free(facts->codecs);
     free(facts->codes);
+}
+
+void mm_graph_facts_destroy(mm_graph_facts *facts) {
+    if (!facts) return;
+    fini(facts);
     free(facts);
 }
 
-void mm_facts_keep_least_workspaces(mm_facts *facts) {
+void mm_facts_destroy(mm_facts *facts) {
+    if (!facts) return;
+    for (int s = 0; facts->layers && s < facts->by_name.n_steps; s++) free(facts->layers[s]);
+    for (int t = 0; facts->tensors && t < facts->by_name.n_tensors; t++) free(facts->tensors[t]);
+    free(facts->layers);
+    free(facts->phases);
+    free(facts->tensors);
+    free(facts->path);
+    free(facts->graph);
+    fini(&facts->by_name);
+    free(facts);
+}
+
+void mm_facts_keep_least_workspaces(mm_graph_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++) {
         int least = facts->variant_first[s];
         for (int v = least + 1; v < facts->variant_first[s + 1]; v++)
@@ -98,7 +102,7 @@ void mm_facts_keep_least_workspaces(mm_facts *facts) {
     facts->variant_first[facts->n_steps] = facts->n_steps;
 }
 
-void mm_facts_keep_variants(mm_facts *facts, const int32_t *ids) {
+void mm_facts_keep_variants(mm_graph_facts *facts, const int32_t *ids) {
     int n = 0;
     for (int s = 0; s < facts->n_steps; s++) {
         const int first = facts->variant_first[s], end = facts->variant_first[s + 1];
@@ -113,17 +117,17 @@ void mm_facts_keep_variants(mm_facts *facts, const int32_t *ids) {
 
 static bool is_possible(int64_t alone, int64_t shared) { return shared <= 0 || shared >= alone / MM_LINK_SHARED_LEAST; }
 
-bool mm_facts_link_is_possible(const mm_facts *facts) {
+bool mm_facts_link_is_possible(const mm_graph_facts *facts) {
     return is_possible(facts->out_bytes_per_s, facts->out_both_bytes_per_s) &&
            is_possible(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
 }
 
-void mm_facts_drop_impossible(mm_facts *facts) {
+void mm_facts_drop_impossible(mm_graph_facts *facts) {
     if (!mm_facts_link_is_possible(facts)) facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
 }
 
 /* Checks all entries, even those that are never used. */
-static mm_status check_contention(const mm_facts *f, const char *graph) {
+static mm_status check_contention(const mm_graph_facts *f, const char *graph) {
     const int *all[] = {&f->contention_permille, &f->link_contention_permille, &f->contention.permille[0][0]};
     const int n[] = {1, 1, f->contention.known ? MM_WORK_KINDS * MM_WORK_KINDS : 0};
     for (int i = 0; i < 3; i++)
@@ -134,7 +138,7 @@ static mm_status check_contention(const mm_facts *f, const char *graph) {
     return MM_OK;
 }
 
-mm_status mm_facts_check(const mm_facts *f, const char *graph) {
+mm_status mm_facts_check(const mm_graph_facts *f, const char *graph) {
     MM_TRY(check_contention(f, graph));
     if (f->host_sum_bytes_per_s < 0 || f->link_sharers < 0 || f->ranks < 0)
         return mm_fail(MM_ERR_INVALID,
@@ -161,20 +165,20 @@ const char *mm_work_name(mm_work work) {
     return (unsigned)work < MM_WORK_KINDS ? names[work] : "unknown";
 }
 
-int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside) {
+int mm_facts_contention(const mm_graph_facts *facts, mm_work of, mm_work beside) {
     if (!mm_work_can_run_beside(of, beside)) return 0;
     if (facts->contention.known) return facts->contention.permille[of][beside];
     if (of > MM_WORK_CHEAP) return 0;
     return beside == MM_WORK_LINK ? facts->link_contention_permille : facts->contention_permille;
 }
 
-int mm_facts_step_contention(const mm_facts *facts, mm_work beside) {
+int mm_facts_step_contention(const mm_graph_facts *facts, mm_work beside) {
     const int expensive = mm_facts_contention(facts, MM_WORK_EXPENSIVE, beside);
     const int cheap = mm_facts_contention(facts, MM_WORK_CHEAP, beside);
     return expensive < cheap ? expensive : cheap;
 }
 
-void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at) {
+void mm_facts_set_ranks(mm_graph_facts *facts, int ranks, mm_sum_at sum_at) {
     int64_t *const rates[] = {&facts->out_bytes_per_s, &facts->in_bytes_per_s, &facts->out_both_bytes_per_s,
                               &facts->in_both_bytes_per_s};
     const int sharers = ranks < facts->link_sharers ? ranks : facts->link_sharers;
@@ -188,7 +192,7 @@ static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes /
 
 /* Seconds of MM_SUM_AT_DEVICE. While the sums are computed, only the first device copies, so it has the link's full
  * rates, which mm_facts_set_ranks has divided by `sharers`. */
-static double at_device(const mm_facts *f, double bytes) {
+static double at_device(const mm_graph_facts *f, double bytes) {
     const int sharers = f->link_sharers > f->ranks ? f->ranks : f->link_sharers;
     const double link = seconds_of((f->ranks - 1) * bytes, f->in_bytes_per_s) + seconds_of(bytes, f->out_bytes_per_s);
     return link / (sharers > 1 ? sharers : 1) + seconds_of((f->ranks + 1) * bytes, f->memory_bytes_per_s) +
@@ -197,14 +201,14 @@ static double at_device(const mm_facts *f, double bytes) {
 
 /* Seconds of MM_SUM_IN_PLACE. The tensor has a part for each of N devices. In a ring, each device sends 2 (N - 1)
  * parts, and receives as many at the same time (NCCL; Patarasuk and Yuan, 2009). */
-static double in_place(const mm_facts *f, double bytes) {
+static double in_place(const mm_graph_facts *f, double bytes) {
     const int64_t out = f->out_both_bytes_per_s > 0 ? f->out_both_bytes_per_s : f->out_bytes_per_s;
     const int64_t in = f->in_both_bytes_per_s > 0 ? f->in_both_bytes_per_s : f->in_bytes_per_s;
     return seconds_of(2 * bytes * (f->ranks - 1) / f->ranks, in > 0 && in < out ? in : out) +
            1e-9 * (double)f->issue_ns;
 }
 
-int64_t mm_facts_sum_ns(const mm_facts *f, int64_t bytes) {
+int64_t mm_facts_sum_ns(const mm_graph_facts *f, int64_t bytes) {
     double seconds = 0;
     switch (f->sum_at) {
     case MM_SUM_AT_RANKS:
@@ -225,12 +229,12 @@ int64_t mm_facts_sum_ns(const mm_facts *f, int64_t bytes) {
     return seconds * 1e9 < (double)MM_NS_MOST ? (int64_t)(seconds * 1e9) : MM_NS_MOST;
 }
 
-int mm_facts_codec(const mm_facts *facts, const char *spec) {
+int mm_facts_codec(const mm_graph_facts *facts, const char *spec) {
     for (int c = 0; c < facts->n_codecs; c++)
         if (strcmp(facts->codecs[c].spec, spec) == 0) return c;
     return -1;
 }
 
-const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor) {
+const mm_code_facts *mm_facts_code(const mm_graph_facts *facts, int codec, mm_tensor tensor) {
     return &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)tensor];
 }

@@ -58,7 +58,7 @@ const char *mm_work_name(mm_work work);
 /* permille[a][b]: by how much longer work a takes while work b runs, in permille of its time alone. If several others
  * run, their entries add up. Entries [a][a], and those between the two kinds of steps, mean nothing. */
 typedef struct mm_contention {
-    bool known; /* false: only mm_facts.contention_permille and link_contention_permille are known */
+    bool known; /* false: only mm_graph_facts.contention_permille and link_contention_permille are known */
     int permille[MM_WORK_KINDS][MM_WORK_KINDS];
 } mm_contention;
 
@@ -75,22 +75,8 @@ typedef enum mm_sum_at {
     MM_SUM_PLACES
 } mm_sum_at;
 
-/* Names in facts that were read from a file (mm_facts_load). */
-typedef struct mm_facts_names {
-    char *path;
-    char *graph;      /* name of the graph that was measured; "" if the file does not say */
-    int steps_of_all; /* number of steps of that graph */
-    int tensors_of_all;
-    int64_t tensor_bytes; /* mm_facts_tensor_bytes of that graph */
-    char **layers;        /* per step, sorted by layer, then phase */
-    mm_phase *phases;     /* per step */
-    char **tensors;       /* per tensor */
-} mm_facts_names;
-
-/* Facts of one graph, indexed by its steps and tensors; or facts from a file, indexed as `names` is. mm_facts_apply
- * makes facts of a graph from those of a file. */
-struct mm_facts {
-    mm_facts_names *names; /* for facts from a file; else NULL */
+/* Facts of one graph, indexed by its steps and tensors. */
+typedef struct mm_graph_facts {
     int n_steps;
     int *variant_first; /* n_steps + 1 entries: step s has variants variant_first[s] to variant_first[s + 1] - 1 */
     mm_variant *variants;
@@ -121,6 +107,19 @@ struct mm_facts {
     int threads;         /* number of CPU threads with which steps were measured; 0: not known, or not on a CPU */
     int64_t piece_bytes; /* least bytes of the map in a piece of a code that goes over the link, and in a piece of an
                             all-reduced tensor (plan/program.h) */
+} mm_graph_facts;
+
+/* Facts from a file (mm_facts_load), which names steps and tensors. mm_facts_apply makes facts of a graph from them. */
+struct mm_facts {
+    char *path;
+    char *graph;      /* name of the graph that was measured; "" if the file does not say */
+    int steps_of_all; /* number of steps of that graph */
+    int tensors_of_all;
+    int64_t tensor_bytes;   /* mm_facts_tensor_bytes of that graph */
+    char **layers;          /* per step, sorted by layer, then phase */
+    mm_phase *phases;       /* per step */
+    char **tensors;         /* per tensor */
+    mm_graph_facts by_name; /* indexed as the names above are */
 };
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up
@@ -139,16 +138,19 @@ enum { MM_FAR_PS_MOST = 1000000 };
 
 /* Creates facts of a graph, without times, and with room for n_codecs codecs. Each step has a variant for each
  * workspace that the graph allows it, the declared one first. MM_ERR_NOMEM. The caller destroys them. */
-MM_CHECKED mm_status mm_facts_create(const mm_graph *graph, int n_codecs, mm_facts **facts_out);
+MM_CHECKED mm_status mm_graph_facts_create(const mm_graph *graph, int n_codecs, mm_graph_facts **facts_out);
 
-/* A copy of a graph's facts (not of a file's). MM_ERR_NOMEM. The caller destroys it. */
-MM_CHECKED mm_status mm_facts_copy(const mm_facts *facts, mm_facts **copy_out);
+/* A copy. MM_ERR_NOMEM. The caller destroys it. */
+MM_CHECKED mm_status mm_graph_facts_copy(const mm_graph_facts *facts, mm_graph_facts **copy_out);
+
+/* NULL is legal. */
+void mm_graph_facts_destroy(mm_graph_facts *facts);
 
 /* Removes all variants of each step but the one with the id ids[step]. A step without such a variant stays as it is. */
-void mm_facts_keep_variants(mm_facts *facts, const int32_t *ids);
+void mm_facts_keep_variants(mm_graph_facts *facts, const int32_t *ids);
 
 /* Removes all variants of each step but the one with the smallest workspace. */
-void mm_facts_keep_least_workspaces(mm_facts *facts);
+void mm_facts_keep_least_workspaces(mm_graph_facts *facts);
 
 /* Whether the sizes of a code's body are possible, and agree with each other and with the codec. */
 static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const mm_code_facts *code) {
@@ -159,15 +161,15 @@ static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const 
 }
 
 /* Index of the codec with that spec; -1: there is none. */
-int mm_facts_codec(const mm_facts *facts, const char *spec);
-const mm_code_facts *mm_facts_code(const mm_facts *facts, int codec, mm_tensor tensor);
+int mm_facts_codec(const mm_graph_facts *facts, const char *spec);
+const mm_code_facts *mm_facts_code(const mm_graph_facts *facts, int codec, mm_tensor tensor);
 
 /* By how much longer work `of` takes while work `beside` runs, in permille; 0 if they never run at the same time. */
-int mm_facts_contention(const mm_facts *facts, mm_work of, mm_work beside);
+int mm_facts_contention(const mm_graph_facts *facts, mm_work of, mm_work beside);
 
 /* By how much longer a step of any kind takes while work `beside` runs: the smaller of the values for the two kinds of
  * steps. */
-int mm_facts_step_contention(const mm_facts *facts, mm_work beside);
+int mm_facts_step_contention(const mm_graph_facts *facts, mm_work beside);
 
 /* Whether two kinds of work can run at the same time: they are on different streams, and not both copies. */
 static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
@@ -176,20 +178,20 @@ static inline bool mm_work_can_run_beside(mm_work a, mm_work b) {
 
 /* Turns facts of a device that runs alone into those of one of `ranks` devices (1 or more): divides the link's rates by
  * the number of devices that share them. To be called once only. */
-void mm_facts_set_ranks(mm_facts *facts, int ranks, mm_sum_at sum_at);
+void mm_facts_set_ranks(mm_graph_facts *facts, int ranks, mm_sum_at sum_at);
 
 /* Time of the sums of an all-reduce of a tensor of so many bytes, over facts->ranks devices. */
-int64_t mm_facts_sum_ns(const mm_facts *facts, int64_t bytes);
+int64_t mm_facts_sum_ns(const mm_graph_facts *facts, int64_t bytes);
 
 /* Whether each direction of the link keeps at least a tenth of its rate while both are busy. True if not known. */
-bool mm_facts_link_is_possible(const mm_facts *facts);
+bool mm_facts_link_is_possible(const mm_graph_facts *facts);
 /* Sets the rates with both directions busy to 0, not known, if they contradict the more reliable ones of one
  * direction. */
-void mm_facts_drop_impossible(mm_facts *facts);
+void mm_facts_drop_impossible(mm_graph_facts *facts);
 
 /* Checks that times, rates and contention are in the ranges above, for a simulation; entries that are never used, too.
  * graph: name for the message. MM_ERR_INVALID. */
-MM_CHECKED mm_status mm_facts_check(const mm_facts *facts, const char *graph);
+MM_CHECKED mm_status mm_facts_check(const mm_graph_facts *facts, const char *graph);
 
 /* Which facts mm_facts_apply takes over. */
 typedef enum mm_facts_part {
@@ -198,15 +200,19 @@ typedef enum mm_facts_part {
                        equal in `facts` and `from` */
 } mm_facts_part;
 
-/* Copies into `facts`, which are of `graph`, what `from` says about that graph; other members of `facts` stay. from:
- * facts from a file, or of an equal graph. MM_ERR_FORMAT: `from` is of another graph, or has other sizes; MM_ERR_NOMEM.
- * On failure nothing changes. */
-MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts);
+/* Copies into `facts`, which are of `graph`, what a file says about that graph; other members of `facts` stay.
+ * MM_ERR_FORMAT: the file is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing changes. */
+MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part,
+                                    mm_graph_facts *facts);
+
+/* The same with facts of an equal graph. */
+MM_CHECKED mm_status mm_graph_facts_merge(const mm_graph_facts *from, const mm_graph *graph, mm_facts_part part,
+                                          mm_graph_facts *facts);
 
 /* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file names steps by layer and phase,
  * and codes by tensor and codec. MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO,
  * MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path);
+MM_CHECKED mm_status mm_facts_write(const mm_graph_facts *facts, const mm_graph *graph, const char *path);
 
 /* The sum of the bytes of a graph's maps and saved tensors, modulo 2^63. With the numbers of steps and tensors it
  * identifies a graph. Other tensors do not count, because a device may pad inputs and parameters. */

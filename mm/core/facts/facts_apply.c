@@ -22,7 +22,8 @@ int64_t mm_facts_tensor_bytes(const mm_graph *graph) { return sum_bytes(graph, t
 
 /* Which steps and tensors of `from` correspond to those of the graph. */
 typedef struct matching {
-    const mm_facts *from;
+    const mm_graph_facts *from;
+    const mm_facts *file; /* has the names of `from`; NULL: `from` is of an equal graph */
     const mm_graph *graph;
     const char *origin;   /* name of `from` in messages */
     int *step_from;       /* per step of the graph: the step of `from`; -1: none */
@@ -31,10 +32,9 @@ typedef struct matching {
 } matching;
 
 static mm_status check_graph(const matching *m) {
-    const mm_facts_names *names = m->from->names;
-    int steps = names ? names->steps_of_all : m->from->n_steps;
-    int tensors = names ? names->tensors_of_all : m->from->n_tensors;
-    int64_t bytes = mm_facts_tensor_bytes(m->graph), bytes_there = names ? names->tensor_bytes : bytes;
+    int steps = m->file ? m->file->steps_of_all : m->from->n_steps;
+    int tensors = m->file ? m->file->tensors_of_all : m->from->n_tensors;
+    int64_t bytes = mm_facts_tensor_bytes(m->graph), bytes_there = m->file ? m->file->tensor_bytes : bytes;
     /* Older files have, as tensor_bytes, the bytes of all tensors of the graph. */
     const bool same_bytes = bytes == bytes_there || sum_bytes(m->graph, false) == bytes_there;
     if (steps == mm_graph_steps(m->graph) && tensors == mm_graph_tensors(m->graph) && same_bytes) return MM_OK;
@@ -45,11 +45,11 @@ static mm_status check_graph(const matching *m) {
 }
 
 /* The step of that layer and phase, by bisection; -1: there is none. */
-static int find_step(const mm_facts *from, const char *layer, mm_phase phase) {
-    int low = 0, high = from->n_steps;
+static int find_step(const mm_facts *file, const char *layer, mm_phase phase) {
+    int low = 0, high = file->by_name.n_steps;
     while (low < high) {
-        int middle = low + (high - low) / 2, order = strcmp(from->names->layers[middle], layer);
-        if (order == 0) order = (int)from->names->phases[middle] - (int)phase;
+        int middle = low + (high - low) / 2, order = strcmp(file->layers[middle], layer);
+        if (order == 0) order = (int)file->phases[middle] - (int)phase;
         if (order == 0) return middle;
         if (order < 0)
             low = middle + 1;
@@ -60,13 +60,12 @@ static int find_step(const mm_facts *from, const char *layer, mm_phase phase) {
 }
 
 static mm_status match_steps(matching *m) {
-    const mm_facts_names *names = m->from->names;
-    for (int s = 0; s < m->from->n_steps; s++) m->step_to[s] = names ? -1 : s;
+    for (int s = 0; s < m->from->n_steps; s++) m->step_to[s] = m->file ? -1 : s;
     for (int s = 0; s < mm_graph_steps(m->graph); s++) {
         const mm_step_info *step = mm_graph_step(m->graph, s);
         const char *layer = mm_graph_layer(m->graph, step->layer)->name;
-        int from = m->step_from[s] = names ? find_step(m->from, layer, step->phase) : s;
-        if (!names || from < 0) continue;
+        int from = m->step_from[s] = m->file ? find_step(m->file, layer, step->phase) : s;
+        if (!m->file || from < 0) continue;
         if (m->step_to[from] >= 0)
             return mm_fail(MM_ERR_FORMAT, "graph %s has two layers named %s: facts cannot tell them apart",
                            mm_graph_name(m->graph), layer);
@@ -75,24 +74,23 @@ static mm_status match_steps(matching *m) {
     for (int s = 0; s < m->from->n_steps; s++)
         if (m->step_to[s] < 0)
             return mm_fail(MM_ERR_FORMAT, "%s is for another graph: %s has no step %s %s", m->origin,
-                           mm_graph_name(m->graph), names->layers[s], mm_phase_name(names->phases[s]));
+                           mm_graph_name(m->graph), m->file->layers[s], mm_phase_name(m->file->phases[s]));
     return MM_OK;
 }
 
 static mm_status match_tensors(matching *m) {
-    const mm_facts_names *names = m->from->names;
     for (int t = 0; t < m->from->n_tensors; t++) {
         m->tensor_to[t] = t;
-        if (names && mm_graph_find_tensor(m->graph, names->tensors[t], &m->tensor_to[t]) != MM_OK)
+        if (m->file && mm_graph_find_tensor(m->graph, m->file->tensors[t], &m->tensor_to[t]) != MM_OK)
             return mm_fail(MM_ERR_FORMAT, "%s is for another graph: %s has no tensor %s", m->origin,
-                           mm_graph_name(m->graph), names->tensors[t]);
+                           mm_graph_name(m->graph), m->file->tensors[t]);
     }
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- sizes */
 
-static mm_status check_steps(const matching *m, const mm_facts *facts) {
+static mm_status check_steps(const matching *m, const mm_graph_facts *facts) {
     for (int s = 0; s < facts->n_steps; s++) {
         int from = m->step_from[s], n = facts->variant_first[s + 1] - facts->variant_first[s];
         if (from < 0) continue;
@@ -111,7 +109,7 @@ static mm_status check_steps(const matching *m, const mm_facts *facts) {
     return MM_OK;
 }
 
-static mm_status check_codes(const matching *m, const mm_facts *facts) {
+static mm_status check_codes(const matching *m, const mm_graph_facts *facts) {
     for (int c = 0; c < m->from->n_codecs; c++) {
         int to = mm_facts_codec(facts, m->from->codecs[c].spec);
         for (int t = 0; to >= 0 && t < m->from->n_tensors; t++) {
@@ -137,12 +135,12 @@ static mm_status check_codes(const matching *m, const mm_facts *facts) {
 /* ---------------------------------------------------------------- merging */
 
 /* Sets each step's variants: those of `from` if it has any, else those of `old`. */
-static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts *merged) {
+static mm_status merge_variants(const matching *m, const mm_graph_facts *old, mm_graph_facts *merged) {
     int n = 0;
     for (int s = 0; s <= old->n_steps; s++) {
         merged->variant_first[s] = n;
         if (s == old->n_steps) break;
-        const mm_facts *source = m->step_from[s] >= 0 ? m->from : old;
+        const mm_graph_facts *source = m->step_from[s] >= 0 ? m->from : old;
         int step = m->step_from[s] >= 0 ? m->step_from[s] : s;
         n += source->variant_first[step + 1] - source->variant_first[step];
     }
@@ -150,7 +148,7 @@ static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts
     if (!variants) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
     merged->variants = variants;
     for (int s = 0; s < old->n_steps; s++) {
-        const mm_facts *source = m->step_from[s] >= 0 ? m->from : old;
+        const mm_graph_facts *source = m->step_from[s] >= 0 ? m->from : old;
         int step = m->step_from[s] >= 0 ? m->step_from[s] : s;
         int first = merged->variant_first[s], count = merged->variant_first[s + 1] - first;
         memcpy(&variants[first], &source->variants[source->variant_first[step]], (size_t)count * sizeof *variants);
@@ -160,7 +158,7 @@ static mm_status merge_variants(const matching *m, const mm_facts *old, mm_facts
 
 /* Merges a codec into the slot with its spec. If no slot has its spec: with MM_FACTS_ALL into an empty slot, otherwise
  * not at all. */
-static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_facts *merged) {
+static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_graph_facts *merged) {
     int to = mm_facts_codec(merged, m->from->codecs[codec].spec);
     if (to < 0 && part == MM_FACTS_ALL) to = mm_facts_codec(merged, "");
     if (to < 0) return;
@@ -178,7 +176,7 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_fac
 }
 
 /* Number of codecs of `from` for which `old` has no slot. */
-static int missing_slots(const mm_facts *from, const mm_facts *old) {
+static int missing_slots(const mm_graph_facts *from, const mm_graph_facts *old) {
     int unknown = 0, empty = 0;
     for (int c = 0; c < from->n_codecs; c++) unknown += mm_facts_codec(old, from->codecs[c].spec) < 0;
     for (int c = 0; c < old->n_codecs; c++) empty += old->codecs[c].spec[0] == '\0';
@@ -186,9 +184,8 @@ static int missing_slots(const mm_facts *from, const mm_facts *old) {
 }
 
 /* Copies the device's rates and times, which do not depend on the graph. */
-static void take_rates(const mm_facts *from, mm_facts *merged) {
-    mm_facts rates = *from;
-    rates.names = NULL;
+static void take_rates(const mm_graph_facts *from, mm_graph_facts *merged) {
+    mm_graph_facts rates = *from;
     rates.n_steps = merged->n_steps;
     rates.variant_first = merged->variant_first;
     rates.variants = merged->variants;
@@ -201,10 +198,10 @@ static void take_rates(const mm_facts *from, mm_facts *merged) {
     *merged = rates;
 }
 
-static mm_status merge(const matching *m, mm_facts_part part, mm_facts *facts) {
-    mm_facts *merged;
+static mm_status merge(const matching *m, mm_facts_part part, mm_graph_facts *facts) {
+    mm_graph_facts *merged;
     int more = part == MM_FACTS_ALL ? missing_slots(m->from, facts) : 0;
-    MM_TRY(mm_facts_create(m->graph, facts->n_codecs + more, &merged));
+    MM_TRY(mm_graph_facts_create(m->graph, facts->n_codecs + more, &merged));
     memcpy(merged->codecs, facts->codecs, (size_t)facts->n_codecs * sizeof *facts->codecs);
     memcpy(merged->codes, facts->codes, (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes);
     merged->piece_bytes = facts->piece_bytes;
@@ -213,25 +210,22 @@ static mm_status merge(const matching *m, mm_facts_part part, mm_facts *facts) {
     if (status == MM_OK) {
         for (int c = 0; c < m->from->n_codecs; c++) merge_codec(m, part, c, merged);
         take_rates(m->from, merged);
-        mm_facts before = *facts;
+        mm_graph_facts before = *facts;
         *facts = *merged;
         *merged = before;
     }
-    mm_facts_destroy(merged);
+    mm_graph_facts_destroy(merged);
     return status;
 }
 
-mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_facts *facts) {
-    char origin[512] = "facts";
-    if (from->names) snprintf(origin, sizeof origin, "facts file %.480s", from->names->path);
-    matching m = {.from = from, .graph = graph, .origin = origin};
+static mm_status apply(matching m, mm_facts_part part, mm_graph_facts *facts) {
     MM_TRY(check_graph(&m));
-    m.step_from = malloc(((size_t)mm_graph_steps(graph) + 1) * sizeof *m.step_from);
-    m.step_to = malloc(((size_t)from->n_steps + 1) * sizeof *m.step_to);
-    m.tensor_to = malloc(((size_t)from->n_tensors + 1) * sizeof *m.tensor_to);
+    m.step_from = malloc(((size_t)mm_graph_steps(m.graph) + 1) * sizeof *m.step_from);
+    m.step_to = malloc(((size_t)m.from->n_steps + 1) * sizeof *m.step_to);
+    m.tensor_to = malloc(((size_t)m.from->n_tensors + 1) * sizeof *m.tensor_to);
     mm_status status = m.step_from && m.step_to && m.tensor_to
                            ? match_steps(&m)
-                           : mm_fail(MM_ERR_NOMEM, "out of memory for facts of %s", mm_graph_name(graph));
+                           : mm_fail(MM_ERR_NOMEM, "out of memory for facts of %s", mm_graph_name(m.graph));
     if (status == MM_OK) status = match_tensors(&m);
     if (status == MM_OK && part == MM_FACTS_TIMES) status = check_steps(&m, facts);
     if (status == MM_OK && part == MM_FACTS_TIMES) status = check_codes(&m, facts);
@@ -240,4 +234,15 @@ mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_p
     free(m.step_to);
     free(m.tensor_to);
     return status;
+}
+
+mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_graph_facts *facts) {
+    char origin[512];
+    snprintf(origin, sizeof origin, "facts file %.480s", from->path);
+    return apply((matching){.from = &from->by_name, .file = from, .graph = graph, .origin = origin}, part, facts);
+}
+
+mm_status mm_graph_facts_merge(const mm_graph_facts *from, const mm_graph *graph, mm_facts_part part,
+                               mm_graph_facts *facts) {
+    return apply((matching){.from = from, .graph = graph, .origin = "facts"}, part, facts);
 }

@@ -42,7 +42,7 @@ static json_t *variant_json(const mm_variant *v) {
                      "workspace_bytes", (json_int_t)v->workspace_bytes, "ns", (json_int_t)v->ns);
 }
 
-static json_t *step_json(const mm_graph *graph, const mm_facts *facts, int step) {
+static json_t *step_json(const mm_graph *graph, const mm_graph_facts *facts, int step) {
     const mm_step_info *info = mm_graph_step(graph, step);
     json_t *variants = json_array();
     for (int v = facts->variant_first[step]; v < facts->variant_first[step + 1]; v++)
@@ -54,7 +54,7 @@ static json_t *step_json(const mm_graph *graph, const mm_facts *facts, int step)
                      mm_phase_name(info->phase), "variants", variants);
 }
 
-static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int codec) {
+static json_t *codec_json(const mm_graph *graph, const mm_graph_facts *facts, int codec) {
     const mm_codec_facts *c = &facts->codecs[codec];
     json_t *codes = json_object();
     for (int t = 0; t < facts->n_tensors; t++) {
@@ -76,7 +76,7 @@ static json_t *codec_json(const mm_graph *graph, const mm_facts *facts, int code
 }
 
 /* Adds "contention", a table by pairs of kinds of work. False: out of memory. */
-static bool add_contention(json_t *root, const mm_facts *facts) {
+static bool add_contention(json_t *root, const mm_graph_facts *facts) {
     json_t *table = json_object();
     bool whole = table != NULL;
     for (mm_work of = 0; whole && of < MM_WORK_KINDS; of++) {
@@ -91,7 +91,7 @@ static bool add_contention(json_t *root, const mm_facts *facts) {
 }
 
 /* The file's content. NULL: out of memory, or a name is not UTF-8. */
-static json_t *facts_json(const mm_graph *graph, const mm_facts *facts) {
+static json_t *facts_json(const mm_graph *graph, const mm_graph_facts *facts) {
     json_t *steps = json_array(), *codecs = json_array();
     bool whole = steps && codecs;
     for (int s = 0; whole && s < facts->n_steps; s++)
@@ -139,7 +139,8 @@ typedef struct step_entry {
 typedef struct loader {
     const char *path;
     int version;
-    mm_facts *facts;
+    mm_facts *file;        /* what is loaded */
+    mm_graph_facts *facts; /* its by_name */
     step_entry *steps;
     json_t *tensors; /* object: name → index */
 } loader;
@@ -195,11 +196,11 @@ static mm_status load_header(loader *l, const json_t *root) {
     MM_TRY(get_int(l, root, "format", "version", FORMAT_OLDEST, FORMAT_VERSION, &l->version));
     const json_t *graph = json_object_get(root, "graph");
     const char *name = json_string_value(json_object_get(graph, "name"));
-    mm_facts_names *names = l->facts->names = calloc(1, sizeof *names);
-    if (!names || !(names->path = strdup(l->path)) || !(names->graph = strdup(name ? name : ""))) return no_memory(l);
-    MM_TRY(get_int(l, graph, "graph", "steps", 0, INT32_MAX, &names->steps_of_all));
-    MM_TRY(get_int(l, graph, "graph", "tensors", 0, INT32_MAX, &names->tensors_of_all));
-    return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &names->tensor_bytes);
+    mm_facts *file = l->file;
+    if (!(file->path = strdup(l->path)) || !(file->graph = strdup(name ? name : ""))) return no_memory(l);
+    MM_TRY(get_int(l, graph, "graph", "steps", 0, INT32_MAX, &file->steps_of_all));
+    MM_TRY(get_int(l, graph, "graph", "tensors", 0, INT32_MAX, &file->tensors_of_all));
+    return get_integer(l, graph, "graph", "tensor_bytes", 0, INT64_MAX, &file->tensor_bytes);
 }
 
 /* Loads "contention". A file of facts in which contention is not known has no such key, or null. */
@@ -219,7 +220,7 @@ static mm_status load_contention(loader *l, const json_t *table) {
 
 static mm_status load_link(loader *l, const json_t *root) {
     const json_t *link = json_object_get(root, "link");
-    mm_facts *f = l->facts;
+    mm_graph_facts *f = l->facts;
     MM_TRY(get_integer(l, link, "link", "out_bytes_per_s", 0, MAX_BYTES, &f->out_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "in_bytes_per_s", 0, MAX_BYTES, &f->in_bytes_per_s));
     MM_TRY(get_integer(l, link, "link", "out_both_bytes_per_s", 0, MAX_BYTES, &f->out_both_bytes_per_s));
@@ -275,19 +276,19 @@ static mm_status load_variant(const loader *l, const json_t *entry, const step_e
 
 /* Refuses a file in which no step has a time: predictions would be 0. A single 0 means "not known". */
 static mm_status check_timed(const loader *l) {
-    const mm_facts *f = l->facts;
+    const mm_graph_facts *f = l->facts;
     for (int v = 0; v < f->variant_first[f->n_steps]; v++)
         if (f->variants[v].ns > 0) return MM_OK;
     return f->n_steps == 0 ? MM_OK : bad(l, "steps", "ns is 0 in every entry: no step was measured");
 }
 
 static mm_status fill_steps(loader *l) {
-    mm_facts *f = l->facts;
+    mm_graph_facts *f = l->facts;
     int n = 0;
     for (int s = 0; s < f->n_steps; s++) {
         const step_entry *step = &l->steps[s];
-        if (!(f->names->layers[s] = strdup(step->layer))) return no_memory(l);
-        f->names->phases[s] = step->phase;
+        if (!(l->file->layers[s] = strdup(step->layer))) return no_memory(l);
+        l->file->phases[s] = step->phase;
         for (size_t v = 0; v < json_array_size(step->variants); v++)
             MM_TRY(load_variant(l, json_array_get(step->variants, v), step, &f->variants[n++]));
         f->variant_first[s + 1] = n;
@@ -297,13 +298,13 @@ static mm_status fill_steps(loader *l) {
 
 static mm_status load_steps(loader *l, const json_t *steps) {
     size_t n = json_array_size(steps), variants = 0;
-    mm_facts *f = l->facts;
+    mm_graph_facts *f = l->facts;
     if (n > INT32_MAX) return bad(l, "steps", "there are too many");
     l->steps = calloc(n + 1, sizeof *l->steps);
     f->variant_first = calloc(n + 1, sizeof *f->variant_first);
-    f->names->layers = calloc(n + 1, sizeof *f->names->layers);
-    f->names->phases = calloc(n + 1, sizeof *f->names->phases);
-    if (!l->steps || !f->variant_first || !f->names->layers || !f->names->phases) return no_memory(l);
+    l->file->layers = calloc(n + 1, sizeof *l->file->layers);
+    l->file->phases = calloc(n + 1, sizeof *l->file->phases);
+    if (!l->steps || !f->variant_first || !l->file->layers || !l->file->phases) return no_memory(l);
     for (size_t s = 0; s < n; s++) {
         MM_TRY(read_step(l, json_array_get(steps, s), &l->steps[s]));
         variants += json_array_size(l->steps[s].variants);
@@ -321,7 +322,7 @@ static mm_status load_steps(loader *l, const json_t *steps) {
 
 /* Numbers the tensors that have codes in the file. */
 static mm_status index_tensors(loader *l, const json_t *codecs) {
-    mm_facts *f = l->facts;
+    mm_graph_facts *f = l->facts;
     const char *name;
     json_t *entry;
     l->tensors = json_object();
@@ -335,15 +336,15 @@ static mm_status index_tensors(loader *l, const json_t *codecs) {
     }
     size_t n = json_object_size(l->tensors), n_codecs = json_array_size(codecs);
     if (n > INT32_MAX || n_codecs > INT32_MAX / (n + 1)) return bad(l, "codecs", "too many codes");
-    f->names->tensors = calloc(n + 1, sizeof *f->names->tensors);
+    l->file->tensors = calloc(n + 1, sizeof *l->file->tensors);
     f->codecs = calloc(n_codecs + 1, sizeof *f->codecs);
     f->codes = calloc(n_codecs * n + 1, sizeof *f->codes);
-    if (!l->tensors || !f->names->tensors || !f->codecs || !f->codes) return no_memory(l);
+    if (!l->tensors || !l->file->tensors || !f->codecs || !f->codes) return no_memory(l);
     f->n_tensors = (int)n;
     f->n_codecs = (int)n_codecs;
     for (size_t i = 0; i < n_codecs * n; i++) f->codes[i].code_bytes = -1;
     json_object_foreach(l->tensors, name,
-                        entry) if (!(f->names->tensors[json_integer_value(entry)] = strdup(name))) return no_memory(l);
+                        entry) if (!(l->file->tensors[json_integer_value(entry)] = strdup(name))) return no_memory(l);
     return MM_OK;
 }
 
@@ -426,15 +427,16 @@ mm_status mm_facts_load(const char *path, mm_facts **facts_out) {
     MM_TRY(mm_check_given(path, "mm_facts_load", "path"));
     MM_TRY(mm_check_given(facts_out, "mm_facts_load", "facts_out"));
     MM_TRY(parse(path, &root));
-    loader l = {.path = path, .facts = calloc(1, sizeof *l.facts)};
-    mm_status status = l.facts ? load_all(&l, root) : no_memory(&l);
+    loader l = {.path = path, .file = calloc(1, sizeof *l.file)};
+    if (l.file) l.facts = &l.file->by_name;
+    mm_status status = l.file ? load_all(&l, root) : no_memory(&l);
     json_decref(l.tensors);
     json_decref(root);
     free(l.steps);
     if (status == MM_OK)
-        *facts_out = l.facts;
+        *facts_out = l.file;
     else
-        mm_facts_destroy(l.facts);
+        mm_facts_destroy(l.file);
     return status;
 }
 
@@ -459,7 +461,7 @@ static mm_status check_names(const mm_graph *graph) {
     return status;
 }
 
-mm_status mm_facts_write(const mm_facts *facts, const mm_graph *graph, const char *path) {
+mm_status mm_facts_write(const mm_graph_facts *facts, const mm_graph *graph, const char *path) {
     MM_TRY(check_names(graph));
     json_t *json = facts_json(graph, facts);
     if (!json)

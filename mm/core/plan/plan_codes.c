@@ -11,7 +11,7 @@ static bool is_named(const char *spec, const char *name) {
     return strncmp(spec, name, length) == 0 && (spec[length] == '\0' || spec[length] == ':');
 }
 
-const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
+const mm_step_code *mm_step_code_of(const mm_graph_facts *facts, const mm_step_info *step, int use, mm_access access,
                                     int codec, mm_tensor tensor) {
     if (step->n_codes == 0 || codec < 0) return NULL;
     const mm_code_facts *code = mm_facts_code(facts, codec, tensor);
@@ -25,11 +25,11 @@ const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *s
 }
 
 /* Returns what a code that a step reads or writes by itself adds to the step's workspace, or to its time. */
-typedef int64_t (*share_fn)(const mm_plan *plan, const mm_facts *facts, const mm_step_code *declared,
+typedef int64_t (*share_fn)(const mm_plan *plan, const mm_graph_facts *facts, const mm_step_code *declared,
                             const mm_segment *code);
 
 /* Sums `share` over the codes of the node's use u; -1: of all its uses. */
-static int64_t sum_codes(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int u, share_fn share) {
+static int64_t sum_codes(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n, int u, share_fn share) {
     int64_t sum = 0;
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     for (int i = 0; i < step->n_codes; i++) {
@@ -46,26 +46,27 @@ static int64_t sum_codes(const mm_plan *plan, const mm_facts *facts, const mm_no
     return sum;
 }
 
-static int64_t work_of(const mm_plan *plan, const mm_facts *facts, const mm_step_code *declared,
+static int64_t work_of(const mm_plan *plan, const mm_graph_facts *facts, const mm_step_code *declared,
                        const mm_segment *code) {
     (void)plan;
     const int64_t elems = mm_facts_code(facts, code->codec, code->tensor)->strip_elems;
     return mm_align(declared->workspace_bytes + declared->workspace_strips * elems * (int64_t)sizeof(float));
 }
 
-bool mm_plan_is_lossy(const mm_plan *plan, const mm_facts *facts) {
+bool mm_plan_is_lossy(const mm_plan *plan, const mm_graph_facts *facts) {
     for (int i = 0; i < plan->n_segments; i++)
         if (plan->segments[i].codec >= 0 && !facts->codecs[plan->segments[i].codec].lossless) return true;
     return false;
 }
 
-int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+int64_t mm_node_work_bytes(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     const int64_t bytes = facts->variants[facts->variant_first[n->step] + n->variant].workspace_bytes;
     const int64_t more = sum_codes(plan, facts, n, -1, work_of);
     return more > 0 ? mm_align(bytes) + more : bytes;
 }
 
-static int64_t ns_of(const mm_plan *plan, const mm_facts *facts, const mm_step_code *declared, const mm_segment *code) {
+static int64_t ns_of(const mm_plan *plan, const mm_graph_facts *facts, const mm_step_code *declared,
+                     const mm_segment *code) {
     const mm_code_facts *c = mm_facts_code(facts, code->codec, code->tensor);
     const double bytes = (double)mm_graph_tensor(plan->graph, code->tensor)->bytes;
     const double pass = facts->memory_bytes_per_s > 0 ? bytes / (double)facts->memory_bytes_per_s * 1e9 : 0;
@@ -74,6 +75,6 @@ static int64_t ns_of(const mm_plan *plan, const mm_facts *facts, const mm_step_c
     return declared->access == MM_READ ? left * declared->passes : left;
 }
 
-int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n, int u) {
+int64_t mm_node_codes_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n, int u) {
     return sum_codes(plan, facts, n, u, ns_of);
 }

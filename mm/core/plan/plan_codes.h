@@ -17,17 +17,17 @@ static inline int32_t mm_node_code(const mm_plan *plan, const mm_node *node, int
 
 /* The step's declaration (mm_graph_allow_code) that it can read or write the codec's code of its use `use` by itself;
  * NULL: it cannot, or the code has no strips. tensor: the root. */
-const mm_step_code *mm_step_code_of(const mm_facts *facts, const mm_step_info *step, int use, mm_access access,
+const mm_step_code *mm_step_code_of(const mm_graph_facts *facts, const mm_step_info *step, int use, mm_access access,
                                     int codec, mm_tensor tensor);
 
 /* Whether any of the plan's codes is lossy. */
-bool mm_plan_is_lossy(const mm_plan *plan, const mm_facts *facts);
+bool mm_plan_is_lossy(const mm_plan *plan, const mm_graph_facts *facts);
 
 /* Bytes of a step's workspace: its variant's, and what it needs for the codes that it reads and writes. */
-int64_t mm_node_work_bytes(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
+int64_t mm_node_work_bytes(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *node);
 
 /* How much longer a step takes for the codes that it reads and writes (u: for that use's alone; -1: for all). A code
  * takes the codec's time, less a pass over the map in memory if the memory's rate is known. */
-int64_t mm_node_codes_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node, int u);
+int64_t mm_node_codes_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *node, int u);
 
 #endif

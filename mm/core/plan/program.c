@@ -8,7 +8,7 @@
 
 typedef struct lowering {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     mm_program *out;
     int32_t *node_at[MM_STREAM_COUNT]; /* per stream and seq: the node; complete before pieces are made */
     int64_t *step_rows;                /* per node: rows of each of its pieces, the last may have fewer; 0: not cut */
@@ -210,7 +210,7 @@ static mm_status make(lowering *d) {
     return MM_OK;
 }
 
-mm_status mm_program_init(const mm_plan *plan, const mm_facts *facts, mm_program *program_out) {
+mm_status mm_program_init(const mm_plan *plan, const mm_graph_facts *facts, mm_program *program_out) {
     *program_out = (mm_program){.plan = plan};
     lowering d = {.plan = plan, .facts = facts, .out = program_out};
     mm_status status = make(&d);

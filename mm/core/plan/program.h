@@ -7,8 +7,8 @@
  * the same time. Both nodes are cut at the same rows of the map's outermost dimension (images); the codec says where
  * its code may be cut (mm_code_facts.split_rows). The OUT of an all-reduced tensor (mm_graph_allreduce) and the IN of
  * its sum are cut too, if the tensor is large: part of it comes back while the rest goes out. All processes must cut
- * the tensor alike, so all must use the same size of a piece (mm_facts.piece_bytes); files of facts, which may differ
- * between them, do not hold it.
+ * the tensor alike, so all must use the same size of a piece (mm_graph_facts.piece_bytes); files of facts, which may
+ * differ between them, do not hold it.
  *
  *      whole   encode |0 0 0 0|                  pieces  encode |0|1|2|3|
  *              out            |0 0 0 0|                  out      |0|1|2|3|
@@ -60,7 +60,7 @@ static inline bool mm_node_allreduces(const mm_plan *plan, const mm_node *n) {
 
 /* Lowers a plan, and borrows it. MM_ERR_PLAN: a node waits for a node that does not exist; MM_ERR_NOMEM. On failure
  * *program_out is empty. The caller frees it with mm_program_fini. */
-MM_CHECKED mm_status mm_program_init(const mm_plan *plan, const mm_facts *facts, mm_program *program_out);
+MM_CHECKED mm_status mm_program_init(const mm_plan *plan, const mm_graph_facts *facts, mm_program *program_out);
 void mm_program_fini(mm_program *program);
 
 /* Vector clocks. clocks_out, per piece and stream: seq of the last piece of that stream that is known to have ended
@@ -96,7 +96,7 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
  * exact_out (may be NULL): per segment, whether all values that it ever holds are bit for bit those that were first
  * computed; for a code, those that were encoded. False for a decoded lossy code, for a recomputation from one or by
  * another variant, for a segment that holds such a value at any time, and for workspaces and pools. */
-MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_program_prove(const mm_program *program, const mm_graph_facts *facts, const mm_limits *limits,
                                       bool *exact_out);
 
 /* ---------------------------------------------------------------- times of an execution, measured or simulated

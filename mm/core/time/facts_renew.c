@@ -11,8 +11,8 @@ static int64_t scaled(int64_t ns, int64_t simulated_ns, int64_t measured_ns) {
     return renewed < 1 ? 1 : renewed > (double)MM_NS_MOST ? MM_NS_MOST : (int64_t)renewed;
 }
 
-static void renew_step(const mm_facts *planned, const mm_node *node, int64_t simulated_ns, int64_t measured_ns,
-                       mm_facts *facts) {
+static void renew_step(const mm_graph_facts *planned, const mm_node *node, int64_t simulated_ns, int64_t measured_ns,
+                       mm_graph_facts *facts) {
     const int32_t id = planned->variants[planned->variant_first[node->step] + node->variant].id;
     for (int v = facts->variant_first[node->step]; v < facts->variant_first[node->step + 1]; v++)
         if (facts->variants[v].id == id)
@@ -50,8 +50,8 @@ static void renew_rates(const copies *c, int64_t *alone, int64_t *both) {
     *alone = (int64_t)rate;
 }
 
-void mm_facts_renew(const mm_program *program, const mm_facts *planned, const int64_t *simulated_ns,
-                    const int64_t *measured_ns, mm_facts *facts) {
+void mm_facts_renew(const mm_program *program, const mm_graph_facts *planned, const int64_t *simulated_ns,
+                    const int64_t *measured_ns, mm_graph_facts *facts) {
     const mm_plan *plan = program->plan;
     copies out = {0}, in = {0};
     for (int i = 0; i < plan->n_nodes; i++) {

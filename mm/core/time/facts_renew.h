@@ -11,7 +11,7 @@
  * and the link's rates, from all copies of a direction; the rest stays. planned: the facts that were simulated. facts:
  * of the same graph, with the same codecs at the same indices, and at first with the same times. simulated_ns,
  * measured_ns: per node; 0: not known. */
-void mm_facts_renew(const mm_program *program, const mm_facts *planned, const int64_t *simulated_ns,
-                    const int64_t *measured_ns, mm_facts *facts);
+void mm_facts_renew(const mm_program *program, const mm_graph_facts *planned, const int64_t *simulated_ns,
+                    const int64_t *measured_ns, mm_graph_facts *facts);
 
 #endif

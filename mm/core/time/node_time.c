@@ -11,12 +11,12 @@ int64_t mm_rate_ns(int64_t rate, int64_t bytes) {
     return mm_add_ns(0, (double)bytes / (double)rate * 1e9);
 }
 
-int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *n) {
+int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *n) {
     int64_t ns = facts->variants[facts->variant_first[n->step] + n->variant].ns;
     return n->given ? ns - ns / 3 : ns;
 }
 
-int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *n) {
+int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     const mm_node_cost cost = mm_node_table[n->kind].cost;
     const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
     switch (cost) {

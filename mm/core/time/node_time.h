@@ -8,10 +8,10 @@
 /* Time of a node that runs a step, alone and with warm caches. A recomputation that is given a result (mm_node.given)
  * takes two thirds of the time: it is taken for a batch norm that is given its statistics, and so skips one of its
  * three passes over the map. */
-int64_t mm_simulate_step_ns(const mm_facts *facts, const mm_node *node);
+int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *node);
 
 /* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
-int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_facts *facts, const mm_node *node);
+int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *node);
 
 /* Time of bytes at a rate; 0 if the rate is not known. */
 int64_t mm_rate_ns(int64_t rate, int64_t bytes);

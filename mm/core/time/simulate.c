@@ -168,7 +168,7 @@ static void sum_up(const mm_simulator *s, mm_simulation *out) {
                                         out->exposed_ns[MM_STREAM_ENCODE] + out->exposed_ns[MM_STREAM_DECODE]);
 }
 
-mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, mm_simulation *simulation_out) {
+mm_status mm_program_simulate(const mm_program *program, const mm_graph_facts *facts, mm_simulation *simulation_out) {
     const mm_plan *plan = program->plan;
     mm_simulator s = {.plan = plan, .facts = facts, .program = program};
     MM_TRY(mm_facts_check(facts, mm_graph_name(plan->graph)));
@@ -203,7 +203,7 @@ mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts, 
     return status;
 }
 
-mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out) {
+mm_status mm_simulate(const mm_plan *plan, const mm_graph_facts *facts, mm_simulation *simulation_out) {
     mm_program program;
     MM_TRY(mm_program_init(plan, facts, &program));
     mm_status status = mm_program_simulate(&program, facts, simulation_out);

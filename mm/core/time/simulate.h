@@ -41,11 +41,11 @@ typedef struct mm_simulation {
  * other, in the order in which the tensors arrive; the copy back waits for its sum. All-reduces in place begin after
  * the steps that write their tensors, and run one after the other; the update waits for the sums that it uses. They
  * slow nothing down. The caller frees the result. MM_ERR_INVALID: facts out of range (facts.h); MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_facts *facts,
+MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_graph_facts *facts,
                                          mm_simulation *simulation_out);
 
 /* Lowers a plan, and simulates its program. Errors of mm_program_init and of mm_program_simulate. */
-MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_facts *facts, mm_simulation *simulation_out);
+MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_graph_facts *facts, mm_simulation *simulation_out);
 void mm_simulation_fini(mm_simulation *simulation);
 
 #endif

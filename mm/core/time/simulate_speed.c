@@ -78,7 +78,7 @@ static int64_t operation_ns(const mm_simulator *s, const mm_node *n) {
 
 static mm_status node_ns(const mm_simulator *s, const mm_node *n, int64_t *ns_out) {
     const mm_plan *plan = s->plan;
-    const mm_facts *facts = s->facts;
+    const mm_graph_facts *facts = s->facts;
     int64_t ns;
     if (mm_node_runs_step(n)) {
         ns = mm_simulate_node_ns(plan, facts, n);
@@ -161,7 +161,7 @@ static int64_t contention(const mm_simulator *s, mm_stream_id t) {
 }
 
 int64_t mm_sim_speed(const mm_simulator *s, mm_stream_id t) {
-    const mm_facts *f = s->facts;
+    const mm_graph_facts *f = s->facts;
     const int64_t beside = INT64_C(1000) * MM_SIM_FULL_SPEED / (1000 + contention(s, t));
     const bool out = t == MM_STREAM_OUT;
     if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return beside;

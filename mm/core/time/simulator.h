@@ -13,7 +13,7 @@ enum { MM_SIM_FULL_SPEED = 1000000 };
 
 typedef struct mm_simulator {
     const mm_plan *plan;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     const mm_program *program;
     mm_sim_node *nodes;
     mm_period *spans;                 /* per piece */

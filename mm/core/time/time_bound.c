@@ -176,7 +176,7 @@ static double best_bound(search *s, double room, int *step_out) {
 
 /* The least share of each ns that a step loses while work `other` runs at the same time: the least over all kinds of
  * steps, whatever else runs. */
-static double lost_share(const mm_facts *facts, mm_work other) {
+static double lost_share(const mm_graph_facts *facts, mm_work other) {
     double least = 1;
     for (mm_work step = MM_WORK_EXPENSIVE; step <= MM_WORK_CHEAP; step++) {
         double all = 1000;
@@ -189,7 +189,7 @@ static double lost_share(const mm_facts *facts, mm_work other) {
 
 /* Chooses the multipliers to vary: weights of codecs if there are any, the price of pinned memory if it is limited. */
 static void set_up(search *s, const mm_limits *limits) {
-    const mm_facts *facts = s->model.facts;
+    const mm_graph_facts *facts = s->model.facts;
     bool codecs = false;
     for (int c = 0; c < facts->n_codecs; c++) codecs |= facts->codecs[c].gives_value;
     s->share[MM_BOUND_OUT] = s->share[MM_BOUND_IN] = lost_share(facts, MM_WORK_LINK);
@@ -205,7 +205,7 @@ static void set_up(search *s, const mm_limits *limits) {
     s->varied[s->n++] = W_DECODE;
 }
 
-mm_status mm_time_bound_of(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                            mm_time_bound *bound_out) {
     search s = {.n = 0};
     double bound = 0;

@@ -60,7 +60,7 @@ typedef struct mm_time_bound {
 
 /* limits->device_bytes 0: no limit. MM_ERR_NOMEM. The search evaluates the bound for hundreds to thousands of choices
  * of weights and prices, each in O(steps). */
-MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       mm_time_bound *bound_out);
 
 /* By how much a plan's time exceeds the bound, in permille of the bound; no plan is faster by more than this. */

@@ -16,12 +16,12 @@ enum { STEP_ROUNDING = 1, OPERATION_ROUNDING = 16 };
 static double at_least_zero(double x) { return x > 0 ? x : 0; }
 
 /* Time of bytes over the link, to the host (side 0) or back (1). */
-static double link_ns(const mm_facts *facts, int side, double bytes) {
+static double link_ns(const mm_graph_facts *facts, int side, double bytes) {
     const int64_t rate = side == 0 ? facts->out_bytes_per_s : facts->in_bytes_per_s;
     return rate > 0 ? bytes / (double)rate * 1e9 : 0;
 }
 
-static int64_t fastest_ns(const mm_facts *facts, int step) {
+static int64_t fastest_ns(const mm_graph_facts *facts, int step) {
     int64_t least = INT64_MAX;
     for (int v = facts->variant_first[step]; v < facts->variant_first[step + 1]; v++)
         if (facts->variants[v].ns < least) least = facts->variants[v].ns;
@@ -199,7 +199,7 @@ static size_t count_uses(const mm_graph *graph) {
     return n;
 }
 
-mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+mm_status mm_bound_model_init(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                               mm_bound_model *m) {
     const size_t tensors = (size_t)mm_graph_tensors(graph) + 1, steps = (size_t)mm_graph_steps(graph) + 1;
     *m = (mm_bound_model){.graph = graph, .facts = facts, .pinned = limits->pinned_bytes > 0};
@@ -273,7 +273,7 @@ static double output_bytes(const mm_bound_model *m) {
     return bytes;
 }
 
-static double least_workspace(const mm_facts *facts, int step) {
+static double least_workspace(const mm_graph_facts *facts, int step) {
     int64_t least = INT64_MAX;
     for (int v = facts->variant_first[step]; v < facts->variant_first[step + 1]; v++)
         if (facts->variants[v].workspace_bytes < least) least = facts->variants[v].workspace_bytes;

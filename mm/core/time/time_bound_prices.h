@@ -63,7 +63,7 @@ typedef struct mm_bound_link {
 /* A graph's storages and steps, and the cut between the steps before c and the others. */
 typedef struct mm_bound_model {
     const mm_graph *graph;
-    const mm_facts *facts;
+    const mm_graph_facts *facts;
     bool pinned;         /* whether there is pinned memory */
     int32_t *storage_of; /* per tensor: index of its storage; -1: it is not managed */
     mm_bound_storage *storages;
@@ -78,7 +78,7 @@ typedef struct mm_bound_model {
     double fixed_bytes;         /* bytes that are on the device while c runs, under every plan */
 } mm_bound_model;
 
-MM_CHECKED mm_status mm_bound_model_init(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+MM_CHECKED mm_status mm_bound_model_init(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                          mm_bound_model *model_out);
 void mm_bound_model_fini(mm_bound_model *model);
 

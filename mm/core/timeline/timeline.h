@@ -130,7 +130,7 @@ static inline const mm_timeline_iteration *mm_timeline_iteration_at(const mm_tim
 /* Adds to a plan of the timeline what lies where in memory, and its decisions on maps (mm_plan_memory). Sets
  * timeline->lossy if the plan has a lossy code. facts: the plan's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
-                                            const mm_facts *facts);
+                                            const mm_graph_facts *facts);
 
 /* Writes timelines to a file in Chrome's "Trace Event Format", each as a process; tools/README.md says what is in it.
  * Times count from the earliest of all. The file appears as a whole, or not at all. MM_ERR_IO, MM_ERR_NOMEM,

@@ -112,7 +112,8 @@ static mm_status put_names(writer *w, const mm_timeline *t, int pid) {
 
 /* ---------------------------------------------------------------- memory of plans */
 
-mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program, const mm_facts *facts) {
+mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_program *program,
+                                 const mm_graph_facts *facts) {
     json_t *memory;
     MM_TRY(mm_plan_memory(program->plan, facts, &memory));
     char *text = json_dumps(memory, JSON_COMPACT);

@@ -32,9 +32,9 @@ void __real_mm_window_add(mm_execution *execution, const mm_period *periods);
 void __wrap_mm_window_add(mm_execution *p, const mm_period *periods);
 void __wrap_mm_window_add(mm_execution *p, const mm_period *periods) {
     (void)periods;
-    mm_facts *truth;
+    mm_graph_facts *truth;
     mm_simulation simulation;
-    expect_ok(mm_facts_copy(p->facts, &truth));
+    expect_ok(mm_graph_facts_copy(p->facts, &truth));
     truth->out_bytes_per_s = truth->in_bytes_per_s = device.link;
     for (int v = 0; v < truth->variant_first[truth->n_steps]; v++)
         truth->variants[v].ns = truth->variants[v].ns * device.steps_permille / 1000;
@@ -50,7 +50,7 @@ void __wrap_mm_window_add(mm_execution *p, const mm_period *periods) {
     __real_mm_window_add(p, simulation.spans);
     device.now_ns += simulation.iteration_ns;
     mm_simulation_fini(&simulation);
-    mm_facts_destroy(truth);
+    mm_graph_facts_destroy(truth);
 }
 
 /* ---------------------------------------------------------------- a chain whose steps take known times */
@@ -131,13 +131,13 @@ static void chain_init(chain *c, const char *name, size_t workspace_bytes) {
 enum { CODEC_NS = 30000 };
 
 /* Facts with the chain's step times and a policy's codecs. A step takes half as long again without its workspace. */
-static mm_facts *facts_of(const chain *c, const char *spec, int64_t link) {
+static mm_graph_facts *facts_of(const chain *c, const char *spec, int64_t link) {
     mm_policy policy;
     mm_planned planned;
-    mm_facts *facts;
+    mm_graph_facts *facts;
     expect_ok(mm_policy_parse(spec, &policy));
     expect_ok(mm_planned_init(&planned, &policy, c->graph, rig_device_used()->name));
-    expect_ok(mm_facts_copy(planned.facts, &facts));
+    expect_ok(mm_graph_facts_copy(planned.facts, &facts));
     mm_planned_fini(&planned);
     mm_policy_fini(&policy);
     for (int s = 0; s < facts->n_steps; s++)
@@ -150,7 +150,7 @@ static mm_facts *facts_of(const chain *c, const char *spec, int64_t link) {
 }
 
 /* Simulated time of an iteration under the graph's present plan. */
-static int64_t simulated(const mm_manager *m, const chain *c, const mm_facts *facts) {
+static int64_t simulated(const mm_manager *m, const chain *c, const mm_graph_facts *facts) {
     mm_simulation simulation;
     expect_ok(mm_simulate(mm_plan_now(m, c->graph), facts, &simulation));
     const int64_t ns = simulation.iteration_ns;
@@ -164,7 +164,8 @@ typedef struct run {
     chain chain;
     rig rig;
     mm_manager *m;
-    mm_facts *fast, *slow;
+    mm_facts *fast, *slow;  /* with each link */
+    mm_graph_facts *slowed; /* those of the slow link, to simulate with */
     int64_t budget;
     int iterations;
     int events, lines; /* replans: events, and lines of the log */
@@ -210,8 +211,11 @@ static void start_with(run *r, const char *policy, const char *least_of, int sha
     device.link = FAST_LINK;
     device.steps_permille = device.codecs_permille = 1000;
     device.now_ns = 1;
-    r->fast = facts_of(&r->chain, policy, FAST_LINK);
-    r->slow = facts_of(&r->chain, policy, SLOW_LINK);
+    mm_graph_facts *fast = facts_of(&r->chain, policy, FAST_LINK);
+    r->slowed = facts_of(&r->chain, policy, SLOW_LINK);
+    r->fast = rig_facts(r->chain.graph, fast);
+    r->slow = rig_facts(r->chain.graph, r->slowed);
+    mm_graph_facts_destroy(fast);
     const int64_t least = rig_minimum(r->chain.graph, least_of), all = rig_minimum(r->chain.graph, "liveness");
     r->budget = least + (all - least) * share / 100;
     r->m = manager(r, policy, r->fast);
@@ -227,6 +231,7 @@ static void finish(run *r) {
     mm_manager_destroy(r->m);
     mm_facts_destroy(r->fast);
     mm_facts_destroy(r->slow);
+    mm_graph_facts_destroy(r->slowed);
     rig_fini(&r->rig);
     mm_graph_destroy(r->chain.graph);
 }
@@ -284,9 +289,9 @@ TEST_CASE(a_link_that_slows_down_makes_another_plan_once) {
     expect_replans(&r, 0);
     device.link = SLOW_LINK;
     iterate(&r, 30);
-    const int64_t now = simulated(r.m, &r.chain, r.slow);
+    const int64_t now = simulated(r.m, &r.chain, r.slowed);
     mm_manager *informed = manager(&r, "auto", r.slow);
-    const int64_t best = simulated(informed, &r.chain, r.slow);
+    const int64_t best = simulated(informed, &r.chain, r.slowed);
     mm_manager_destroy(informed);
     expect_replans(&r, 1);
     assert_true(plan_of(&r) != before);
@@ -491,14 +496,14 @@ TEST_CASE(what_was_learned_is_saved) {
     expect_ok(mm_facts_save(r.m, r.chain.graph, "facts.json"));
     expect_ok(mm_facts_load("facts.json", &learned));
     assert_int_equal(unlink("facts.json"), 0);
-    mm_facts *full = facts_of(&r.chain, "swap:when=always", FAST_LINK);
+    mm_graph_facts *full = facts_of(&r.chain, "swap:when=always", FAST_LINK);
     expect_ok(mm_facts_apply(learned, r.chain.graph, MM_FACTS_TIMES, full));
     for (int s = 0; s < full->n_steps; s++)
         assert_in_range(full->variants[full->variant_first[s]].ns, 2 * r.chain.step_ns[s] - 2000,
                         2 * r.chain.step_ns[s] + 2000);
     assert_in_range(full->out_bytes_per_s, SLOW_LINK - SLOW_LINK / 100, SLOW_LINK + SLOW_LINK / 100);
     assert_in_range(full->in_bytes_per_s, SLOW_LINK - SLOW_LINK / 100, SLOW_LINK + SLOW_LINK / 100);
-    mm_facts_destroy(full);
+    mm_graph_facts_destroy(full);
     mm_facts_destroy(learned);
     finish(&r);
 }

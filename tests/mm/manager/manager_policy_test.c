@@ -380,20 +380,15 @@ static void note_warning(void *ctx, mm_log_level level, const char *message) {
     snprintf(t->last, sizeof t->last, "%s", message);
 }
 
-/* Facts, read from a file, in which the graph's variant v takes step_ns + v. */
+/* Facts in which the graph's variant v takes step_ns + v. */
 static mm_facts *facts_of(const mm_graph *graph, int64_t step_ns) {
-    char path[4096];
-    mm_facts *facts;
-    const char *root = getenv("TEST_TMPDIR");
-    snprintf(path, sizeof path, "%s/facts-%s-%lld", root ? root : "/tmp", mm_graph_name(graph), (long long)step_ns);
-    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    mm_graph_facts *facts;
+    assert_int_equal(mm_graph_facts_create(graph, 0, &facts), MM_OK);
     for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = step_ns + v;
     facts->out_bytes_per_s = facts->in_bytes_per_s = 12345;
-    if (mm_facts_write(facts, graph, path) != MM_OK) fail_msg("%s", mm_last_error());
-    mm_facts_destroy(facts);
-    if (mm_facts_load(path, &facts) != MM_OK) fail_msg("%s", mm_last_error());
-    unlink(path);
-    return facts;
+    mm_facts *by_name = rig_facts(graph, facts);
+    mm_graph_facts_destroy(facts);
+    return by_name;
 }
 
 TEST_CASE(plans_are_made_by_the_facts_that_the_manager_was_given) {
@@ -488,7 +483,7 @@ TEST_CASE(what_a_manager_measured_is_saved_and_serves_another) {
     assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
     if (t.warnings) fail_msg("%s", t.last);
     assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
-    const mm_facts *f = measured.facts;
+    const mm_graph_facts *f = measured.facts;
     for (int v = 0; v < f->variant_first[f->n_steps]; v++) saved_step_ns += f->variants[v].ns;
     for (int i = 0; i < f->n_codecs * f->n_tensors; i++) saved_code_ns += f->codes[i].encode_ns;
     assert_true(step_ns > 0 && code_ns > 0);
@@ -516,7 +511,7 @@ TEST_CASE(nothing_is_learned_of_bodies_without_an_iteration) {
     int bodies = 0;
     assert_int_equal(mm_manager_prepare(m, graph), MM_OK);
     assert_int_equal(mm_measured_get(m, graph, &measured), MM_OK);
-    mm_measured_operations(&measured, 1, (mm_facts *)measured.facts, copies);
+    mm_measured_operations(&measured, 1, (mm_graph_facts *)measured.facts, copies);
     for (int t = 0; t < measured.facts->n_tensors; t++) {
         const mm_code_facts *code = mm_facts_code(measured.facts, 0, t);
         assert_true(code->body_bound_bytes == 0 || code->body_typical_bytes > 0);

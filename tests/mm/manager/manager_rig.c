@@ -4,8 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -173,6 +175,17 @@ mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {
     if (random_graph_create(&options, &graph) != MM_OK)
         fail_msg("seed %llu: %s", (unsigned long long)seed, mm_last_error());
     return graph;
+}
+
+mm_facts *rig_facts(const mm_graph *graph, const mm_graph_facts *facts) {
+    const char *root = getenv("TEST_TMPDIR");
+    char path[4096];
+    mm_facts *read;
+    snprintf(path, sizeof path, "%s/facts-%d", root ? root : "/tmp", (int)getpid());
+    if (mm_facts_write(facts, graph, path) != MM_OK) fail_msg("%s", mm_last_error());
+    if (mm_facts_load(path, &read) != MM_OK) fail_msg("%s", mm_last_error());
+    unlink(path);
+    return read;
 }
 
 mm_manager *rig_manager(const mm_options *options) {

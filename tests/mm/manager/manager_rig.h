@@ -3,7 +3,7 @@
 #ifndef TESTS_MM_MANAGER_MANAGER_RIG_H
 #define TESTS_MM_MANAGER_MANAGER_RIG_H
 
-#include "mm/mm.h"
+#include "mm/core/facts/facts.h"
 #include "tests/core/random_graph.h"
 #include "tests/mm/manager/rig_device.h"
 
@@ -63,6 +63,10 @@ int64_t rig_minimum(const mm_graph *graph, const char *policy);
 
 /* A failure fails the test. */
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
+
+/* Facts as a manager takes them: written to a file, and read from it. The caller destroys them. A failure fails the
+ * test. */
+mm_facts *rig_facts(const mm_graph *graph, const mm_graph_facts *facts);
 
 /* Runs on rig_device_used() unless the options name a device. A failure fails the test, and names the policy. */
 mm_manager *rig_manager(const mm_options *options);

@@ -88,11 +88,13 @@ TEST_CASE(advice_does_not_depend_on_when_the_recompute_function_is_set) {
 
 /* Facts with quick steps, and a link so slow that no copy is worth its time. */
 static mm_facts *slow_link(const mm_graph *graph) {
-    mm_facts *facts;
-    assert_int_equal(mm_facts_create(graph, 0, &facts), MM_OK);
+    mm_graph_facts *facts;
+    assert_int_equal(mm_graph_facts_create(graph, 0, &facts), MM_OK);
     for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = 1000;
     facts->out_bytes_per_s = facts->in_bytes_per_s = 12345;
-    return facts;
+    mm_facts *by_name = rig_facts(graph, facts);
+    mm_graph_facts_destroy(facts);
+    return by_name;
 }
 
 static int count_recomputed(const mm_manager *m, const mm_graph *graph) {

@@ -558,7 +558,7 @@ TEST_CASE(entries_that_a_mark_leaves_are_served_while_plans_go_on) {
 }
 
 /* A faulty policy: all segments lie at offset 0. */
-static mm_status plan_in_one_place(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_in_one_place(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                    const mm_engine_config *config, mm_plan **plan_out) {
     const mm_policy_ops *ops = NULL;
     for (size_t i = 0; !ops || strcmp(ops->name, "liveness") != 0; i++) ops = mm_policy_table(i);
@@ -599,7 +599,7 @@ static struct {
     int planned;
 } slow = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static mm_status plan_slowly(const mm_graph *graph, const mm_facts *facts, const mm_limits *limits,
+static mm_status plan_slowly(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                              const mm_engine_config *config, mm_plan **plan_out) {
     pthread_mutex_lock(&slow.lock);
     slow.thread = pthread_self();
