@@ -143,6 +143,41 @@ TEST_CASE(segments_as_json_add_up_to_the_live_bytes_of_every_node) {
     assert_true(swapped > 0 && coded > 0);
 }
 
+/* What the JSON says of a map is what `mm plan --explain` says of it. */
+TEST_CASE(maps_as_json_have_the_actions_that_were_decided) {
+    int several = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        world w = world_create(seed);
+        mm_stash_account stash;
+        mm_decision *decisions;
+        json_t *memory;
+        assert_int_equal(mm_plan_memory(w.plan, w.facts, &memory), MM_OK);
+        assert_int_equal(mm_stash_account_init(w.plan, w.facts, &stash), MM_OK);
+        assert_int_equal(mm_account_decide(w.plan, w.facts, &stash, &decisions), MM_OK);
+        const json_t *maps = json_object_get(memory, "maps");
+        assert_int_equal(json_array_size(maps), stash.n_maps);
+        for (int i = 0; i < stash.n_maps; i++) {
+            const json_t *map = json_array_get(maps, (size_t)i), *actions = json_object_get(map, "actions");
+            const char *codec = json_string_value(json_object_get(map, "codec"));
+            const int of = decisions[i].codec >= 0 ? decisions[i].codec : decisions[i].sign_codec;
+            int n = 0;
+            for (mm_remedy_kind k = MM_REMEDY_KEEP; k < MM_REMEDY_KINDS; k++) {
+                if (!(decisions[i].kinds & 1u << k)) continue;
+                assert_true(names(actions, mm_remedy_kind_name(k)));
+                n++;
+            }
+            assert_int_equal(json_array_size(actions), n);
+            assert_string_equal(codec ? codec : "none", of < 0 ? "none" : w.facts->codecs[of].spec);
+            several += n > 1;
+        }
+        free(decisions);
+        mm_stash_account_fini(&stash);
+        json_decref(memory);
+        world_destroy(&w);
+    }
+    assert_true(several > 0);
+}
+
 /* ---------------------------------------------------------------- accounts */
 
 TEST_CASE(kinds_at_the_peak_add_up_to_what_the_plan_needs) {

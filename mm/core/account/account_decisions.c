@@ -14,6 +14,8 @@ typedef struct decider {
     int *map_of; /* per tensor: the map of its root; -1: none */
 } decider;
 
+static const mm_decision undecided = {.codec = -1, .sign_codec = -1};
+
 static mm_decision *decision_of(const decider *d, mm_tensor tensor) {
     const int map = tensor < 0 ? -1 : d->map_of[mm_plan_root(d->plan, tensor)];
     return map < 0 ? NULL : &d->decisions[map];
@@ -31,9 +33,10 @@ static void read_operation(const decider *d, const mm_node *n) {
     const bool copies = cost == MM_COST_LINK_OUT || cost == MM_COST_LINK_IN;
     decision->ns += mm_simulate_node_ns(d->plan, d->facts, n) + (copies ? d->facts->issue_ns : 0);
     if (n->kind == MM_NODE_OUT && to->content == MM_CONTENT_RAW) decision->kinds |= 1u << MM_REMEDY_SWAP;
-    if (to->codec >= 0 && !d->facts->codecs[to->codec].gives_value)
+    if (to->codec >= 0 && !d->facts->codecs[to->codec].gives_value) {
         decision->kinds |= 1u << MM_REMEDY_MASK;
-    else if (to->codec >= 0) {
+        decision->sign_codec = to->codec;
+    } else if (to->codec >= 0) {
         decision->kinds |= 1u << (leaves_device(d->plan, to) ? MM_REMEDY_COMPRESS_SWAP : MM_REMEDY_COMPRESS);
         decision->codec = to->codec;
     }
@@ -51,7 +54,7 @@ static void read_step(const decider *d, const mm_node *n) {
         const int32_t codec = d->plan->segments[written].codec;
         const bool value = d->facts->codecs[codec].gives_value;
         decision->kinds |= 1u << (value ? MM_REMEDY_COMPRESS : MM_REMEDY_MASK);
-        if (value) decision->codec = codec;
+        *(value ? &decision->codec : &decision->sign_codec) = codec;
     }
 }
 
@@ -74,7 +77,7 @@ static void keep_what_stays(const decider *d) {
         const mm_segment *s = &d->plan->segments[i];
         mm_decision *decision = s->content == MM_CONTENT_RAW && !s->pinned ? decision_of(d, s->tensor) : NULL;
         if (!decision || s->first_node < 0 || s->first_node > last_forward || s->live_last < first_backward) continue;
-        if (decision->kinds == 1u << MM_REMEDY_RECOMPUTE) *decision = (mm_decision){.codec = -1};
+        if (decision->kinds == 1u << MM_REMEDY_RECOMPUTE) *decision = undecided;
     }
 }
 
@@ -98,7 +101,7 @@ mm_status mm_account_decide(const mm_plan *plan, const mm_graph_facts *facts, co
     for (size_t t = 0; t < n_tensors; t++) d.map_of[t] = -1;
     for (int i = 0; i < stash->n_maps; i++) {
         d.map_of[stash->maps[i].tensor] = i;
-        d.decisions[i] = (mm_decision){.codec = -1};
+        d.decisions[i] = undecided;
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) read_recomputation(&d, &plan->nodes[i]);

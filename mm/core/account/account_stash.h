@@ -69,6 +69,7 @@ void mm_stash_account_fini(mm_stash_account *stash);
 typedef struct mm_decision {
     uint32_t kinds; /* bit k: mm_remedy_kind k is applied. Several may be, but none beside KEEP */
     int codec;      /* index in the facts of the codec for its elements; -1: none */
+    int sign_codec; /* of the codec for its signs alone; -1: none */
     /* Time, each running alone, of the operations on the map and of the steps that recompute it. A step that recomputes
      * several maps counts with each of these maps. */
     int64_t ns;

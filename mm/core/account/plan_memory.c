@@ -11,6 +11,7 @@ typedef struct described {
     const mm_graph_facts *facts;
     mm_account account;
     mm_stash_account stash;
+    mm_decision *decisions; /* per map of the stash */
     bool failed;
 } described;
 
@@ -105,39 +106,16 @@ static json_t *segments_json(described *d) {
 
 /* ---------------------------------------------------------------- maps */
 
-typedef enum action { KEEP, MASK, COMPRESS, SWAP, COMPRESS_SWAP, RECOMPUTE, ACTIONS } action;
-
-/* What a plan does with a map, by the segments that hold it. */
-typedef struct decision {
-    uint32_t actions; /* bit a: action a */
-    int codec;        /* index of the codec that gives values back; if there is none, of the codec of the signs; -1: no
-                         codec */
-} decision;
-
-static void decide(const described *d, const mm_segment *s, decision *out) {
-    const mm_node_kind made_by = d->plan->nodes[s->first_node].kind;
-    const bool values = s->codec >= 0 && d->facts->codecs[s->codec].gives_value;
-    const bool in_backward = s->last_node >= d->account.first_backward;
-    if (s->codec >= 0 && (out->codec < 0 || values)) out->codec = s->codec;
-    if (s->pinned)
-        out->actions |= 1u << (s->codec >= 0 ? COMPRESS_SWAP : SWAP);
-    else if (s->codec >= 0 && made_by == MM_NODE_ENCODE && in_backward)
-        out->actions |= 1u << (values ? COMPRESS : MASK);
-    else if (s->codec < 0 && made_by == MM_NODE_RECOMPUTE)
-        out->actions |= 1u << RECOMPUTE;
-    else if (s->codec < 0 && s->first_node <= d->account.last_forward && in_backward)
-        out->actions |= 1u << KEEP;
-}
-
-static json_t *actions_json(described *d, uint32_t actions) {
-    static const char *const words[ACTIONS] = {"keep", "mask", "compress", "swap", "compress-swap", "recompute"};
+static json_t *actions_json(described *d, uint32_t kinds) {
+    static const mm_remedy_kind order[MM_REMEDY_KINDS] = {MM_REMEDY_KEEP, MM_REMEDY_MASK,          MM_REMEDY_COMPRESS,
+                                                          MM_REMEDY_SWAP, MM_REMEDY_COMPRESS_SWAP, MM_REMEDY_RECOMPUTE};
     json_t *array = json_array();
-    for (int a = 0; a < ACTIONS; a++)
-        if (actions & 1u << a) append(d, array, json_string(words[a]));
+    for (int k = 0; k < MM_REMEDY_KINDS; k++)
+        if (kinds & 1u << order[k]) append(d, array, json_string(mm_remedy_kind_name(order[k])));
     return array;
 }
 
-static json_t *map_json(described *d, const mm_stash_map *map, const decision *decided) {
+static json_t *map_json(described *d, const mm_stash_map *map, const mm_decision *decided) {
     const mm_graph *graph = d->plan->graph;
     const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
     const mm_layer_info *producer = tensor->producer >= 0 ? mm_graph_layer(graph, tensor->producer) : NULL;
@@ -148,24 +126,15 @@ static json_t *map_json(described *d, const mm_stash_map *map, const decision *d
     json_t *object =
         json_pack("{ss ss ss sI sI so so}", "name", tensor->name, "layer", producer ? producer->name : "", "layer_kind",
                   producer ? mm_layer_kind_name(producer->kind) : "", "bytes", (json_int_t)map->bytes, "held_bytes",
-                  (json_int_t)map->held_bytes, "readers", readers, "actions", actions_json(d, decided->actions));
-    if (decided->codec >= 0) set(d, object, "codec", json_string(d->facts->codecs[decided->codec].spec));
+                  (json_int_t)map->held_bytes, "readers", readers, "actions", actions_json(d, decided->kinds));
+    const int codec = decided->codec >= 0 ? decided->codec : decided->sign_codec;
+    if (codec >= 0) set(d, object, "codec", json_string(d->facts->codecs[codec].spec));
     return object;
 }
 
 static json_t *maps_json(described *d) {
-    const int n = mm_graph_tensors(d->plan->graph);
-    decision *decided = malloc(((size_t)n + 1) * sizeof *decided);
     json_t *array = json_array();
-    d->failed |= !decided;
-    for (int t = 0; decided && t < n; t++) decided[t] = (decision){.codec = -1};
-    for (int i = 0; decided && i < d->plan->n_segments; i++) {
-        const mm_segment *s = &d->plan->segments[i];
-        if (s->tensor >= 0 && s->first_node >= 0) decide(d, s, &decided[mm_plan_root(d->plan, s->tensor)]);
-    }
-    for (int i = 0; decided && i < d->stash.n_maps; i++)
-        append(d, array, map_json(d, &d->stash.maps[i], &decided[d->stash.maps[i].tensor]));
-    free(decided);
+    for (int i = 0; i < d->stash.n_maps; i++) append(d, array, map_json(d, &d->stash.maps[i], &d->decisions[i]));
     return array;
 }
 
@@ -184,9 +153,11 @@ mm_status mm_plan_memory(const mm_plan *plan, const mm_graph_facts *facts, json_
     described d = {.plan = plan, .facts = facts};
     MM_TRY(mm_account_init(plan, &d.account));
     mm_status status = mm_stash_account_init(plan, facts, &d.stash);
+    if (status == MM_OK) status = mm_account_decide(plan, facts, &d.stash, &d.decisions);
     json_t *memory = status == MM_OK ? describe(&d) : NULL;
     if (status == MM_OK && (d.failed || !memory))
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the memory of a plan of %d nodes", plan->n_nodes);
+    free(d.decisions);
     mm_stash_account_fini(&d.stash);
     mm_account_fini(&d.account);
     if (status != MM_OK)
