@@ -52,13 +52,6 @@ static void backward_reads(const mm_schedule *s, mm_map *m) {
     }
 }
 
-/* Whether the codec can encode the tensor, and gives back elements that the tensor's readers accept. */
-static bool codes_value(const mm_schedule *s, int codec, mm_tensor tensor) {
-    if (codec < 0 || !s->facts->codecs[codec].gives_value) return false;
-    if (mm_facts_code(s->facts, codec, tensor)->code_bytes < 0) return false;
-    return s->facts->codecs[codec].lossless || mm_tensor_takes_loss(mm_graph_tensor(s->graph, tensor));
-}
-
 static bool takes(const mm_graph_facts *facts, int codec, mm_tensor tensor) {
     return codec >= 0 && mm_facts_code(facts, codec, tensor)->code_bytes >= 0;
 }
@@ -135,8 +128,9 @@ static bool choose_mode(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     }
     m->codec = mm_facts_codec(s->facts, rule->codec);
     const bool whole = config->signs_whole && rule->action == MM_ACTION_CODE_SWAP;
-    if (m->value && !codes_value(s, m->codec, m->tensor)) return false;
-    if (m->sign && (m->value || (whole && codes_value(s, m->codec, m->tensor))) && s->facts->codecs[m->codec].lossless)
+    if (m->value && !mm_facts_gives_value(s->facts, s->graph, m->codec, m->tensor)) return false;
+    if (m->sign && (m->value || (whole && mm_facts_gives_value(s->facts, s->graph, m->codec, m->tensor))) &&
+        s->facts->codecs[m->codec].lossless)
         mm_maps_read_signs_from_value(s, m);
     return !m->sign || takes(s->facts, mask, m->tensor);
 }

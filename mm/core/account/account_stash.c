@@ -180,13 +180,11 @@ static int sign_codec(const mm_graph_facts *facts, mm_tensor tensor) {
 /* Adds remedies with each codec that gives the elements back and whose code is smaller than the map. If the codec is
  * lossy and the signs are read too, the exact signs take bytes in addition to its code. */
 static void add_codes(const accountant *a, mm_stash_map *map, int sign) {
-    const bool takes_loss = mm_tensor_takes_loss(mm_graph_tensor(a->graph, map->tensor));
     for (int c = 0; c < a->facts->n_codecs; c++) {
         const mm_codec_facts *codec = &a->facts->codecs[c];
         const mm_code_facts *code = mm_facts_code(a->facts, c, map->tensor);
         const bool beside = a->storages[map->tensor].sign_reads > 0 && !codec->lossless;
-        if (!codec->gives_value || code->code_bytes < 0 || (beside && sign < 0) || !(codec->lossless || takes_loss))
-            continue;
+        if (!mm_facts_gives_value(a->facts, a->graph, c, map->tensor) || (beside && sign < 0)) continue;
         const mm_code_facts *signs = beside ? mm_facts_code(a->facts, sign, map->tensor) : NULL;
         const int64_t beside_bytes = signs ? signs->code_bytes : 0;
         const int64_t bytes = code->code_bytes + code->body_reserve_bytes + beside_bytes;

@@ -238,3 +238,9 @@ int mm_facts_codec(const mm_graph_facts *facts, const char *spec) {
 const mm_code_facts *mm_facts_code(const mm_graph_facts *facts, int codec, mm_tensor tensor) {
     return &facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)tensor];
 }
+
+bool mm_facts_gives_value(const mm_graph_facts *facts, const mm_graph *graph, int codec, mm_tensor tensor) {
+    if (codec < 0 || !facts->codecs[codec].gives_value) return false;
+    if (mm_facts_code(facts, codec, tensor)->code_bytes < 0) return false;
+    return facts->codecs[codec].lossless || mm_tensor_takes_loss(mm_graph_tensor(graph, tensor));
+}

@@ -164,6 +164,10 @@ static inline bool mm_facts_body_is_possible(const mm_codec_facts *codec, const 
 int mm_facts_codec(const mm_graph_facts *facts, const char *spec);
 const mm_code_facts *mm_facts_code(const mm_graph_facts *facts, int codec, mm_tensor tensor);
 
+/* Whether a codec can encode a tensor of the graph, and gives back elements that its readers accept. False for codec
+ * -1. */
+bool mm_facts_gives_value(const mm_graph_facts *facts, const mm_graph *graph, int codec, mm_tensor tensor);
+
 /* By how much longer work `of` takes while work `beside` runs, in permille; 0 if they never run at the same time. */
 int mm_facts_contention(const mm_graph_facts *facts, mm_work of, mm_work beside);
 

@@ -100,11 +100,9 @@ static bool is_coded_by_steps(const mm_bound_model *m, int codec, mm_tensor t) {
 
 static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     const mm_code_facts *facts = mm_facts_code(m->facts, codec, t);
-    const mm_codec_facts *codec_facts = &m->facts->codecs[codec];
-    if (facts->code_bytes >= 0 && codec_facts->gives_sign)
+    if (facts->code_bytes >= 0 && m->facts->codecs[codec].gives_sign)
         mask_in(m, &m->storages[m->storage_of[t]], (double)facts->code_bytes);
-    if (facts->code_bytes < 0 || !codec_facts->gives_value) return;
-    if (!codec_facts->lossless && !mm_tensor_takes_loss(mm_graph_tensor(m->graph, t))) return;
+    if (!mm_facts_gives_value(m->facts, m->graph, codec, t)) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
     /* If steps read or write the code by themselves, the time of the codec counts as 0, because such a step may take
