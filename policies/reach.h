@@ -12,8 +12,8 @@ typedef struct mm_reach {
     int lossy;     /* number of those that a lossy codec may take */
 } mm_reach;
 
-/* facts: with the policy's codecs; their times do not matter. MM_ERR_INVALID: the facts lack a codec, or a rule names no
- * layer that there is; MM_ERR_NOMEM. Pure; as fast as one draft of a plan, for auto as one for each action. */
+/* facts: with the policy's codecs; their times do not matter. MM_ERR_INVALID: the facts lack a codec, or a rule names
+ * no layer that there is; MM_ERR_NOMEM. Pure; as fast as one draft of a plan, for auto as one for each action. */
 MM_CHECKED mm_status mm_policy_reach(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                      mm_reach *reach_out);
 
