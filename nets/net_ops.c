@@ -70,6 +70,13 @@ const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]) {
     return text_out;
 }
 
+const char *nets_op_like(const char *name, char text_out[MM_NEAREST_CAPACITY]) {
+    mm_nearest near = {.text = name, .length = strlen(name)};
+    for (int op = 0; op < NETS_OP_KINDS; op++)
+        if (OPS[op]->example) mm_nearest_try(&near, OPS[op]->name);
+    return mm_nearest_text(&near, text_out);
+}
+
 const char *nets_op_name(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);
     return info ? info->name : "?";

@@ -8,6 +8,7 @@
 #ifndef NETS_NET_OPS_H
 #define NETS_NET_OPS_H
 
+#include "mm/core/nearest.h"
 #include "nets/net_attrs.h"
 #include "nets/role.h"
 
@@ -134,6 +135,8 @@ const nets_op_info *nets_op_info_of(nets_op_kind op);
 nets_op_kind nets_op_find(const char *name);
 /* All names, "conv, conv_transpose, ...". Returns text_out. */
 const char *nets_op_names(char text_out[NETS_OP_NAMES_CAPACITY]);
+/* For a name that is none: " (did you mean conv?)", or "". Returns text_out. */
+const char *nets_op_like(const char *name, char text_out[MM_NEAREST_CAPACITY]);
 
 /* The operation's i-th parameter; NULL past the last. */
 const nets_param_spec *nets_param_spec_of(nets_op_kind op, int i);

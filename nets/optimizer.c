@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/number.h"
 
 #define AT(member) offsetof(nets_optimizer, member)
@@ -48,12 +49,14 @@ static const nets_optimizer_option *option_at(const nets_optimizer *optimizer, i
 static mm_status no_option(const nets_optimizer *optimizer, int length, const char *name) {
     const nets_optimizer_option *option;
     char all[128] = "";
+    mm_nearest near = {.text = name, .length = (size_t)length};
     for (int i = 0; (option = option_at(optimizer, i)); i++) {
+        mm_nearest_try(&near, option->name);
         size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", i > 0 ? ", " : "", option->name);
     }
-    return mm_fail(MM_ERR_INVALID, "optimizer %s has no option '%.*s'; it has %s", TABLE[optimizer->id].name, length,
-                   name, all);
+    return mm_fail(MM_ERR_INVALID, "optimizer %s has no option '%.*s'%s; it has %s", TABLE[optimizer->id].name, length,
+                   name, MM_DID_YOU_MEAN(&near), all);
 }
 
 static mm_status set(nets_optimizer *optimizer, const char *name, size_t length, double value) {
@@ -76,13 +79,15 @@ mm_status nets_optimizer_set(nets_optimizer *optimizer, const char *name, double
 }
 
 static mm_status find(const char *text, size_t length, nets_optimizer *out) {
+    mm_nearest near = {.text = text, .length = length};
     for (int id = 0; id < NETS_OPTIMIZERS; id++) {
+        mm_nearest_try(&near, TABLE[id].name);
         if (strlen(TABLE[id].name) != length || memcmp(TABLE[id].name, text, length) != 0) continue;
         *out = (nets_optimizer){.id = (nets_optimizer_id)id};
         return MM_OK;
     }
-    return mm_fail(MM_ERR_INVALID, "no optimizer '%.*s': there are %s and %s", (int)length, text, TABLE[NETS_SGD].name,
-                   TABLE[NETS_ADAMW].name);
+    return mm_fail(MM_ERR_INVALID, "no optimizer '%.*s'%s: there are %s and %s", (int)length, text,
+                   MM_DID_YOU_MEAN(&near), TABLE[NETS_SGD].name, TABLE[NETS_ADAMW].name);
 }
 
 /* `text` is "OPTION=X", up to the next comma or the end. */

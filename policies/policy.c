@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/number.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
@@ -33,6 +34,8 @@ static const mm_option_desc *find_option(const mm_policy_ops *ops, const char *k
 
 static mm_status find_policy(const char *name, const mm_policy_ops **ops_out) {
     char known[256] = "";
+    const size_t base = strcspn(name, ",");
+    mm_nearest near = {.text = name, .length = base};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i]->name, name) == 0) {
             *ops_out = table[i];
@@ -40,18 +43,25 @@ static mm_status find_policy(const char *name, const mm_policy_ops **ops_out) {
         }
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i]->name);
+        mm_nearest_try(&near, table[i]->name);
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s': there are %s", MM_BRIEF(name), known);
+    if (name[base] && near.found)
+        return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s': options follow a colon: %s:%s", MM_BRIEF(name),
+                       near.found, MM_BRIEF(name + base + 1));
+    return mm_fail(MM_ERR_NOT_FOUND, "unknown policy '%s'%s: there are %s", MM_BRIEF(name), MM_DID_YOU_MEAN(&near),
+                   known);
 }
 
 static mm_status unknown_option(const mm_policy_ops *ops, const char *key) {
     char known[256] = "";
+    mm_nearest near = {.text = key, .length = strlen(key)};
     for (const mm_option_desc *d = ops->options; d && d->key; d++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", d->key);
+        mm_nearest_try(&near, d->key);
     }
-    return mm_fail(MM_ERR_INVALID, "policy %s has no option '%s': it takes %s", ops->name, MM_BRIEF(key),
-                   *known ? known : "none");
+    return mm_fail(MM_ERR_INVALID, "policy %s has no option '%s'%s: it takes %s", ops->name, MM_BRIEF(key),
+                   MM_DID_YOU_MEAN(&near), *known ? known : "none");
 }
 
 static bool is_choice(const char *choices, const char *value) {

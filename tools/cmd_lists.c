@@ -8,17 +8,16 @@
 #include "policies/policy.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
+#include "tools/args/json_file.h"
 #include "tools/args/table.h"
 
 static const char *text_or(const char *text, const char *otherwise) { return text && *text ? text : otherwise; }
 
-/* True if the command is done: help was printed, or the options are wrong (*exit_out says which). */
-static bool only_help(int argc, char **argv, const char *usage, const char *text, int *exit_out) {
-    static const arg none[] = {{0}};
-    bool help;
-    mm_status status = args_parse(argc, argv, none, usage, text, &help);
-    *exit_out = status == MM_OK ? EXIT_OK : command_failed(argv[0], status);
-    return status != MM_OK || help;
+/* Writes the array to --json's FILE, or to standard output if that is left out (""). */
+static mm_status save(const char *path, json_t *all) { return json_file_save(*path ? path : "-", all); }
+
+static int exit_of(const char *command, mm_status status) {
+    return status == MM_OK ? EXIT_OK : command_failed(command, status);
 }
 
 static void print_entry(int indent, int width, const char *name, const char *text) {
@@ -35,50 +34,82 @@ static const mm_codec_ops *codec_once(size_t i) {
     return ops;
 }
 
-/* Adds a row for the codec in one of its formats. Only the first format's row has the codec's summary. */
-static mm_status add_codec(table *t, const mm_codec_ops *ops, const char *format, bool first) {
-    const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any shape of whole blocks */
+/* A codec in one of its formats. Only the first has the codec's summary. */
+typedef struct codec_line {
     char spec[MM_SPEC_CAPACITY];
+    mm_codec_flags flags;
+    double bits; /* a value */
+    const char *summary;
+} codec_line;
+
+static mm_status describe(const mm_codec_ops *ops, const char *format, bool first, codec_line *line_out) {
+    const mm_shape map = {MM_F32, 4, {16, 32, 32, 48}}; /* any shape of whole blocks */
     mm_codec *codec;
     mm_body_nominal body;
     int64_t bytes;
-    snprintf(spec, sizeof spec, "%s%s%s", ops->name, *format ? ":" : "", format);
-    MM_TRY(mm_codec_create(spec, ops->device, &codec));
+    snprintf(line_out->spec, sizeof line_out->spec, "%s%s%s", ops->name, *format ? ":" : "", format);
+    MM_TRY(mm_codec_create(line_out->spec, ops->device, &codec));
     mm_status status = mm_codec_bound(codec, &map, &bytes);
     if (status == MM_OK) status = mm_codec_body_nominal(codec, &map, &body);
-    const mm_codec_flags flags = codec->flags;
+    line_out->flags = codec->flags;
+    line_out->summary = first ? ops->summary : "";
     mm_codec_destroy(codec);
     MM_TRY(status);
+    line_out->bits = 8.0 * (double)(bytes + body.typical_bytes) / (16 * 32 * 32 * 48);
+    return MM_OK;
+}
+
+static void add_row(table *t, const codec_line *line) {
     table_row(t);
-    table_cell(t, "%s", spec);
-    table_cell(t, "%s", flags.lossless ? "lossless" : "lossy");
-    table_cell(t, "%s", flags.fixed_size ? "fixed" : "variable");
-    table_cell(t, "%.4g", 8.0 * (double)(bytes + body.typical_bytes) / (16 * 32 * 32 * 48));
-    table_cell(t, "%s", first ? ops->summary : "");
+    table_cell(t, "%s", line->spec);
+    table_cell(t, "%s", line->flags.lossless ? "lossless" : "lossy");
+    table_cell(t, "%s", line->flags.fixed_size ? "fixed" : "variable");
+    table_cell(t, "%.4g", line->bits);
+    table_cell(t, "%s", line->summary);
+}
+
+static json_t *codec_json(const codec_line *line) {
+    return json_pack("{ss sb sb sf ss}", "codec", line->spec, "lossless", line->flags.lossless, "fixed_size",
+                     line->flags.fixed_size, "bits_per_value", line->bits, "summary", line->summary);
+}
+
+/* Adds all codecs to the table and to the array. */
+static mm_status list_codecs(table *t, json_t *all) {
+    for (size_t i = 0; mm_codec_table(i); i++) {
+        const mm_codec_ops *ops = codec_once(i);
+        const char *format;
+        for (size_t f = 0; ops && (format = mm_codec_format(ops, f)); f++) {
+            codec_line line;
+            MM_TRY(describe(ops, format, f == 0, &line));
+            add_row(t, &line);
+            if (json_array_append_new(all, codec_json(&line)) != 0) return mm_fail(MM_ERR_NOMEM, "out of memory");
+        }
+    }
     return MM_OK;
 }
 
 int cmd_codecs(int argc, char **argv) {
     static const table_column columns[] = {
         {"codec", true, 0}, {"kind", true, 0}, {"size", true, 0}, {"bits a value", false, 0}, {"what it is", true, 0}};
-    int code;
-    if (args_given(argc, argv, "--study")) return cmd_study(argc, argv);
-    if (only_help(argc, argv, "mm codecs",
-                  "Lists the codecs that a policy's codec= takes, and the bits that each needs for a value.\n"
-                  "'mm codecs --study' measures them on a network's maps; see its --help.",
-                  &code))
-        return code;
+    const char *json = NULL;
+    bool help;
+    const arg options[] = {LIST_JSON_ARG(&json), {0}};
     table *t = NULL;
-    mm_status status = table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t);
-    for (size_t i = 0; status == MM_OK && mm_codec_table(i); i++) {
-        const mm_codec_ops *ops = codec_once(i);
-        const char *format;
-        for (size_t f = 0; status == MM_OK && ops && (format = mm_codec_format(ops, f)); f++)
-            status = add_codec(t, ops, format, f == 0);
-    }
-    if (status == MM_OK) status = table_print(stdout, t);
+    if (args_given(argc, argv, "--study")) return cmd_study(argc, argv);
+    mm_status status =
+        args_parse(argc, argv, options, "mm codecs [OPTIONS]",
+                   "Lists the codecs that a policy's codec= takes, and the bits that each needs for a value.\n"
+                   "\n"
+                   "'mm codecs --study' measures them on a network's maps; 'mm codecs --study --help' has its options.",
+                   &help);
+    if (status != MM_OK || help) return exit_of("codecs", status);
+    json_t *all = json_array();
+    status = table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t);
+    if (status == MM_OK) status = list_codecs(t, all);
+    if (status == MM_OK) status = json ? save(json, json_incref(all)) : table_print(stdout, t);
     table_destroy(t);
-    return status == MM_OK ? EXIT_OK : command_failed(argv[0], status);
+    json_decref(all);
+    return exit_of("codecs", status);
 }
 
 static void print_option(const mm_option_desc *o) {
@@ -89,48 +120,58 @@ static void print_option(const mm_option_desc *o) {
     print_entry(4, 10, o->key, text);
 }
 
-/* Lists all kinds of layers, wrapped and indented for the help text of mm policies. */
-static const char *wrap_kinds(char text_out[2 * MM_POLICY_KINDS_CAPACITY]) {
-    enum { INDENT = 12, WIDTH = 84 };
-    char kinds[MM_POLICY_KINDS_CAPACITY];
-    size_t line = 0, n = 0;
-    for (const char *at = mm_policy_kinds(kinds); *at; at++) {
-        text_out[n++] = *at;
-        if (*at != ' ' || ++line + strcspn(at + 1, " ") < WIDTH) {
-            line += *at != ' ';
-            continue;
-        }
-        text_out[n - 1] = '\n';
-        memset(text_out + n, ' ', INDENT);
-        n += INDENT;
-        line = 0;
-    }
-    text_out[n] = '\0';
-    return text_out;
+static json_t *option_json(const mm_option_desc *o) {
+    const bool ranged = o->min < o->max;
+    return json_pack("{ss ss so so so so}", "key", o->key, "help", o->help, "choices",
+                     o->choices ? json_string(o->choices) : json_null(), "min",
+                     ranged ? json_integer(o->min) : json_null(), "max", ranged ? json_integer(o->max) : json_null(),
+                     "default", *o->fallback ? json_string(o->fallback) : json_null());
 }
 
-int cmd_policies(int argc, char **argv) {
-    int code;
-    char kinds[2 * MM_POLICY_KINDS_CAPACITY], text[1280];
-    snprintf(
-        text, sizeof text,
-        "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
-        "\n"
-        "The rules of 'rules' are SELECTOR=ACTION; the first that matches a map's layer applies:\n"
-        "  SELECTOR  *, a kind of layer, or names of layers, with * and ? (layer1.*.conv2). With -in: the maps that\n"
-        "            such a layer reads (conv-in). Kinds:\n"
-        "            %s\n"
-        "            (bn and relu also match bn-relu: a batch norm and its ReLU in one layer)\n"
-        "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as\n"
-        "            compress(zfp)\n"
-        "\n"
-        "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
-        wrap_kinds(kinds));
-    if (only_help(argc, argv, "mm policies", text, &code)) return code;
+static json_t *policies_json(void) {
+    json_t *all = json_array();
+    for (size_t i = 0; mm_policy_table(i); i++) {
+        const mm_policy_ops *ops = mm_policy_table(i);
+        json_t *options = json_array();
+        for (const mm_option_desc *o = ops->options; o && o->key; o++) json_array_append_new(options, option_json(o));
+        json_array_append_new(
+            all, json_pack("{ss ss so}", "policy", ops->name, "summary", ops->summary, "options", options));
+    }
+    return all;
+}
+
+static void print_policies(void) {
     for (size_t i = 0; mm_policy_table(i); i++) {
         const mm_policy_ops *ops = mm_policy_table(i);
         print_entry(0, 14, ops->name, ops->summary);
         for (const mm_option_desc *o = ops->options; o && o->key; o++) print_option(o);
     }
-    return EXIT_OK;
+}
+
+int cmd_policies(int argc, char **argv) {
+    const char *json = NULL;
+    bool help;
+    const arg options[] = {LIST_JSON_ARG(&json), {0}};
+    char kinds[MM_POLICY_KINDS_CAPACITY], text[1280];
+    snprintf(
+        text, sizeof text,
+        "Lists the policies that --policy takes, each with its options: NAME:key=value,key=value.\n"
+        "\n"
+        "The rules of 'rules' are SELECTOR=ACTION; the first that matches a map's layer applies:\n"
+        "\n"
+        "  SELECTOR  *, a kind of layer, or names of layers, with * and ? (layer1.*.conv2). With -in: the maps that\n"
+        "            such a layer reads (conv-in). Kinds: %s (bn and relu also match bn-relu: a batch norm and its\n"
+        "            ReLU in one layer)\n"
+        "  ACTION    keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as\n"
+        "            compress(zfp)\n"
+        "\n"
+        "  mm plan --policy 'rules:conv=compress(zfp:rate=4);relu=mask;*=swap'",
+        mm_policy_kinds(kinds));
+    mm_status status = args_parse(argc, argv, options, "mm policies [OPTIONS]", text, &help);
+    if (status != MM_OK || help) return exit_of("policies", status);
+    if (json)
+        status = save(json, policies_json());
+    else
+        print_policies();
+    return exit_of("policies", status);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* mm nets: lists the networks, or the layers of one. */
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/atomic_file.h"
 #include "mm/core/size.h"
 #include "nets/io/net_file.h"
 #include "nets/io/op_list.h"
@@ -10,6 +12,7 @@
 #include "nets/zoo/zoo.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
+#include "tools/args/json_file.h"
 #include "tools/args/table.h"
 
 enum {
@@ -84,19 +87,46 @@ static void print_list(void) {
     for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++) printf("%-29s %s\n", name, summary);
 }
 
-static mm_status show(const char *name, const char *op, bool json) {
-    if (name && op) return mm_fail(MM_ERR_INVALID, "--net prints a network and --ops the operations: give one of them");
-    if (op) return nets_op_list_print(stdout, *op ? op : NULL, json);
-    if (!name && json) return mm_fail(MM_ERR_INVALID, "--json needs --net (which network to print) or --ops");
-    if (!name) {
-        print_list();
-        return MM_OK;
-    }
+static mm_status print_list_json(FILE *stream) {
+    const char *name, *summary;
+    json_t *all = json_array();
+    for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++)
+        json_array_append_new(
+            all, json_pack("{ss sb ss}", "net", name, "family", strchr(name, '<') != NULL, "summary", summary));
+    const int failed = json_dumpf(all, stream, JSON_INDENT(2));
+    json_decref(all);
+    fputc('\n', stream);
+    return failed ? mm_fail(MM_ERR_NOMEM, "out of memory for the list of networks") : MM_OK;
+}
+
+typedef struct nets_command {
+    const char *name, *op, *json; /* NULL: not given; of op and json "": without a value */
+} nets_command;
+
+static mm_status open_and_print(const nets_command *c, FILE *json) {
     nets_net *net;
-    MM_TRY(nets_open(name, &net));
-    mm_status status = json ? nets_net_print(net, stdout) : print_net(net);
+    MM_TRY(nets_open(c->name, &net));
+    mm_status status = json ? nets_net_print(net, json) : print_net(net);
     nets_net_destroy(net);
     return status;
+}
+
+/* A mm_file_writer. */
+static mm_status print_json(const void *ctx, FILE *stream) {
+    const nets_command *c = ctx;
+    if (c->op) return nets_op_list_print(stream, *c->op ? c->op : NULL, true);
+    return c->name ? open_and_print(c, stream) : print_list_json(stream);
+}
+
+static mm_status show(const nets_command *c) {
+    if (c->name && c->op)
+        return mm_fail(MM_ERR_INVALID, "--net prints a network and --ops the operations: give one of them");
+    if (c->json && *c->json && !json_file_is_output(c->json)) return mm_atomic_file_print(c->json, print_json, c);
+    if (c->json) return print_json(c, stdout);
+    if (c->op) return nets_op_list_print(stdout, *c->op ? c->op : NULL, false);
+    if (c->name) return open_and_print(c, NULL);
+    print_list();
+    return MM_OK;
 }
 
 static const char help_text[] =
@@ -105,20 +135,22 @@ static const char help_text[] =
     "lists the operations that a network file may have, with their attributes, defaults, ranges and shapes. --ops\n"
     "NAME describes one of them: what each attribute means, and an example.\n"
     "\n"
-    "  mm nets --net resnet20 --json > my.json\n"
+    "  mm nets --net resnet20 --json my.json\n"
     "  mm nets --ops conv\n"
     "  mm train --net file:my.json --iterations 10";
 
 int cmd_nets(int argc, char **argv) {
-    const char *name = NULL, *op = NULL;
-    bool json = false, help;
+    nets_command c = {.name = NULL};
+    bool help;
     const arg table[] = {
-        {"--net", "NAME", "print this network: one of the list, or file:PATH", ARG_TEXT, &name, 0, 0},
-        {"--ops", "[NAME]", "print the operations of network files, or one of them in depth", ARG_MAYBE, &op, 0, 0},
-        {"--json", NULL, "... as a network file; the operations as an array of objects", ARG_FLAG, &json, 0, 0},
+        {"--net", "NET", "print this network: one of the list, or file:PATH", ARG_TEXT, &c.name, 0, 0},
+        {"--ops", "[NAME]", "print the operations of network files, or one of them in depth", ARG_MAYBE, &c.op, 0, 0},
+        {"--json", "[FILE]",
+         "... as a network file; operations, or the list of networks, as an array of objects (to standard output)",
+         ARG_MAYBE, &c.json, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm nets [OPTIONS]", help_text, &help);
-    if (status == MM_OK && !help) status = show(name, op, json);
+    if (status == MM_OK && !help) status = show(&c);
     return status == MM_OK ? EXIT_OK : command_failed("nets", status);
 }

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/nearest.h"
 #include "tools/args/commands.h"
+#include "tools/shell.h"
 
-static const struct command {
-    const char *name, *summary;
-    int (*run)(int argc, char **argv);
-} commands[] = {
+static int cmd_completion(int argc, char **argv);
+static int cmd_man(int argc, char **argv);
+
+static const command commands[] = {
     {"train", "train a network inside a byte budget", cmd_train},
     {"bench", "compare networks, policies and budgets: one table", cmd_bench},
     {"plan", "will it fit, and what takes the memory? (needs no device and no data)", cmd_plan},
@@ -19,13 +21,19 @@ static const struct command {
     {"nets", "list the networks", cmd_nets},
     {"policies", "list the policies and their options", cmd_policies},
     {"codecs", "list the codecs", cmd_codecs},
+    {"codecs --study", "measure how sparse a network's maps are, and how small codecs make them", cmd_study},
+    {"completion", "print a script that completes commands in bash or zsh", cmd_completion},
+    {"man", "print a man page", cmd_man},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
+static int cmd_completion(int argc, char **argv) { return shell_completion(argc, argv, commands, N_COMMANDS); }
+static int cmd_man(int argc, char **argv) { return shell_man(argc, argv, commands, N_COMMANDS); }
+
 static void print_help(FILE *file) {
     fprintf(file, "mm: trains neural networks inside a byte budget\n\nusage: mm COMMAND [OPTIONS]\n\n");
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-14s  %s\n", commands[i].name, commands[i].summary);
     fprintf(file, "\n'mm COMMAND --help' describes a command, 'mm --version' prints the version. To start:\n"
                   "  mm plan --net resnet32 --batch 128      how much memory does each policy need?\n"
                   "  mm bench --net resnet20 --batch 32      how much time does each cost?\n"
@@ -33,9 +41,14 @@ static void print_help(FILE *file) {
 }
 
 static int run_command(int argc, char **argv) {
-    for (int i = 0; i < N_COMMANDS; i++)
+    mm_nearest near = {.text = argv[0], .length = strlen(argv[0])};
+    for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(argv[0], commands[i].name) == 0) return commands[i].run(argc, argv);
-    fprintf(stderr, "mm: unknown command '%s'; 'mm --help' lists them\n", argv[0]);
+        if (!strchr(commands[i].name, ' ')) mm_nearest_try(&near, commands[i].name);
+    }
+    mm_nearest_try(&near, "version");
+    mm_nearest_try(&near, "help");
+    fprintf(stderr, "mm: unknown command '%s'%s; 'mm --help' lists them\n", argv[0], MM_DID_YOU_MEAN(&near));
     return EXIT_USAGE;
 }
 
@@ -49,10 +62,12 @@ static int run(int argc, char **argv) {
         print_help(stdout);
         return EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("mm %s\n", MM_VERSION);
-        return EXIT_OK;
-    }
+    static const char *const version[] = {"--version", "-V", "-v", "version"};
+    for (size_t i = 0; i < sizeof version / sizeof *version; i++)
+        if (strcmp(argv[1], version[i]) == 0) {
+            printf("mm %s\n", MM_VERSION);
+            return EXIT_OK;
+        }
     if (help) { /* "help train" */
         char *asked[] = {argv[2], "--help", NULL};
         return run_command(2, asked);

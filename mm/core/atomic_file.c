@@ -34,6 +34,40 @@ static char *follow(const char *path) {
     return leads_to;
 }
 
+/* The descriptor that the path names: /dev/stdout, /dev/fd/63 of a shell's >(...); -1: it names none. */
+static int descriptor_of(const char *path) {
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    if (strcmp(path, "/dev/stdout") == 0) return STDOUT_FILENO;
+    if (strcmp(path, "/dev/stderr") == 0) return STDERR_FILENO;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *digits = path + strlen(folders[i]);
+        if (strncmp(path, folders[i], strlen(folders[i])) != 0 || !*digits || strlen(digits) > 6) continue;
+        if (digits[strspn(digits, "0123456789")] == '\0') return atoi(digits);
+    }
+    return -1;
+}
+
+bool mm_atomic_file_is_stream(const char *path) {
+    struct stat info;
+    return descriptor_of(path) >= 0 || (stat(path, &info) == 0 && (S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode)));
+}
+
+/* A descriptor that the process has is duplicated, not opened again: so it keeps its place in a file. What stdio holds
+ * back for standard output goes there first. */
+static mm_status open_stream(const char *path, mm_atomic_file *file_out) {
+    const int named = descriptor_of(path);
+    if (named == STDOUT_FILENO) fflush(stdout);
+    const int fd = named >= 0 ? fcntl(named, F_DUPFD_CLOEXEC, 0) : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    char *copy = fd >= 0 ? strdup(path) : NULL;
+    if (!copy) {
+        mm_status status = fail_errno(path, "cannot be written");
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    *file_out = (mm_atomic_file){.path = copy, .fd = fd};
+    return MM_OK;
+}
+
 /* Follows links to the file that they lead to, which need not exist. So links stay, and that file is replaced, or
  * made. */
 static mm_status resolve(const char *path, char **resolved_out) {
@@ -113,6 +147,7 @@ static int open_beside(const char *path, char **temp_path_out) {
 mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out) {
     char *resolved = NULL, *temp_path = NULL;
     if (!path[0]) return mm_fail(MM_ERR_INVALID, "no file name given to write to");
+    if (mm_atomic_file_is_stream(path)) return open_stream(path, file_out);
     MM_TRY(resolve(path, &resolved));
     int fd = open_beside(resolved, &temp_path);
     if (fd < 0) {
@@ -121,6 +156,17 @@ mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out) {
         return status;
     }
     *file_out = (mm_atomic_file){.path = resolved, .temp_path = temp_path, .fd = fd};
+    return MM_OK;
+}
+
+mm_status mm_atomic_file_check(const char *path) {
+    mm_atomic_file file;
+    const int fd = descriptor_of(path);
+    if (fd >= 0 ? fcntl(fd, F_GETFL) < 0 : mm_atomic_file_is_stream(path) && access(path, W_OK) != 0)
+        return fail_errno(path, "cannot be written");
+    if (mm_atomic_file_is_stream(path)) return MM_OK;
+    MM_TRY(mm_atomic_file_create(path, &file));
+    mm_atomic_file_abandon(&file);
     return MM_OK;
 }
 
@@ -146,6 +192,10 @@ static void sync_folder_of(char *path) {
 }
 
 mm_status mm_atomic_file_commit(mm_atomic_file *file) {
+    if (!file->temp_path) {
+        mm_atomic_file_abandon(file);
+        return MM_OK;
+    }
     int failed = fsync(file->fd) != 0;
     if (!failed) failed = rename(file->temp_path, file->path) != 0;
     if (failed) {
@@ -162,7 +212,7 @@ mm_status mm_atomic_file_commit(mm_atomic_file *file) {
 
 void mm_atomic_file_abandon(mm_atomic_file *file) {
     close(file->fd);
-    unlink(file->temp_path);
+    if (file->temp_path) unlink(file->temp_path);
     free(file->temp_path);
     free(file->path);
 }

@@ -5,23 +5,35 @@
  * While it is being written, its name is PATH.N.tmp, and its writer holds a lock on it. Several processes or threads
  * may write one PATH at the same time: each has an N of its own, and the last commit wins. A killed writer leaves its
  * file without a lock; the next writer of PATH removes it. A link at PATH stays: the file that it leads to is replaced,
- * or made. The file has the mode of a new one, 0666 less the umask. */
+ * or made. The file has the mode of a new one, 0666 less the umask.
+ *
+ * A pipe or a character device cannot be replaced. It is written in place, and so is a descriptor of the process:
+ * /dev/stdout, /dev/stderr, /dev/fd/N. Nothing is written to it before mm_atomic_file_write. */
 #ifndef MM_CORE_ATOMIC_FILE_H
 #define MM_CORE_ATOMIC_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "mm/core/status.h"
 
 typedef struct mm_atomic_file {
     char *path;      /* the final name, with links resolved */
-    char *temp_path; /* in the same folder */
+    char *temp_path; /* in the same folder; NULL: `path` is written in place */
     int fd;
 } mm_atomic_file;
 
-/* Creates an empty temporary file for `path`. The caller calls commit or abandon. MM_ERR_IO: the folder is missing or
- * cannot be written, or `path` is not a regular file. MM_ERR_INVALID: `path` is "". */
+/* Whether `path` is written in place. */
+bool mm_atomic_file_is_stream(const char *path);
+
+/* Creates an empty temporary file for `path`; opening a pipe waits for its reader. The caller calls commit or abandon.
+ * MM_ERR_IO: the folder is missing or cannot be written, or `path` is a folder or something else that is no file.
+ * MM_ERR_INVALID: `path` is "". */
 MM_CHECKED mm_status mm_atomic_file_create(const char *path, mm_atomic_file *file_out);
+
+/* Checks whether create would succeed, and leaves nothing behind. Does not open a pipe, whose reader would see its end.
+ * Errors of create. */
+MM_CHECKED mm_status mm_atomic_file_check(const char *path);
 
 MM_CHECKED mm_status mm_atomic_file_write(mm_atomic_file *file, const void *bytes, int64_t n_bytes);
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/text.h"
 #include "nets/net_attrs.h"
 #include "nets/zoo/zoo.h"
@@ -99,7 +100,7 @@ static mm_status read_all(int fd, const char *path, char **text_out, size_t *n_b
 
 mm_status nets_net_load(const char *path, nets_net **net_out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cannot_read(path, errno);
+    if (fd < 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
     char *text;
     size_t n_bytes;
     mm_status status = read_all(fd, path, &text, &n_bytes);

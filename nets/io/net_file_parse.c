@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/core/graph/names.h"
+#include "mm/core/nearest.h"
 #include "nets/io/net_file.h"
 #include "nets/net_attrs.h"
 #include "nets/net_ops.h"
@@ -138,8 +139,14 @@ static mm_status check_keys(const json_t *object, const char *where, const char 
     json_object_foreach((json_t *)object, key, value) {
         name_list list = {0};
         const char *const *k = known;
-        for (; *k && strcmp(*k, key) != 0; k++) list_name(&list, *k);
-        if (!*k) return mm_fail(MM_ERR_FORMAT, "%sunknown key \"%s\"; there are %s", where, show(key).text, list.text);
+        mm_nearest near = {.text = key, .length = strlen(key)};
+        for (; *k && strcmp(*k, key) != 0; k++) {
+            list_name(&list, *k);
+            mm_nearest_try(&near, *k);
+        }
+        if (!*k)
+            return mm_fail(MM_ERR_FORMAT, "%sunknown key \"%s\"%s; there are %s", where, show(key).text,
+                           MM_DID_YOU_MEAN(&near), list.text);
     }
     return check_comment(object, where);
 }
@@ -243,9 +250,9 @@ static mm_status read_op(const json_t *object, const char *where, nets_op_kind *
     MM_TRY(get_text(object, where, "op", &name));
     *op_out = nets_op_find(name);
     if (*op_out < NETS_OP_KINDS) return MM_OK;
-    char known[NETS_OP_NAMES_CAPACITY];
-    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"; there are %s; see 'mm nets --ops'", where, show(name).text,
-                   nets_op_names(known));
+    char known[NETS_OP_NAMES_CAPACITY], like[MM_NEAREST_CAPACITY];
+    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"%s; there are %s; see 'mm nets --ops'", where, show(name).text,
+                   nets_op_like(name, like), nets_op_names(known));
 }
 
 static mm_status no_such_input(const parser *p, const char *where, const char *name) {

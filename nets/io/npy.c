@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mm/core/nearest.h"
+
 enum { MAGIC_BYTES = 6, MAX_HEADER_BYTES = 1 << 14 };
 
 /* name and descr are NumPy's names of the type. */
@@ -182,7 +184,8 @@ static mm_status read_all(nets_npy *npy) {
 
 mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out) {
     nets_npy npy = {.path = path, .type = type, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-    if (npy.fd < 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+    if (npy.fd < 0)
+        return mm_fail(MM_ERR_IO, "cannot read %s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
     mm_status status = read_all(&npy);
     if (status == MM_OK)
         *npy_out = npy;

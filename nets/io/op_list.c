@@ -121,12 +121,13 @@ static mm_status print_json(FILE *stream, nets_op_kind first, nets_op_kind end) 
 /* ---------------------------------------------------------------- text or JSON */
 
 mm_status nets_op_list_print(FILE *stream, const char *name, bool json) {
-    char known[NETS_OP_NAMES_CAPACITY];
+    char known[NETS_OP_NAMES_CAPACITY], like[MM_NEAREST_CAPACITY];
     nets_op_kind first = 0, end = NETS_OP_KINDS;
     if (name) {
         first = nets_op_find(name);
         if (first == NETS_OP_KINDS)
-            return mm_fail(MM_ERR_NOT_FOUND, "no operation '%s'; there are %s", name, nets_op_names(known));
+            return mm_fail(MM_ERR_NOT_FOUND, "no operation '%s'%s; there are %s", name, nets_op_like(name, like),
+                           nets_op_names(known));
         end = first + 1;
     }
     if (json) return print_json(stream, first, end);

@@ -8,6 +8,7 @@
  * released <= taken <= produced <= released + depth. The caller has at most one batch that is not released. */
 #include "nets/io/reader.h"
 
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 #include "nets/io/reader_augment.h"
 #include "nets/io/reader_source.h"
@@ -326,9 +327,12 @@ mm_status nets_reader_create(const char *spec, const nets_reader_options *option
     const nets_source_ops *ops = find_source(spec, name_length);
     if (!ops) {
         char known[256] = "";
-        for (size_t i = 0, at = 0; i < N_SOURCES && at < sizeof known; i++)
+        mm_nearest near = {.text = spec, .length = name_length};
+        for (size_t i = 0, at = 0; i < N_SOURCES && at < sizeof known; i++) {
             at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", sources[i]->usage);
-        return mm_fail(MM_ERR_NOT_FOUND, "unknown data '%s': there are %s", spec, known);
+            mm_nearest_try(&near, sources[i]->name);
+        }
+        return mm_fail(MM_ERR_NOT_FOUND, "unknown data '%s'%s: there are %s", spec, MM_DID_YOU_MEAN(&near), known);
     }
     MM_TRY(options_check(options));
     nets_source *source;

@@ -7,6 +7,7 @@
  *   | training: nine tenths            |                   | test           |
  *
  * The file is not held in memory. */
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 #include "nets/io/reader_source.h"
 
@@ -97,7 +98,8 @@ static mm_status open_file(tokens *data, const nets_reader_options *options) {
     struct stat file;
     data->fd = open(data->path, O_RDONLY | O_CLOEXEC);
     if (data->fd < 0 || fstat(data->fd, &file) != 0)
-        return mm_fail(MM_ERR_IO, "cannot read %s: %s", data->path, strerror(errno));
+        return mm_fail(MM_ERR_IO, "cannot read %s: %s%s", data->path, strerror(errno),
+                       MM_DID_YOU_MEAN_FILE(data->path));
     if (!S_ISREG(file.st_mode)) return mm_fail(MM_ERR_IO, "cannot read %s: not a regular file", data->path);
     if (file.st_size % data->bytes_each != 0)
         return mm_fail(MM_ERR_FORMAT, "%s: has %lld bytes, must be of 16-bit tokens", data->path,

@@ -76,10 +76,6 @@ typedef mm_status (*nets_safetensors_fetch)(void *ctx, const nets_safetensors_te
 MM_CHECKED mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path,
                                                  int64_t piece_bytes, nets_safetensors_fetch fetch, void *ctx);
 
-/* Checks that nets_safetensors_write can write there, so that a long run does not fail at its end. Leaves no file.
- * MM_ERR_IO as above. */
-MM_CHECKED mm_status nets_safetensors_writable(const char *path);
-
 /* ---------------------------------------------------------------- reading */
 
 typedef struct nets_safetensors_file nets_safetensors_file;

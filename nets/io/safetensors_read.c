@@ -2,6 +2,7 @@
 /* An open safetensors file: a private mapping, and the parsed header over it. */
 #include "nets/io/safetensors.h"
 
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 #include "nets/io/safetensors_header.h"
 
@@ -38,7 +39,7 @@ static mm_status map_descriptor(const char *path, nets_safetensors_file *file) {
 static mm_status map_file(const char *path, nets_safetensors_file *file) {
     /* O_NONBLOCK: if the path is a FIFO, open would otherwise wait for a writer before the FIFO can be refused. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file->fd < 0) return mm_fail(MM_ERR_IO, "%s: %s", path, strerror(errno));
+    if (file->fd < 0) return mm_fail(MM_ERR_IO, "%s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
     return map_descriptor(path, file);
 }
 

@@ -199,10 +199,3 @@ mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const c
     free(from.piece);
     return status;
 }
-
-mm_status nets_safetensors_writable(const char *path) {
-    mm_atomic_file file;
-    MM_TRY(mm_atomic_file_create(path, &file));
-    mm_atomic_file_abandon(&file);
-    return MM_OK;
-}

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/number.h"
 #include "mm/core/text.h"
 #include "nets/zoo/layers.h"
@@ -162,14 +163,18 @@ static const zoo_entry *find(const char *name, int numbers_out[ZOO_NUMBERS]) {
     return NULL;
 }
 
+/* With a name that may have been meant, the list of all is left out: it is long. */
 static mm_status not_found(const char *name) {
     char list[1024];
     size_t at = 0;
+    mm_nearest near = {.text = name, .length = strlen(name)};
     for (size_t i = 0; i < ZOO_ENTRIES; i++) {
         int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", ZOO[i].name);
         if (n > 0 && at + (size_t)n < sizeof list) at += (size_t)n;
+        if (!ZOO[i].parse) mm_nearest_try(&near, ZOO[i].name);
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "no net %s; there are %s", MM_BRIEF(name), list);
+    return mm_fail(MM_ERR_NOT_FOUND, "no net %s%s; %s%s", MM_BRIEF(name), MM_DID_YOU_MEAN(&near),
+                   near.found ? "'mm nets' lists them" : "there are ", near.found ? "" : list);
 }
 
 /* ---------------------------------------------------------------- names */

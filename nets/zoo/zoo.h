@@ -19,8 +19,8 @@
 
 #include "nets/net.h"
 
-/* Builds and finishes a net; the caller destroys it. MM_ERR_NOT_FOUND: no network has the name; the message lists all.
- * MM_ERR_INVALID: a size is out of range, or a layer refuses it. */
+/* Builds and finishes a net; the caller destroys it. MM_ERR_NOT_FOUND: no network has the name; the message names
+ * one that may have been meant, or lists all. MM_ERR_INVALID: a size is out of range, or a layer refuses it. */
 MM_CHECKED mm_status nets_zoo_build(const char *name, nets_net **net_out);
 
 /* The name and one-line description of the i-th entry; NULL past the last. Static strings. A name with '<' is a

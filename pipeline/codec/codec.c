@@ -4,16 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
+
 static mm_status fail_unknown(const char *spec, const char *kind) {
     char names[256] = "";
     size_t used = 0;
+    mm_nearest near = {.text = spec, .length = strcspn(spec, ":")};
     for (size_t i = 0; mm_codec_table(i); i++) {
         if (strcmp(mm_codec_table(i)->device, kind) != 0) continue;
+        mm_nearest_try(&near, mm_codec_table(i)->name);
         int n = snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", mm_codec_table(i)->name);
         if (n < 0 || (size_t)n >= sizeof names - used) break;
         used += (size_t)n;
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "no codec '%s' for device '%s': there are %s", spec, kind, used ? names : "none");
+    return mm_fail(MM_ERR_NOT_FOUND, "no codec '%s' for device '%s'%s: there are %s", spec, kind,
+                   MM_DID_YOU_MEAN(&near), used ? names : "none");
 }
 
 mm_status mm_codec_create(const char *spec, const char *device, mm_codec **codec_out) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/rules/selector.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 
@@ -133,40 +133,12 @@ static bool names(const mm_selector_term *t, const mm_layer_info *layer) {
 
 /* ---------------------------------------------------------------- suggestions */
 
-/* Levenshtein distance; INT_MAX if either text is longer than LONG. */
-static int distance(const char *a, size_t length, const char *b) {
-    enum { LONG = 64 };
-    int row[LONG + 1];
-    size_t n = strlen(b);
-    if (length > LONG || n > LONG) return INT_MAX;
-    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= length; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int changed = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < changed) changed = row[j] + 1;
-            row[j] = row[j - 1] + 1 < changed ? row[j - 1] + 1 : changed;
-        }
-    }
-    return row[n];
-}
-
-/* The nearest name of a kind or a layer, at a distance of at most 2 and at most half of the text's length; NULL: none.
- * The limits are chosen. */
+/* The nearest name of a kind or a layer; NULL: none is near. */
 static const char *nearest(const mm_selector_term *t, const mm_graph *graph) {
-    int n = mm_graph_layers(graph), best = 3;
-    size_t length = (size_t)t->length;
-    const char *found = NULL;
-    for (int i = 0; i < MM_LAYER_KINDS + n; i++) {
-        const char *name = i < MM_LAYER_KINDS ? mm_layer_kind_name(i) : mm_graph_layer(graph, i - MM_LAYER_KINDS)->name;
-        int changes = distance(t->text, length, name);
-        if (changes >= best || 2 * (size_t)changes > length) continue;
-        best = changes;
-        found = name;
-    }
-    return found;
+    mm_nearest n = {.text = t->text, .length = (size_t)t->length};
+    for (int k = 0; k < MM_LAYER_KINDS; k++) mm_nearest_try(&n, mm_layer_kind_name(k));
+    for (int l = 0; l < mm_graph_layers(graph); l++) mm_nearest_try(&n, mm_graph_layer(graph, l)->name);
+    return n.found;
 }
 
 static mm_status refuse(const mm_selector *s, const mm_selector_term *t, const mm_graph *graph) {

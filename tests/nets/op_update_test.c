@@ -260,7 +260,7 @@ static void optimizers_are_read_as_they_are_told(void **state) {
     static const struct {
         const char *text, *message;
     } bad[] = {
-        {"adam", "no optimizer 'adam': there are sgd and adamw"},
+        {"adam", "no optimizer 'adam' (did you mean adamw?): there are sgd and adamw"},
         {"", "no optimizer ''"},
         {"adamw,momentum=0.9", "has no option 'momentum'; it has weight-decay, beta1, beta2, eps, clip-norm"},
         {"sgd,beta1=0.9", "optimizer sgd has no option 'beta1'; it has momentum, weight-decay, clip-norm"},

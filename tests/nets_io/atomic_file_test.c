@@ -2,6 +2,7 @@
 /* Files that get their name only when they are complete. */
 #include "mm/core/atomic_file.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -113,6 +114,63 @@ static void writing_through_a_link_keeps_the_link_and_makes_its_file(void **stat
     char circle[PATH_MAX];
     assert_int_equal(symlink("circle", scratch_join(f->path, "circle", circle)), 0);
     assert_int_equal(mm_atomic_file_save(circle, "new", 3), MM_ERR_IO);
+}
+
+/* ---------------------------------------------------------------- pipes and devices */
+
+/* A pipe is written in place, and checking it opens nothing: its reader would see the end. */
+static void a_pipe_gets_the_bytes_and_stays(void **state) {
+    const folder *f = *state;
+    char got[8] = "";
+    struct stat info;
+    assert_int_equal(mkfifo(f->file, 0666), 0);
+    int reader = open(f->file, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_true(mm_atomic_file_is_stream(f->file));
+    assert_int_equal(mm_atomic_file_check(f->file), MM_OK);
+    assert_int_equal(mm_atomic_file_save(f->file, "bytes", 5), MM_OK);
+    assert_int_equal(read(reader, got, sizeof got), 5);
+    assert_string_equal(got, "bytes");
+    close(reader);
+    assert_int_equal(stat(f->file, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(scratch_count(f->path), 1);
+}
+
+static void a_device_is_written_and_tells_its_failures(void **state) {
+    (void)state;
+    assert_int_equal(mm_atomic_file_check("/dev/null"), MM_OK);
+    assert_int_equal(mm_atomic_file_save("/dev/null", "bytes", 5), MM_OK);
+    assert_int_equal(mm_atomic_file_print("/dev/null", print_text, "bytes"), MM_OK);
+    assert_int_equal(mm_atomic_file_save("/dev/full", "bytes", 5), MM_ERR_IO);
+    assert_non_null(strstr(mm_last_error(), "/dev/full: writing failed: No space left"));
+}
+
+/* A descriptor keeps its place in its file: what is written goes behind what was there. */
+static void a_descriptor_is_written_where_it_stands(void **state) {
+    const folder *f = *state;
+    char name[32];
+    FILE *log = fopen(f->file, "w");
+    assert_non_null(log);
+    fputs("before ", log);
+    fflush(log);
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%s%d", folders[i], fileno(log));
+        assert_int_equal(mm_atomic_file_check(name), MM_OK);
+        assert_int_equal(mm_atomic_file_save(name, "new ", 4), MM_OK);
+    }
+    const int closed = fileno(log);
+    fputs("after", log);
+    fclose(log);
+    expect_contents(f->file, "before new new after");
+    snprintf(name, sizeof name, "/dev/fd/%d", closed);
+    assert_int_equal(mm_atomic_file_check(name), MM_ERR_IO);
+    assert_int_equal(mm_atomic_file_save(name, "new", 3), MM_ERR_IO);
+    static const char *const no_descriptors[] = {"/dev/fd/", "/dev/fd/1x", "/dev/fd/12345678", "dev/stdout"};
+    for (size_t i = 0; i < sizeof no_descriptors / sizeof *no_descriptors; i++)
+        assert_false(mm_atomic_file_is_stream(no_descriptors[i]));
+    assert_int_equal(scratch_count(f->path), 1);
 }
 
 /* ---------------------------------------------------------------- modes */
@@ -260,6 +318,9 @@ int main(void) {
         CASE(contents_are_saved_or_printed_as_a_whole),
         CASE(failed_write_keeps_the_old_file_and_leaves_no_other),
         CASE(commit_that_cannot_rename_leaves_nothing),
+        CASE(a_pipe_gets_the_bytes_and_stays),
+        CASE(a_device_is_written_and_tells_its_failures),
+        CASE(a_descriptor_is_written_where_it_stands),
         CASE(writing_through_a_link_keeps_the_link_and_makes_its_file),
         CASE(mode_is_that_of_a_new_file),
         CASE(mode_of_what_was_left_is_not_kept),

@@ -492,10 +492,10 @@ TEST_CASE(a_header_that_is_wrong_is_refused) {
         {"\"name\": \"good\"", "\"name\": null", "\"name\" must be text, not null"},
         {"\"name\": \"good\"", "\"name\": \"\"", "\"name\" must have 1 to 95 bytes, not 0"},
         {"\"name\": \"good\"", "\"name\": \"good\", \"nmae\": 1",
-         "unknown key \"nmae\"; there are format, version, name, input, layers, comment"},
+         "unknown key \"nmae\" (did you mean name?); there are format, version, name, input, layers, comment"},
         {"\"name\": \"good\"", "\"name\": \"good\", \"comment\": 1", "\"comment\" must be text, not a whole number"},
         {"\"classes\": 10}", "\"clases\": 10}",
-         "input: unknown key \"clases\"; there are height, width, channels, classes, comment"},
+         "input: unknown key \"clases\" (did you mean classes?); there are height, width, channels, classes, comment"},
         {", \"classes\": 10}", "}", "input: \"classes\" is missing"},
         {"\"height\": 8", "\"height\": 8.5", "input: \"height\" must be a whole number, not a number with a fraction"},
         {"\"height\": 8", "\"height\": -8",
@@ -523,7 +523,8 @@ TEST_CASE(a_layer_of_the_wrong_form_is_refused) {
          "6\", ",
          "layers[1]: \"name\" must have 1 to 95 bytes, not 96"},
         {"\"op\": \"batch_norm\", ", "", "layer bn: \"op\" is missing"},
-        {"\"op\": \"batch_norm\"", "\"op\": \"batchnorm\"", "layer bn: unknown op \"batchnorm\"; there are conv, "},
+        {"\"op\": \"batch_norm\"", "\"op\": \"batchnorm\"",
+         "layer bn: unknown op \"batchnorm\" (did you mean batch_norm?); there are conv, "},
         {"\"op\": \"batch_norm\"", "\"op\": \"data\"", "layer bn: unknown op \"data\"; there are conv, "},
         {"\"op\": \"add\", \"inputs\": [\"bn\", \"conv\"]", "\"op\": \"add\"", "layer sum: \"inputs\" is missing"},
         {"[\"bn\", \"conv\"]", "\"bn\"", "layer sum: \"inputs\" must be an array of layers' names, not text"},
@@ -680,7 +681,8 @@ TEST_CASE(a_long_path_does_not_hide_the_message) {
     strcpy(path + sizeof path - sizeof "/my.json", "/my.json");
     char *text = edited("\"op\": \"batch_norm\"", "\"op\": \"batchnorm\"");
     assert_int_equal(nets_net_parse(path, text, strlen(text), &net), MM_ERR_FORMAT);
-    assert_non_null(strstr(mm_last_error(), "/my.json: layer bn: unknown op \"batchnorm\"; there are conv"));
+    assert_non_null(
+        strstr(mm_last_error(), "/my.json: layer bn: unknown op \"batchnorm\" (did you mean batch_norm?); there"));
     free(text);
 }
 

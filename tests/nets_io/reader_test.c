@@ -435,8 +435,9 @@ static void unknown_data_is_refused_naming_what_there_is(void **state) {
     nets_reader *reader;
     nets_reader_options options = {.batch = 1};
     assert_int_equal(nets_reader_create("cifar:/x", &options, &reader), MM_ERR_NOT_FOUND);
-    assert_string_equal(mm_last_error(), "unknown data 'cifar:/x': there are cifar10:DIR, fashion-mnist[:DIR], "
-                                         "synthetic[:samples=N], files:IMAGES.npy,LABELS.npy, text:FILE, tokens:FILE");
+    assert_string_equal(mm_last_error(),
+                        "unknown data 'cifar:/x' (did you mean cifar10?): there are cifar10:DIR, fashion-mnist[:DIR], "
+                        "synthetic[:samples=N], files:IMAGES.npy,LABELS.npy, text:FILE, tokens:FILE");
     assert_int_equal(nets_reader_create("", &options, &reader), MM_ERR_NOT_FOUND);
     assert_int_equal(nets_reader_create("synthetic2", &options, &reader), MM_ERR_NOT_FOUND);
 }

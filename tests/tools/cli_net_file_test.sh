@@ -31,7 +31,7 @@ plan_bench_and_nets_take_a_file_() {
     says out my.json
     expect 0 bench --net tiny,file:my.json --batch 4 --policies naive,liveness --iterations 2 --quiet --json rows.json
     [[ $(values rows.json net) == $'tiny\ntiny\nsmall-cnn\nsmall-cnn' ]] || fail "not the four rows"
-    expect 0 nets --net file:my.json
+    COLUMNS=100 expect 0 nets --net file:my.json
     says out "small-cnn: images of 32x32x3, 10 classes; 13 layers, 1434 learned parameters"
     says out "conv2    conv             16x16x16         768  pool1; out_channels=16 kernel=[1, 3] pad=[0, 1]"
 }
@@ -65,7 +65,8 @@ bad_files_are_named_with_the_layer_() {
         refused 1 "cannot read none.json: No such file" "${run[@]}" --net file:none.json
         refused 1 "cannot read .: Is a directory" "${run[@]}" --net file:.
         sed 's/"op": "max_pool"/"op": "maxpool"/' "$example" >bad.json
-        refused 1 'bad.json: layer pool1: unknown op "maxpool"; there are conv, ' "${run[@]}" --net file:bad.json
+        refused 1 'bad.json: layer pool1: unknown op "maxpool" (did you mean max_pool?); there are conv, ' "${run[@]}" \
+            --net file:bad.json
         sed 's/"kernel": 2/"kernal": 2/' "$example" >bad.json
         refused 1 'bad.json: layer pool1: "kernal" is no attribute of max_pool' "${run[@]}" --net file:bad.json
         sed 's/\["conv1"\]/["relu1"]/' "$example" >bad.json
@@ -74,7 +75,6 @@ bad_files_are_named_with_the_layer_() {
         refused 1 'bad.json: line 13, column 0: ' "${run[@]}" --net file:bad.json
         refused 2 "a network file is given as file:my.json" "${run[@]}" --net my.json
     done
-    refused 2 "--json needs --net" nets --json
     refused 2 "no operation 'nope'; there are conv, " nets --ops nope
     refused 2 "give one of them" nets --ops --net tiny
     refused 2 "no net nope" nets --net nope

@@ -672,7 +672,7 @@ states_of_another_optimizer_are_refused_() {
     refused 2 "--momentum 0.9: optimizer adamw has no option 'momentum'; it has" "${tiny[@]}" --optimizer adamw --momentum 0.9
     refused 2 "--optimizer adamw,beta1=1: optimizer adamw: beta1 is 1: must be from 0 to below 1" \
         "${tiny[@]}" --optimizer adamw,beta1=1
-    refused 2 "--optimizer adam: no optimizer 'adam': there are sgd and adamw" plan --optimizer adam
+    refused 2 "--optimizer adam: no optimizer 'adam' (did you mean adamw?): there are sgd and adamw" plan --optimizer adam
 }
 
 without_momentum_there_is_none_to_keep_() {

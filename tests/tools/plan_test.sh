@@ -253,7 +253,7 @@ pinned_memory_can_be_limited_() {
     [[ $(value row.json minimum_bytes) == "$least" ]] || fail "$(<row.json)"
     expect 0 "${swap[@]}" --pinned $((pinned / 2)) --json row.json
     (($(value row.json minimum_bytes) > least && $(value row.json pinned_bytes) <= pinned / 2)) || fail "$(<row.json)"
-    expect 0 "${swap[@]}" --pinned 1 --json row.json
+    expect 0 "${swap[@]}" --pinned 1B --json row.json
     [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"
     expect 0 "${swap[@]}" --pinned 0 --json row.json
     [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"

@@ -102,7 +102,7 @@ a_page_that_cannot_be_written_leaves_what_was_there_() {
     [[ $(<page.html) == before ]] || fail "the old page is lost"
     refused 2 "FILE and --html name the same file, ./rows.json" report rows.json --html ./rows.json
     [[ -s rows.json ]] || fail "the rows are lost"
-    [[ ! -w /dev/full ]] || refused 1 "cannot be written" report rows.json --html /dev/full
+    [[ ! -w /dev/full ]] || refused 1 "/dev/full: writing failed" report rows.json --html /dev/full
 }
 
 what_is_missing_is_said_() {

@@ -7,13 +7,20 @@
 #include "tests/core/test_case.h"
 #include "tools/args/args.h"
 #include "tools/args/table.h"
+#include "tools/args/terminal.h"
 #include "tools/compare/bench_grid.h"
 
 /* Text printed between begin() and end(). */
 static char *printed;
 static size_t printed_bytes;
 
+/* The tests' texts are for 100 columns, if `page` says no other width. */
+static int page = 100;
+
 static FILE *begin(void) {
+    char columns[16];
+    snprintf(columns, sizeof columns, "%d", page);
+    setenv("COLUMNS", columns, 1);
     FILE *file = open_memstream(&printed, &printed_bytes);
     assert_non_null(file);
     return file;
@@ -24,7 +31,7 @@ static void end(FILE *file) {
     fclose(file);
     for (const char *line = printed; *line; line += strcspn(line, "\n"), line += *line == '\n') {
         size_t length = strcspn(line, "\n");
-        if (length > TABLE_WIDTH || (length > 0 && line[length - 1] == ' '))
+        if ((int)length > page || (length > 0 && line[length - 1] == ' '))
             fail_msg("a line of %zu: %.*s", length, (int)length, line);
     }
 }
@@ -71,7 +78,7 @@ TEST_CASE(what_has_no_room_is_dropped_in_order_and_named) {
     free(printed);
     const char *const wider[] = {wide, wide, wide, wide};
     print(columns, 4, TABLE_DROPPING, wider, 1);
-    says("\n(no room for second, first)\n");
+    says("\n(columns left out: second, first; --json has all)\n");
     free(printed);
 }
 
@@ -91,7 +98,7 @@ TEST_CASE(a_last_word_keeps_its_line_and_costs_a_column) {
         {"first", false, 1}, {"policy", true, 0}, {"host", true, 0}, {"status", true, 0}};
     const char *const cells[] = {"12345", wide, wide, "interrupted"};
     print(columns, 4, TABLE_DROPPING, cells, 1);
-    says("3  interrupted\n(no room for first)\n");
+    says("3  interrupted\n(columns left out: first; --json has all)\n");
     free(printed);
     const char *const words[] = {"12345", wide, wide, "out of memory for a table"};
     print(columns, 4, TABLE_DROPPING, words, 1);
@@ -133,6 +140,40 @@ TEST_CASE(a_folded_table_repeats_its_first_column) {
     says("\nliveness");
     says("\npolicy");
     free(printed);
+}
+
+TEST_CASE(lines_fit_every_width_that_a_terminal_may_have) {
+    static const table_column columns[] = {{"net", true, 0},    {"first", false, 1}, {"second", false, 2},
+                                           {"third", false, 3}, {"policy", true, 0}, {"status", true, 0}};
+    static const char *const cells[] = {
+        "resnet20",
+        "1234567890",
+        "1234567890",
+        "1234567890",
+        "freelunch:when=always (lossy)",
+        "infeasible: needs at least 61349376 bytes (58.5MiB), held by layer3.2.conv2 backward"};
+    for (page = 60; page <= 160; page += 20) {
+        print(columns, 6, TABLE_DROPPING, cells, 1);
+        says("61349376");
+        if (page == 80) says("(columns left out: first; --json has all)\n");
+        if (page >= 100) assert_null(strstr(printed, "left out"));
+        free(printed);
+    }
+    page = 100;
+}
+
+TEST_CASE(without_a_terminal_and_columns_lines_have_eighty) {
+    static const char *const no_widths[] = {"", "0", "1", "wide", "80x", "-3", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof no_widths / sizeof *no_widths; i++) {
+        setenv("COLUMNS", no_widths[i], 1);
+        assert_int_equal(terminal_columns(-1), 80);
+    }
+    unsetenv("COLUMNS");
+    assert_int_equal(terminal_columns(-1), 80);
+    setenv("COLUMNS", "43", 1);
+    assert_int_equal(terminal_columns(-1), 43);
+    setenv("TERM", "xterm", 1);
+    assert_false(terminal_redraws(-1));
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -193,7 +234,7 @@ TEST_CASE(rows_fit_the_page_whatever_the_policys_length) {
     end(file);
     says("\n    concat=swap;*=swap,depth=1,when=needed (lossy)\n");
     says("123456.7");
-    says("(no room for outside)\n");
+    says("(columns left out: outside; --json has all)\n");
     free(printed);
 }
 

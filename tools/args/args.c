@@ -7,19 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/nearest.h"
 #include "mm/core/number.h"
 #include "mm/core/size.h"
-
-static void print_help(const arg *table, const char *usage, const char *text) {
-    printf("usage: %s\n\n%s\n\noptions:\n", usage, text);
-    for (const arg *a = table; a->kind != ARG_END; a++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s", a->name, a->value ? " " : "", a->value ? a->value : "");
-        printf("  %-26s %s%s\n", left, a->help, a->kind == ARG_TEXTS ? "; may be repeated" : "");
-    }
-    printf("  %-26s %s\n", "--version", "the version");
-    printf("  %-26s %s\n", "--help", "this text");
-}
+#include "tools/args/help.h"
 
 static mm_status set_count(const arg *a, const char *value) {
     char *end;
@@ -75,41 +66,54 @@ static mm_status set_value(const arg *a, const char *value) {
     }
 }
 
+/* Options that are one and may be given either way: a command that takes one value, or a list, is asked for both. */
+static const char *twin_of(const char *name, size_t length) {
+    static const char *const twins[][2] = {
+        {"--batch", "--batches"}, {"--budget", "--budgets"}, {"--net", "--nets"}, {"--policy", "--policies"}};
+    for (size_t i = 0; i < sizeof twins / sizeof *twins; i++)
+        for (int k = 0; k < 2; k++)
+            if (strlen(twins[i][k]) == length && memcmp(twins[i][k], name, length) == 0) return twins[i][!k];
+    return NULL;
+}
+
+/* Whether the argument is the option, with or without "=VALUE". */
+static bool is_option_of(const char *argument, const char *name) {
+    const size_t length = name ? strlen(name) : 0;
+    return name && strncmp(argument, name, length) == 0 && (!argument[length] || argument[length] == '=');
+}
+
+/* Whether argv[i] ends the options. */
+static bool ends_options(const char *argument) { return strcmp(argument, "--") == 0; }
+
 bool args_given(int argc, char **argv, const char *name) {
-    size_t length = strlen(name);
-    for (int i = 1; i < argc; i++)
-        if (strncmp(argv[i], name, length) == 0 && (!argv[i][length] || argv[i][length] == '=')) return true;
+    const char *twin = twin_of(name, strlen(name));
+    for (int i = 1; i < argc && !ends_options(argv[i]); i++)
+        if (is_option_of(argv[i], name) || is_option_of(argv[i], twin)) return true;
     return false;
 }
 
-static const arg *find(const arg *table, const char *name, size_t length) {
+static const arg *find_exactly(const arg *table, const char *name, size_t length) {
     for (const arg *a = table; a->kind != ARG_END; a++)
         if (strlen(a->name) == length && memcmp(a->name, name, length) == 0) return a;
     return NULL;
 }
 
-/* The option that shares the longest prefix with `name`; NULL: none shares three letters. */
-static const arg *find_like(const arg *table, const char *name, size_t length) {
-    enum { LEAST = 5 }; /* characters, with "--" */
-    const arg *best = NULL;
-    size_t most = LEAST - 1;
-    for (const arg *a = table; a->kind != ARG_END; a++) {
-        size_t same = 0;
-        while (same < length && a->name[same] == name[same]) same++;
-        if (same > most) best = a, most = same;
-    }
-    return best;
+static const arg *find(const arg *table, const char *name, size_t length) {
+    const arg *a = find_exactly(table, name, length);
+    const char *twin = a ? NULL : twin_of(name, length);
+    return twin ? find_exactly(table, twin, strlen(twin)) : a;
 }
 
 static mm_status unknown_option(const arg *table, const char *name, size_t length) {
-    const arg *like = find_like(table, name, length);
-    return mm_fail(MM_ERR_INVALID, "unknown option '%s'; %s%s--help lists them", name, like ? like->name : "",
-                   like ? " is one; " : "");
+    mm_nearest near = {.text = name, .length = length};
+    for (const arg *a = table; a->kind != ARG_END; a++)
+        if (a->kind != ARG_WORDS) mm_nearest_try(&near, a->name);
+    return mm_fail(MM_ERR_INVALID, "unknown option '%s'%s; --help lists them", name, MM_DID_YOU_MEAN(&near));
 }
 
 /* Whether the option is anywhere on the command line: users append --help to what they have typed. */
 static bool asks_for(int argc, char **argv, const char *option) {
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc && !ends_options(argv[i]); i++)
         if (strcmp(argv[i], option) == 0) return true;
     return false;
 }
@@ -138,10 +142,26 @@ static mm_status check_once(const arg *table, const arg *a, bool given[ARGS_MAX]
     return MM_OK;
 }
 
-/* Parses the option at argv[*i] with its value, or a word. */
-static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
+/* Takes an argument that is no option. */
+static mm_status take_word(const arg *table, const char *word) {
     const arg *words = find_words(table);
-    if (words && argv[*i][0] != '-') return args_texts_add(words->name, words->target, argv[*i]);
+    if (words) return args_texts_add(words->name, words->target, word);
+    if (find_exactly(table, "--net", strlen("--net")))
+        return mm_fail(MM_ERR_INVALID, "unexpected argument '%s': options begin with --, as in --net %s", word, word);
+    return mm_fail(MM_ERR_INVALID, "unexpected argument '%s'; --help lists the options", word);
+}
+
+mm_status args_size(const char *name, const char *text, int64_t *bytes_out) {
+    enum { ASKED_BELOW = 4096 }; /* chosen: nothing that mm measures in bytes is so small */
+    if (mm_size_parse(text, bytes_out) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "%s", name);
+    if (*bytes_out == 0 || *bytes_out >= ASKED_BELOW || text[strspn(text, "0123456789")]) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s %s: %s bytes? %s GiB is written %sGiB; %s bytes, %sB", name, text, text, text,
+                   text, text, text);
+}
+
+/* Parses the option at argv[*i] with its value, or a word; "-" alone is a word. */
+static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool given[ARGS_MAX]) {
+    if (argv[*i][0] != '-' || !argv[*i][1]) return take_word(table, argv[*i]);
     const char *equals = strchr(argv[*i], '=');
     size_t length = equals ? (size_t)(equals - argv[*i]) : strlen(argv[*i]);
     const arg *a = find(table, argv[*i], length);
@@ -157,22 +177,32 @@ static mm_status parse_one(int argc, char **argv, int *i, const arg *table, bool
         value = "";
     else if (!value || !*value)
         return mm_fail(MM_ERR_INVALID, "%s needs a value: %s %s", a->name, a->name, a->value);
+    int64_t bytes;
+    if (a->kind == ARG_SIZE) MM_TRY(args_size(a->name, value, &bytes));
     return set_value(a, value);
 }
 
 mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text, bool *help_out) {
-    bool given[ARGS_MAX] = {false};
+    static const char form[] = "--help=";
+    bool given[ARGS_MAX] = {false}, ended = false;
     *help_out = true;
+    if (argc > 1 && strncmp(argv[argc - 1], form, strlen(form)) == 0)
+        return help_print_as(argv[argc - 1] + strlen(form), table, usage, text);
     if (asks_for(argc, argv, "--help") || asks_for(argc, argv, "-h")) {
-        print_help(table, usage, text);
+        help_print(table, usage, text);
         return MM_OK;
     }
-    if (asks_for(argc, argv, "--version")) {
+    if (asks_for(argc, argv, "--version") || asks_for(argc, argv, "-V") || asks_for(argc, argv, "-v")) {
         printf("mm %s\n", MM_VERSION);
         return MM_OK;
     }
     *help_out = false;
-    for (int i = 1; i < argc; i++) MM_TRY(parse_one(argc, argv, &i, table, given));
+    for (int i = 1; i < argc; i++) {
+        if (!ended && ends_options(argv[i]))
+            ended = true;
+        else
+            MM_TRY(ended ? take_word(table, argv[i]) : parse_one(argc, argv, &i, table, given));
+    }
     return MM_OK;
 }
 

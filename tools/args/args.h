@@ -15,7 +15,7 @@ typedef enum arg_kind {
     ARG_NUMBER, /* double within [min, max] */
     ARG_SIZE,   /* int64_t bytes, at least min: 12GiB. 0 is refused unless min is below 0 */
     ARG_TEXTS,  /* arg_texts: may be repeated; each points into argv */
-    ARG_WORDS,  /* arg_texts: all arguments that are no options, "mm report FILE..."; name: for help and messages */
+    ARG_WORDS,  /* arg_texts: all arguments that are no options (or after "--"), "mm report FILE..."; name: for help */
 } arg_kind;
 
 enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 64 /* most options of a command */ };
@@ -40,13 +40,23 @@ typedef struct arg {
 #define ARG(name, value, help, kind, target, min, max)                                                                 \
     { name, value, help, kind, target, min, max }
 
-/* Parses the arguments and sets the targets. --help and --version print the command's help, or the version, to stdout,
- * and set *help_out. usage: the first line of the help; text: what follows it, before the options. MM_ERR_INVALID: the
- * message says which option is wrong, and why. */
+/* --json of commands that list what there is. "": FILE is left out; that is standard output. */
+#define LIST_JSON_ARG(path)                                                                                            \
+    ARG("--json", "[FILE]", "the list as an array of objects, to FILE or standard output", ARG_MAYBE, path, 0, 0)
+
+/* Parses the arguments and sets the targets. --help and --version (-h; -V, -v) print the command's help, or the
+ * version, to stdout, and set *help_out; so does --help=FORM as the last argument (help_print_as). "--" ends the
+ * options. --batch and --batches are the same option, as are --budget and --budgets, --net and --nets, --policy and
+ * --policies. usage: the first line of the help; text: what follows it, before the options (help_print).
+ * MM_ERR_INVALID: the message says which option is wrong, and why. */
 MM_CHECKED mm_status args_parse(int argc, char **argv, const arg *table, const char *usage, const char *text,
                                 bool *help_out);
 
-/* Whether the option `name` is among the arguments, also as name=VALUE. */
+/* Reads a size that a user typed. Refuses a bare number below 4096, which is more likely meant in GiB. name: the
+ * option. MM_ERR_INVALID. */
+MM_CHECKED mm_status args_size(const char *name, const char *text, int64_t *bytes_out);
+
+/* Whether the option `name` is among the arguments, also as name=VALUE, or its twin (--batch and --batches). */
 bool args_given(int argc, char **argv, const char *name);
 
 /* The option with that name; NULL: there is none. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "nets/io/safetensors.h"
+#include "mm/core/atomic_file.h"
 
 enum { LINKS_MAX = 64 }; /* symbolic links in a row; Linux follows at most 40 */
 
@@ -111,19 +111,22 @@ static bool is_file(const named_file *f) {
     return f->path && !(strcmp(f->option, "--json") == 0 && strcmp(f->path, "-") == 0);
 }
 
+/* Whether the option's file would be lost if it were written twice: a pipe or a device has nothing to lose. */
+static bool can_be_lost(const named_file *f) { return is_file(f) && !mm_atomic_file_is_stream(f->path); }
+
 static mm_status check_written(const named_file *f) {
     if (strcmp(f->path, "-") == 0)
         return mm_fail(MM_ERR_INVALID, "%s -: only --json can go to standard output; a file of that name is ./-",
                        f->option);
-    return nets_safetensors_writable(f->path);
+    return mm_atomic_file_check(f->path);
 }
 
 mm_status files_check(const named_file *files, int n) {
     for (int i = 0; i < n; i++) {
         if (is_file(&files[i]) && files[i].use == FILE_WRITTEN) MM_TRY(check_written(&files[i]));
         for (int j = 0; j < i; j++) {
-            bool clash =
-                is_file(&files[i]) && is_file(&files[j]) && (files[i].use != FILE_READ || files[j].use != FILE_READ);
+            bool clash = can_be_lost(&files[i]) && can_be_lost(&files[j]) &&
+                         (files[i].use != FILE_READ || files[j].use != FILE_READ);
             if (clash && files_are_same(files[i].path, files[j].path))
                 return mm_fail(MM_ERR_INVALID, "%s and %s name the same file, %s", files[j].option, files[i].option,
                                files[i].path);

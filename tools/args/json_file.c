@@ -6,7 +6,16 @@
 
 #include "mm/core/atomic_file.h"
 
-bool json_file_is_output(const char *path) { return path && strcmp(path, "-") == 0; }
+bool json_file_is_output(const char *path) {
+    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    for (size_t i = 0; path && i < sizeof names / sizeof *names; i++)
+        if (strcmp(path, names[i]) == 0) return true;
+    return false;
+}
+
+bool json_file_is_stream(const char *path) {
+    return json_file_is_output(path) || (path && mm_atomic_file_is_stream(path));
+}
 
 FILE *json_file_beside(const char *path) { return json_file_is_output(path) ? stderr : stdout; }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes JSON to a file, atomically, or to standard output ("-"). */
+/* Writes JSON to a file, atomically; to a pipe or a device in place; or to standard output ("-", "/dev/stdout"). */
 #ifndef TOOLS_ARGS_JSON_FILE_H
 #define TOOLS_ARGS_JSON_FILE_H
 
@@ -10,8 +10,10 @@
 
 #include "mm/core/status.h"
 
-/* Whether the path is "-", standard output. path may be NULL. */
+/* Whether the path is standard output, "-" or "/dev/stdout". path may be NULL. */
 bool json_file_is_output(const char *path);
+/* Whether what is written cannot be replaced later: standard output, a pipe, a device. path may be NULL. */
+bool json_file_is_stream(const char *path);
 
 /* Where a command whose JSON goes to `path` (NULL: nowhere) prints its other output: stderr if JSON goes to stdout. */
 FILE *json_file_beside(const char *path);

@@ -4,21 +4,20 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "mm/device/contract/clock.h"
+#include "tools/args/terminal.h"
 
 static double now(void) { return (double)mm_now_ns() * 1e-9; }
 
 void progress_begin(progress *p, const char *what, int64_t from, int64_t total, bool quiet) {
-    *p = (progress){.what = what, .from = from, .total = total, .terminal = isatty(2), .quiet = quiet, .began = now()};
-}
-
-/* Columns of the terminal. The bar must fit: a line that wrapped could not be redrawn. */
-static int terminal_columns(void) {
-    struct winsize size;
-    return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+    *p = (progress){.what = what,
+                    .from = from,
+                    .total = total,
+                    .terminal = terminal_redraws(STDERR_FILENO),
+                    .quiet = quiet,
+                    .began = now()};
 }
 
 enum { BAR_MAX = 24, BAR_MIN = 4 };
@@ -60,7 +59,8 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
                  (t - p->began) * (double)(p->total - done) / (double)(done - p->from));
     int length = snprintf(line, sizeof line, " %lld/%lld %s%s", (long long)done, (long long)p->total, text, left);
     if (p->terminal) {
-        int columns = terminal_columns() - 1, name = (int)strlen(p->what);
+        /* The bar must fit: a line that wrapped could not be redrawn. */
+        int columns = terminal_columns(STDERR_FILENO) - 1, name = (int)strlen(p->what);
         draw_bar(columns - name - length, done, p->total, bar);
         fprintf(stderr, "\r\033[K%.*s%s%.*s", columns, p->what, bar, columns > name ? columns - name : 0, line);
         show_details(p, columns);

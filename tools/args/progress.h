@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows progress of long work on stderr: a bar that is redrawn on a terminal, else a plain line now and then. */
+/* Shows progress of long work on stderr: a bar that is redrawn on a terminal (terminal_redraws), else a plain line now
+ * and then. */
 #ifndef TOOLS_ARGS_PROGRESS_H
 #define TOOLS_ARGS_PROGRESS_H
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/args/terminal.h"
+
 enum { GAP = 2, NOTE = -1 };
 
 /* A cell, or a row's note (table_note; column NOTE). text: where its text begins in table.text. */
@@ -101,6 +103,7 @@ void table_note(table *t, const char *format, ...) {
 /* ---------------------------------------------------------------- which columns, how wide */
 
 typedef struct layout {
+    int page;                 /* columns of a line */
     int width[TABLE_COLUMNS]; /* 0: not printed */
     bool dropped[TABLE_COLUMNS];
 } layout;
@@ -108,11 +111,14 @@ typedef struct layout {
 /* Whether a column's texts are wrapped into further lines if they do not fit. */
 static bool is_wrapped(const table *t, int column) { return column == t->n_columns - 1 && t->columns[column].left; }
 
+/* The width of a cell that ends its line (put_long): beside two such cells there is room for some figures. */
+static int widest_cell(int page) { return 2 * page / 5; }
+
 /* The width that a text needs in its column. 0: it needs none, because it is so long that it ends its line (put_long),
  * or because it can be wrapped. */
-static int shown_width(const table *t, int column, const char *text) {
+static int shown_width(const table *t, const layout *l, int column, const char *text) {
     int width = (int)strlen(text);
-    return width > TABLE_CELL || (is_wrapped(t, column) && strchr(text, ' ')) ? 0 : width;
+    return width > widest_cell(l->page) || (is_wrapped(t, column) && strchr(text, ' ')) ? 0 : width;
 }
 
 static void measure(const table *t, layout *l) {
@@ -122,7 +128,7 @@ static void measure(const table *t, layout *l) {
         const char *text = t->text + c->text;
         if (c->column == NOTE) continue;
         known[c->column] |= *text && strcmp(text, "-") != 0;
-        int width = shown_width(t, c->column, text);
+        int width = shown_width(t, l, c->column, text);
         if (width > l->width[c->column]) l->width[c->column] = width;
     }
     for (int c = 0; c < t->n_columns; c++) {
@@ -141,7 +147,7 @@ static int width_of(const table *t, const layout *l) {
 }
 
 static void drop(const table *t, layout *l) {
-    while (width_of(t, l) > TABLE_WIDTH) {
+    while (width_of(t, l) > l->page) {
         int next = -1;
         for (int c = 0; c < t->n_columns; c++)
             if (l->width[c] > 0 && t->columns[c].drop > 0 && (next < 0 || t->columns[c].drop < t->columns[next].drop))
@@ -162,28 +168,35 @@ static int part_of(const char *word, int length, int room) {
     return part;
 }
 
-void table_wrap(FILE *file, int at, int indent, const char *text) {
+static void wrap(FILE *file, int page, int at, int indent, const char *text) {
     bool fresh = true; /* no space is needed before the next word */
     while (*text == ' ') text++;
     while (*text) {
         int length = (int)strcspn(text, " "), gap = fresh ? 0 : 1;
-        bool wide = indent + length > TABLE_WIDTH;
-        if (at + gap + (wide ? 1 : length) > TABLE_WIDTH && at > indent) {
+        bool wide = indent + length > page;
+        if (at + gap + (wide ? 1 : length) > page && at > indent) {
             fprintf(file, "\n%*s", indent, "");
             at = indent, gap = 0;
         }
-        if (wide) length = part_of(text, length, TABLE_WIDTH - at - gap);
+        if (wide) length = part_of(text, length, page - at - gap);
         at += fprintf(file, "%*s%.*s", gap, "", length, text);
         text += length;
         fresh = *text != ' ' && *text != '\0'; /* the rest of a cut word: on the next line, no space */
-        if (fresh) at = TABLE_WIDTH;
+        if (fresh) at = page;
         while (*text == ' ') text++;
     }
+}
+
+void table_wrap(FILE *file, int at, int indent, const char *text) {
+    enum { PROSE_MOST = 100 }; /* chosen: longer lines of prose are hard to read */
+    const int page = terminal_width(file);
+    wrap(file, page < PROSE_MOST ? page : PROSE_MOST, at, indent, text);
 }
 
 /* A line that is being printed. Padding is held back until the next text, so that no line ends with spaces. */
 typedef struct line {
     FILE *file;
+    int page;
     int at, fill; /* columns written, and spaces held back */
     bool begun;
 } line;
@@ -203,15 +216,25 @@ static void put(line *l, const char *text, int width, bool left) {
 
 static void end(line *l) {
     fputc('\n', l->file);
-    *l = (line){.file = l->file};
+    *l = (line){.file = l->file, .page = l->page};
+}
+
+/* Prints a text from column `at` on, wrapped. Begins a line first if its first word has no room there. */
+static void put_wrapped(line *l, int at, int indent, const char *text) {
+    const int word = (int)strcspn(text, " "), least = indent + word > l->page ? 1 : word;
+    if (at + least > l->page && at > indent) {
+        fprintf(l->file, "\n%*s", indent, "");
+        at = indent;
+    } else
+        fprintf(l->file, "%*s", at - l->at, "");
+    wrap(l->file, l->page, at, indent, text);
 }
 
 /* Prints a cell too wide for its column, and ends the line. The next cells follow on the next line, in their
  * columns. */
 static void put_long(line *l, const char *text, int width) {
     int at = l->at + l->fill + (l->begun ? GAP : 0);
-    fprintf(l->file, "%*s", at - l->at, "");
-    table_wrap(l->file, at, 4, text);
+    put_wrapped(l, at, 4, text);
     end(l);
     l->fill = at + width;
     l->begun = true;
@@ -220,12 +243,11 @@ static void put_long(line *l, const char *text, int width) {
 static void put_note(line *l, const char *text) {
     int at = l->at + l->fill + (l->begun ? GAP : 0);
     if (!*text) return;
-    fprintf(l->file, "%*s", at - l->at, "");
-    table_wrap(l->file, at, at < 3 * TABLE_WIDTH / 4 ? at : 4, text);
+    put_wrapped(l, at, 5 * at <= 3 * l->page ? at : 4, text);
 }
 
 static void print_rows(FILE *file, const table *t, const layout *l) {
-    line out = {.file = file};
+    line out = {.file = file, .page = l->page};
     for (int c = 0; c < t->n_columns; c++)
         if (l->width[c] > 0) put(&out, t->columns[c].head, l->width[c], t->columns[c].left);
     end(&out);
@@ -239,7 +261,7 @@ static void print_rows(FILE *file, const table *t, const layout *l) {
                 continue;
             else if (is_wrapped(t, c->column))
                 put_note(&out, text);
-            else if ((int)strlen(text) > TABLE_CELL)
+            else if ((int)strlen(text) > widest_cell(l->page))
                 put_long(&out, text, l->width[c->column]);
             else
                 put(&out, text, l->width[c->column], t->columns[c->column].left);
@@ -249,20 +271,25 @@ static void print_rows(FILE *file, const table *t, const layout *l) {
 }
 
 static void print_dropped(FILE *file, const table *t, const layout *l) {
-    int n = 0;
-    for (int c = 0; c < t->n_columns; c++)
-        if (l->dropped[c]) fprintf(file, "%s%s", n++ ? ", " : "(no room for ", t->columns[c].head);
-    if (n > 0) fputs(")\n", file);
+    char text[1024] = "(columns left out: ";
+    size_t n = strlen(text), before = n;
+    for (int c = 0; c < t->n_columns && n < sizeof text; c++)
+        if (l->dropped[c])
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > before ? ", " : "", t->columns[c].head);
+    if (n == before) return;
+    if (n < sizeof text) snprintf(text + n, sizeof text - n, "; --json has all)");
+    table_wrap(file, 0, 1, text);
+    fputc('\n', file);
 }
 
 /* Prints the table in parts. Each part has the first column, and as many of the others as fit beside it. */
 static void print_folded(FILE *file, const table *t, const layout *all) {
     for (int c = 1; c < t->n_columns;) {
-        layout part = {.width = {all->width[0]}};
+        layout part = {.page = all->page, .width = {all->width[0]}};
         int first = c;
         for (; c < t->n_columns; c++) {
             part.width[c] = all->width[c];
-            if (c > first && width_of(t, &part) > TABLE_WIDTH) break;
+            if (c > first && width_of(t, &part) > all->page) break;
         }
         if (c < t->n_columns) part.width[c] = 0;
         print_rows(file, t, &part);
@@ -270,7 +297,7 @@ static void print_folded(FILE *file, const table *t, const layout *all) {
 }
 
 mm_status table_print(FILE *file, const table *t) {
-    layout l = {{0}, {false}};
+    layout l = {.page = terminal_width(file)};
     if (t->failed) return mm_fail(MM_ERR_NOMEM, "out of memory for a table of %d rows", t->n_rows);
     measure(t, &l);
     if (t->shape == TABLE_FOLDED) {

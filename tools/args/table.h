@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of text that fit TABLE_WIDTH characters, whatever the terminal's width. If a table is too wide, columns are
- * dropped in the order of their `drop`, and a line below says which; or the table is split into parts, one under the
- * other. After a cell wider than TABLE_CELL the row continues on the next line. The last column, if aligned to the
- * left, is wrapped instead. */
+/* Tables of text that fit the terminal's width (terminal_width). If a table is too wide, columns are dropped in the
+ * order of their `drop`, and a line below says which; or the table is split into parts, one under the other. After a
+ * cell wider than two fifths of the line the row continues on the next line. The last column, if aligned to the left,
+ * is wrapped instead. */
 #ifndef TOOLS_ARGS_TABLE_H
 #define TOOLS_ARGS_TABLE_H
 
@@ -11,7 +11,7 @@
 
 #include "mm/core/status.h"
 
-enum { TABLE_WIDTH = 100, TABLE_CELL = 40, TABLE_COLUMNS = 257 };
+enum { TABLE_COLUMNS = 257 };
 
 typedef struct table_column {
     const char *head; /* borrowed */
@@ -40,8 +40,8 @@ void table_note(table *t, const char *format, ...) MM_PRINTF(2, 3);
 /* Prints the table. MM_ERR_NOMEM. Does not check for write errors; ferror() has them. */
 MM_CHECKED mm_status table_print(FILE *file, const table *t);
 
-/* Prints text wrapped at spaces to TABLE_WIDTH columns. at: the column where the first line begins; indent: that of
- * later lines. A word that is wider than a line is cut after a comma or semicolon. */
+/* Prints text wrapped at spaces to the terminal's width, at most 100 columns. at: the column where the first line
+ * begins; indent: that of later lines. A word that is wider than a line is cut after a comma or semicolon. */
 void table_wrap(FILE *file, int at, int indent, const char *text);
 
 #endif

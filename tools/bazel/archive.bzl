@@ -24,7 +24,7 @@ def _cc_archive_impl(ctx):
         outputs = [out],
         mnemonic = "CcArchive",
     )
-    return [DefaultInfo(files = depset([out]))]
+    return [DefaultInfo(files = depset([out]), runfiles = ctx.runfiles(files = [out]))]
 
 cc_archive = rule(
     implementation = _cc_archive_impl,

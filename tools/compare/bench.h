@@ -55,10 +55,13 @@ typedef struct bench {
     texts texts; /* texts that rows point to */
     row *rows;
     int n_rows, capacity;
-    traces traces;       /* of all runs, if `trace` is set */
-    json_t *kernel_rows; /* of all runs, if `kernels` is set; NULL: none */
-    bool warned;         /* the warning about batch norms in sub-batches was printed for this network and batch */
-    bool failed;         /* some run failed for another reason than its budget */
+    traces traces;             /* of all runs, if `trace` is set */
+    json_t *kernel_rows;       /* of all runs, if `kernels` is set; NULL: none */
+    int64_t cells, cells_done; /* the most runs that the table has, and those that ended */
+    int64_t began_ns;          /* when the first began */
+    bool told;                 /* how long all take */
+    bool warned;               /* the warning about batch norms in sub-batches was printed for this network and batch */
+    bool failed;               /* some run failed for another reason than its budget */
     const volatile sig_atomic_t *interrupted;
 } bench;
 
@@ -73,6 +76,8 @@ MM_CHECKED mm_status bench_read_lists(bench *b);
 /* Checks that the target's device has the codecs of all policies. Call it after the device's name was checked. */
 MM_CHECKED mm_status bench_check_codecs(const bench *b);
 void bench_free_lists(bench *b);
+/* The most runs that the lists ask for: sweeps may give fewer. */
+int64_t bench_cells(const bench *b);
 
 /* How many images of the batch the policy computes at a time, if that does not depend on a budget; else 0.
  * MM_ERR_INVALID: the options ask for a sub-batch that is impossible. */

@@ -7,6 +7,7 @@
 #include "mm/core/size.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
+#include "tools/args/terminal.h"
 
 /* ---------------------------------------------------------------- making */
 
@@ -177,7 +178,7 @@ static mm_status print_ran(FILE *file, const row *const *ran, int n_ran) {
         char *name = row_policy(ran[i]);
         if (!name) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
         int length = (int)strlen(name) + 16;
-        if (i > 0 && at + length > TABLE_WIDTH) at = fprintf(file, "\n ") - 1;
+        if (i > 0 && at + length > terminal_width(file)) at = fprintf(file, "\n ") - 1;
         at += fprintf(file, " %s%s %.1f", i ? "> " : "", name,
                       speed_of(ran[i]->images_per_second, ran[i]->sample_tokens));
         free(name);

@@ -163,6 +163,7 @@ static mm_status read_budget(const char *text, int64_t *bytes_out) {
     int64_t bytes;
     if (mm_size_parse(text, &bytes) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--budgets takes sizes, 'own', 'plans' and 'sweep'");
+    MM_TRY(args_size("--budgets", text, &bytes));
     if (bytes == 0) return mm_fail(MM_ERR_INVALID, "--budgets %s: must be more than nothing", text);
     *bytes_out = bytes;
     return MM_OK;
@@ -314,6 +315,23 @@ mm_status bench_read_lists(bench *b) {
     MM_TRY(check_policies(b));
     MM_TRY(check_batches(b));
     return check_budgets(b);
+}
+
+/* Values of a list; a sweep has the most that it may have. `more`: values that a sweep or "plans" adds. */
+static int values_of(const bench *b, const arg_texts *list, int more) {
+    int n = 0;
+    for (int i = 0; i < list->n; i++) {
+        int sweep = 0;
+        if (read_sweep("", list->text[i], &sweep) != MM_OK) sweep = 0; /* it was read without fault before */
+        n += sweep > 0 ? sweep + more : strcmp(list->text[i], "plans") == 0 ? b->policies.n : 1;
+    }
+    return n;
+}
+
+int64_t bench_cells(const bench *b) {
+    const int64_t sources = b->sources.n > 0 ? b->sources.n : 1;
+    return sources * b->nets.n * b->ranks.count * b->policies.n * values_of(b, &b->batches, b->policies.n) *
+           values_of(b, &b->budgets, 0);
 }
 
 void bench_free_lists(bench *b) {

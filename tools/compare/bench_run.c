@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/device/contract/clock.h"
 #include "nets/io/net_file.h"
 #include "tools/args/json_file.h"
+#include "tools/args/terminal.h"
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
 
@@ -21,6 +23,29 @@ static mm_status choose_sub_batch(bench *b, row *r) {
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
+/* Says once how long all runs take, by those that ended, if that is long. */
+static void tell_time(bench *b) {
+    enum { LONG_S = 30 }; /* chosen */
+    const double took = (double)(mm_now_ns() - b->began_ns) * 1e-9,
+                 all = took * (double)b->cells / (double)++b->cells_done;
+    if (b->told || b->quiet || all < LONG_S || b->cells_done == b->cells) return;
+    b->told = true;
+    fprintf(stderr, "%smm bench: %lld of %lld runs took %.1f s: all take about %.0f %s\n", terminal_clear(),
+            (long long)b->cells_done, (long long)b->cells, took, all < 120 ? all : all / 60, all < 120 ? "s" : "min");
+}
+
+/* Says beforehand how many runs a large table has. */
+static void tell_size(bench *b) {
+    enum { MANY = 12 }; /* chosen: more than the defaults with a few budgets */
+    b->cells = bench_cells(b);
+    b->began_ns = mm_now_ns();
+    if (b->quiet || b->cells < MANY) return;
+    fprintf(stderr, "mm bench: up to %lld runs", (long long)b->cells);
+    if (b->sources.n == 0)
+        fprintf(stderr, " of %lld iteration%s", (long long)b->iterations, b->iterations > 1 ? "s" : "");
+    fprintf(stderr, "; Ctrl-C ends the table with those that are done\n");
+}
+
 /* Runs one cell of the table. If it cannot run, its row says why. */
 static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index, int64_t budget) {
     row *r = bench_row(b, net, batch, b->policies.text[index], budget);
@@ -32,9 +57,10 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index
     }
     if (status == MM_OK) status = b->source ? bench_simulate(b, index, r) : bench_measure(b, net, r);
     bench_end_row(b, r, status);
+    tell_time(b);
     if (b->source) return MM_OK;
     bench_show_row(b, r);
-    return json_file_is_output(b->json) ? MM_OK : bench_save_rows(b);
+    return json_file_is_stream(b->json) ? MM_OK : bench_save_rows(b);
 }
 
 static void show_progress(const bench *b, progress *p, int done) {
@@ -147,6 +173,7 @@ static mm_status run_source(bench *b, const char *path) {
 }
 
 mm_status bench_run(bench *b) {
+    if (!b->predict) tell_size(b);
     if (b->sources.n == 0) return run_nets(b);
     for (int i = 0; i < b->sources.n && !*b->interrupted; i++) MM_TRY(run_source(b, b->sources.text[i]));
     return MM_OK;

@@ -192,6 +192,7 @@ static const char help_text[] =
     "\n"
     "If the output is not a terminal, each row is also printed once it is known; with --predict, once its network and\n"
     "batch are done.\n"
+    "\n"
     "Columns:\n"
     "  batch                 images of an update; 128/32: 32 of them at a time; 4x64: 4 ranks train 64 each\n"
     "  predicted, touched    peak bytes on the device: by the plan, and as measured (touched)\n"
@@ -267,13 +268,12 @@ int cmd_bench(int argc, char **argv) {
                .effort = EFFORT_OPEN,
                .seed = 1};
     const arg table[] = {
-        {"--net", "A,B", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
+        {"--net", "NET,..", "networks (resnet32)", ARG_TEXT, &b.net_list, 0, 0},
         {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
-        {"--batches", "N,M", "the same", ARG_TEXT, &b.batch_list, 0, 0},
         {"--sub-batch", "N|auto", "compute N images at a time; auto: as many as fit the budget (policy's subbatch=)",
          ARG_TEXT, &b.sub_batch, 0, 0},
         RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
-        {"--policies", "P,Q", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
+        {"--policies", "POLICY,..", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         EFFORT_ARG(&b.effort),
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},
@@ -293,8 +293,9 @@ int cmd_bench(int argc, char **argv) {
          ARG_TEXT, &b.link, 0, 0},
         {"--alloc-cost", "US", "cost of an unplanned allocation, in microseconds; on a GPU 200 (0)", ARG_COUNT,
          &b.alloc_cost_us, 0, 1e6},
-        {"--issue", "HOW", "how side streams are issued: thread, or inline, which can be recorded (auto)", ARG_TEXT,
-         &b.issue_text, 0, 0},
+        {"--issue", "auto|thread|inline",
+         "how side streams are issued: by threads, or inline, which can be recorded (auto)", ARG_TEXT, &b.issue_text, 0,
+         0},
         {"--equal-streams", NULL,
          "give codecs and copies the priority of the computation, which otherwise goes first (cuda)", ARG_FLAG,
          &b.equal_streams, 0, 0},

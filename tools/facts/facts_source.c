@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 
 /* Takes network and batch from a training graph's name, which nets/lower/lower.c makes: "resnet32 train 128". */
@@ -63,7 +64,7 @@ mm_status facts_source_study(facts_source *source, const char *text) {
     json_error_t error;
     json_t *rows = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!rows && json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "study file %s: %s", path, strerror(errno));
+        return mm_fail(MM_ERR_IO, "study file %s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
     const json_t *last = rows && json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
     if (!(ratio_of(last, "zvc", layout) > 0)) {
         json_decref(rows);

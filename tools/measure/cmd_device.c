@@ -228,15 +228,16 @@ static const char help_text[] =
 int cmd_device(int argc, char **argv) {
     options o = {.target = {.precision = "fp32", .fuse = "on"}};
     const arg table[] = {
-        {"--device", "NAME", "show only this device: host, cuda:1 (all)", ARG_TEXT, &o.target.device, 0, 0},
+        {"--device", "host|cuda[:N]", "show only this device (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
         TARGET_CODEC_THREADS_ARG(&o.target),
         TARGET_OPTIMIZER_ARG(&o.target),
         {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
-        {"--net", "NAME", "with --facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
+        {"--net", "NET", "with --facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
         {"--batch", "N", "with --facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
-        {"--policies", "P,Q", "with --facts: policies to run (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0, 0},
+        {"--policies", "POLICY,..", "with --facts: policies to run (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
+         0},
         {"--iterations", "N", "with --facts: iterations of each policy; the first does not count (10)", ARG_COUNT,
          &o.iterations, 2, 1e6},
         {0},

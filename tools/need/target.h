@@ -38,19 +38,18 @@ static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
 
 /* Options for a command's table. TARGET_ARGS: device and how to compute on it; TARGET_HOW_ARGS: only how. */
 #define TARGET_ARGS(t)                                                                                                 \
-    ARG("--device", "NAME", "device to compute on, or to plan for: host, cuda, cuda:1 (host)", ARG_TEXT, &(t)->device, \
-        0, 0),                                                                                                         \
+    ARG("--device", "host|cuda[:N]", "device to compute on, or to plan for (host)", ARG_TEXT, &(t)->device, 0, 0),     \
         TARGET_HOW_ARGS(t)
 #define TARGET_HOW_ARGS(t)                                                                                             \
     ARG("--threads", "N",                                                                                              \
         "threads of device host; results are rounded differently for another N (all CPUs it may use)", ARG_COUNT,      \
         &(t)->threads, 1, MM_HOST_THREADS_MOST),                                                                       \
-        ARG("--precision", "P",                                                                                        \
-            "fp32; bf16: feature maps and inputs of products; tf32: inputs of products, on cuda (fp32)", ARG_TEXT,     \
+        ARG("--precision", "fp32|bf16|tf32",                                                                           \
+            "bf16: feature maps and inputs of products; tf32: inputs of products, on cuda (fp32)", ARG_TEXT,           \
             &(t)->precision, 0, 0),                                                                                    \
-        ARG("--fuse", "HOW",                                                                                           \
-            "batch norm, sum and ReLU as one layer: on, off; auto: on, or as policy auto chooses (auto)", ARG_TEXT,    \
-            &(t)->fuse, 0, 0),                                                                                         \
+        ARG("--fuse", "auto|on|off",                                                                                   \
+            "batch norm, sum and ReLU as one layer; auto: on, or as policy auto chooses (auto)", ARG_TEXT, &(t)->fuse, \
+            0, 0),                                                                                                     \
         ARG("--deterministic", NULL, "same bits on every run; device host always gives them", ARG_FLAG,                \
             &(t)->deterministic, 0, 0),                                                                                \
         ARG("--workspace", "SIZE",                                                                                     \

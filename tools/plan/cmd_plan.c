@@ -217,6 +217,10 @@ static mm_status read_ranks(plan_command *c) {
 }
 
 static mm_status check(plan_command *c) {
+    if (c->max_batch && c->batch > 0)
+        return mm_fail(MM_ERR_INVALID, "--max-batch finds the batch, and --batch %lld gives it: give one of them",
+                       (long long)c->batch);
+    if (c->batch == 0) c->batch = 128;
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
@@ -300,16 +304,16 @@ int cmd_plan(int argc, char **argv) {
     plan_command c = {.net = "resnet32",
                       .policy_list = "naive,liveness,freelunch",
                       .target = TARGET_DEFAULTS,
-                      .batch = 128,
                       .pinned_bytes = INT64_MAX,
                       .effort = EFFORT_OPEN};
     const arg table[] = {
-        {"--net", "NAME", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
+        {"--net", "NET", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--sub-batch", "N|auto", "compute N images at a time; plan the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
         RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at),
-        {"--policy", "P,Q", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0, 0},
+        {"--policy", "POLICY,..", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0,
+         0},
         {"--budget", "SIZE", "plan for this budget, and check that it fits", ARG_SIZE, &c.budget_bytes, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},

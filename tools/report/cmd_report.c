@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/nearest.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
 #include "tools/args/files.h"
@@ -137,8 +138,8 @@ static bool is_log(FILE *file) {
 
 static mm_status add_file(report_command *c, const char *path) {
     json_error_t error;
-    FILE *file = fopen(path, "rb");
-    if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m%s", path, MM_DID_YOU_MEAN_FILE(path));
     if (is_log(file)) {
         mm_status status = add_log(c, path, file);
         fclose(file);
@@ -222,7 +223,7 @@ static mm_status run_report(report_command *c) {
 
 static const char help_text[] =
     "Writes one HTML page that shows what mm measured and planned. The page needs no other file and no network.\n"
-    "FILE is any of these, recognised by its content:\n"
+    "FILE, or - for standard input, is any of these, recognised by its content:\n"
     "\n"
     "  rows    mm bench --json, mm train --json: images/s over the budget and over the batch, and a table\n"
     "  plans   mm plan --explain --json: memory over the iteration, segment by segment, and what the plan does with\n"

@@ -319,7 +319,7 @@ int cmd_study(int argc, char **argv) {
                .zeros = -1};
     const arg table[] = {
         {"--study", NULL, "run this study", ARG_FLAG, &s.study, 0, 0},
-        {"--net", "NAME", "network: 'mm nets' lists them (resnet20)", ARG_TEXT, &s.net_name, 0, 0},
+        {"--net", "NET", "network: 'mm nets' lists them (resnet20)", ARG_TEXT, &s.net_name, 0, 0},
         {"--data", "SPEC", "as 'mm train' takes it: cifar10:DIR, synthetic, ... (synthetic)", ARG_TEXT, &s.data, 0, 0},
         {"--batch", "N", "images an iteration, all of which are measured (64)", ARG_COUNT, &s.batch, 1, 1 << 20},
         {"--iterations", "I,J", "which to measure, from 1 (1,100,1000)", ARG_TEXT, &s.iteration_list, 0, 0},

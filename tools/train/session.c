@@ -6,6 +6,7 @@
 #include "mm/core/size.h"
 #include "mm/device/contract/device.h"
 #include "mm/manager/tracing_calls.h"
+#include "tools/args/terminal.h"
 #include "tools/train/session_memory.h"
 #include "tools/train/session_parts.h"
 
@@ -62,7 +63,7 @@ static int list_graphs(session *s, graph_wanted wanted[4]) {
 /* On a terminal, first clears the line, where the progress bar may be. */
 void session_say(void *ctx, mm_log_level level, const char *message) {
     (void)ctx, (void)level;
-    fprintf(stderr, "%smm: %s\n", isatty(fileno(stderr)) ? "\r\033[K" : "", message);
+    fprintf(stderr, "%smm: %s\n", terminal_clear(), message);
 }
 
 static mm_status create_exec(session *s, const graph_wanted *wanted) {

@@ -29,6 +29,7 @@
 #include "mm/core/atomic_file.h"
 #include "mm/core/facts/facts.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/nearest.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 
@@ -416,7 +417,9 @@ static mm_status parse(const char *path, json_t **root_out) {
         return MM_OK;
     }
     if (json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s", path, strerror(errno)); /* error.text may cut the path */
+        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s%s", path,
+                       strerror(errno), /* error.text may cut the path */
+                       MM_DID_YOU_MEAN_FILE(path));
     if (json_error_code(&error) == json_error_out_of_memory)
         return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", path);
     return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
