@@ -328,8 +328,8 @@ typedef struct mm_options {
  * says what is needed at least, and nothing changes.
  *
  * Two cases are mistakes rather than shortages, and are refused: MM_ERR_INFEASIBLE for a budget that is too small from
- * the start; MM_ERR_NOMEM, with both numbers, for a budget above what the device has free (the host device: above what
- * the machine has). */
+ * the start; MM_ERR_NOMEM, with both numbers, for a budget above what the device has free (the host device:
+ * mm_host_memory_get). */
 
 /* mm_manager_create for options of `options_bytes` bytes: sizeof(mm_options) in the caller's header. Members beyond
  * these bytes count as zero. MM_ERR_UNSUPPORTED: the options are longer than this library's, and a byte of what is
@@ -445,7 +445,7 @@ MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
 /* The manager's compute stream, to be passed to mm_layer_begin. It stays the same for the manager's life; the manager
- * owns it. */
+ * owns it. While others capture it into a CUDA graph, calls that begin an iteration or a step return MM_ERR_ORDER. */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
 /* The device's own handle of a stream, for launches and libraries: on cuda a cudaStream_t, which the manager owns.
@@ -572,6 +572,17 @@ MM_API const char *mm_device_list(size_t i, const char **summary_out);
 /* ---------------------------------------------------------------- experimental
  *
  * What follows may change with any minor version. */
+
+/* Memory of the host, as this process may use it: for mm_options.pinned_bytes, and on the device host for device_bytes.
+ * Control groups (of a container, a service, a batch system) may allow less than the machine has. */
+typedef struct mm_host_memory {
+    int64_t machine_bytes; /* the machine's physical memory */
+    int64_t total_bytes;   /* the same, or the least limit of the process's control groups, if that is less */
+    int64_t free_bytes;    /* what the process can take now without swapping, and without being killed or throttled */
+} mm_host_memory;
+
+/* Does nothing if the argument is NULL. Reads files of /proc and /sys: some hundred microseconds. Any thread. */
+MM_API void mm_host_memory_get(mm_host_memory *memory_out);
 
 /* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec that does it before or
  * after the step. */

@@ -25,8 +25,9 @@
  * Budget. The bytes in the arena and those that callers keep are together at most device_bytes at any time. Unplanned
  * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
  *
- * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t that is not being captured (NULL: the
- * legacy default stream), which mm need not have created. A taken tensor is copied in the order of the stream that was
+ * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t (NULL: the legacy default stream),
+ * which mm need not have created. One that is being captured into a CUDA graph is refused with MM_ERR_ORDER; if
+ * mm_stash_release meets one, the next call returns that. A taken tensor is copied in the order of the stream that was
  * passed to put, so work that the caller enqueues there afterwards may overwrite it. On the host `stream` is NULL,
  * callers compute on their own threads, and bytes are there when a call returns.
  *
@@ -84,7 +85,8 @@ MM_API MM_CHECKED mm_status mm_stash_create_sized(const mm_stash_options *option
 
 /* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of
  * range), MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have
- * checkpointing of their own), MM_ERR_NOMEM (the budget is above what the device has; both numbers), MM_ERR_DEVICE. */
+ * checkpointing of their own), MM_ERR_NOMEM (the budget is above what the device has free; both numbers),
+ * MM_ERR_DEVICE. */
 MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *options, mm_stash **stash_out) {
     return mm_stash_create_sized(options, sizeof *options, stash_out);
 }

@@ -150,6 +150,7 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     const mm_piece *piece = &d->execution->program->pieces[index];
     if (stream && stream != d->compute)
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
+    if (stream) MM_TRY(mm_stream_check(stream));
     d->waited_ns = 0;
     if (piece->seq == 0 && d->execution->begin) MM_TRY(mm_event_record(d->execution->begin, d->compute));
     MM_TRY(mm_runtime_alloc_take(d->execution, node));

@@ -108,6 +108,13 @@ void mm_device_memory_info(mm_device *device, mm_memory_info *info_out) {
     mm_device_leave(device, entered);
 }
 
+int64_t mm_device_outside_bytes(mm_device *device) {
+    bool entered = enter_silently(device);
+    int64_t bytes = device->ops->outside_bytes(device);
+    mm_device_leave(device, entered);
+    return bytes;
+}
+
 void mm_device_describe(mm_device *device, mm_device_description *description_out) {
     device->ops->describe(device, description_out);
 }
@@ -147,6 +154,13 @@ mm_status mm_stream_sync(mm_stream *stream) {
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
     return leave(stream->device, entered, stream->device->ops->stream_sync(stream));
+}
+
+mm_status mm_stream_check(mm_stream *stream) {
+    bool entered;
+    if (stream->device->ops->stream_check == NULL) return MM_OK;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->stream_check(stream));
 }
 
 void mm_stream_reset(mm_stream *stream) {
@@ -233,6 +247,14 @@ mm_status mm_foreign_record(mm_event *event, void *handle) {
     if (mm_device_is_inline(event->device)) return check_no_handle(event->device, handle);
     MM_TRY(mm_device_enter(event->device, &entered));
     return leave(event->device, entered, event->device->ops->foreign_record(event, handle));
+}
+
+mm_status mm_foreign_check(mm_device *device, void *handle) {
+    bool entered;
+    if (mm_device_is_inline(device)) return check_no_handle(device, handle);
+    if (device->ops->foreign_check == NULL) return MM_OK;
+    MM_TRY(mm_device_enter(device, &entered));
+    return leave(device, entered, device->ops->foreign_check(device, handle));
 }
 
 mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event) {

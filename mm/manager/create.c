@@ -56,7 +56,7 @@ static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
     mm_memory_info info;
     if (kind == MM_MEMORY_PINNED) return INT64_MAX;
     mm_device_memory_info(device, &info);
-    return device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
+    return info.free_bytes;
 }
 
 /* Reserves `bytes`; or, if the device has less than it said, or others took some meanwhile, a part of what it gives:

@@ -15,9 +15,8 @@ void(mm_stats_get)(mm_manager *m, mm_stats *stats_out) { mm_stats_get_sized(m, s
 void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) {
     if (!m || !stats_out) return;
     mm_dispatch_stats d;
-    mm_memory_info memory;
     mm_dispatch_stats_get(m->dispatch, &d);
-    mm_device_memory_info(m->device, &memory);
+    const int64_t outside_bytes = mm_device_outside_bytes(m->device);
     const mm_stream_stats *s = d.stream;
     pthread_mutex_lock(&m->lock);
     const mm_stats stats = {
@@ -26,7 +25,7 @@ void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) 
         .predicted_peak_bytes = m->predicted_peak_bytes,
         .persistent_bytes = m->persistent_bytes,
         .stash_bytes = m->stash_bytes,
-        .outside_bytes = memory.outside_bytes,
+        .outside_bytes = outside_bytes,
         .pinned_bytes = mm_pool_bytes(m->pinned),
         .compute_busy_ns = s[MM_STREAM_COMPUTE].busy_ns,
         .compute_wait_ns = s[MM_STREAM_COMPUTE].wait_ns + d.data_wait_ns,

@@ -54,6 +54,7 @@ static mm_status check_provided(const mm_ready *r, const char *call) {
 
 mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way *way, const char *call) {
     MM_TRY(mm_state_check(m, MM_MOVE_BEGIN, call));
+    MM_TRY(mm_stream_check(mm_compute_stream(m)));
     MM_TRY(mm_manager_prepare(m, graph));
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));

@@ -30,6 +30,7 @@ static const mm_way recorded = {
 
 mm_status mm_record_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_record_begin"));
+    MM_TRY(mm_stream_check(mm_compute_stream(m))); /* beforehand: the graph can be recorded once that has ended */
     mm_failure failure;
     mm_failure_save(&failure, mm_iteration_start(m, graph, &recorded, "mm_record_begin"));
     mm_ready *r = mm_manager_find(m, graph);
@@ -43,6 +44,7 @@ mm_status mm_record_end(mm_manager *m) {
 
 mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_manager_check_idle(m, "mm_iteration_replay"));
+    MM_TRY(mm_stream_check(mm_compute_stream(m)));
     mm_ready *r = mm_manager_find(m, graph);
     if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "mm/core/account/account_bound.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
@@ -69,6 +70,37 @@ static mm_trial try_policy(void *ctx, const mm_policy *policy, bool any) {
     return without.needs_function || without.bytes > limits.device_bytes ? t : without;
 }
 
+/* Whether a plan could use more pinned memory than the limit: there are more bytes of tensors. */
+static bool limits_pinned(const mm_refused *r) {
+    int64_t bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(r->graph) && bytes <= r->limits.pinned_bytes; t++)
+        bytes += mm_align(mm_graph_tensor(r->graph, t)->bytes);
+    return bytes > r->limits.pinned_bytes;
+}
+
+/* No policy fits. Where the limit of pinned memory counts, it is named: with more, less might be enough. */
+static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_advice *advice) {
+    const bool none_less = r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes;
+    char within[128] = "";
+    if (limits_pinned(r))
+        snprintf(within, sizeof within, " with %s of pinned memory%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
+                 r->pinned_from ? r->pinned_from : "");
+    if (none_less)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s", refusal, MM_SIZE_TEXT(r->needs_bytes),
+                       within);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit%s: %s%s needs least, %s%s", refusal, within,
+                   advice->policy.spec, advice->takes.lossy ? " (lossy)" : "", MM_SIZE_TEXT(advice->takes.bytes),
+                   MM_PLAN_PINNED_TEXT(advice->takes.pinned_bytes));
+}
+
+/* What a policy that would fit pins, by the plan that was tried; the one that will run may pin less, or some more. */
+static const char *pins(const mm_advice *advice, char buffer[96]) {
+    buffer[0] = '\0';
+    if (advice->takes.pinned_bytes > 0)
+        snprintf(buffer, 96, ", with about %s of pinned host memory", MM_SIZE_TEXT(advice->takes.pinned_bytes));
+    return buffer;
+}
+
 /* Returns the refusal, followed by the advice. */
 static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
@@ -76,22 +108,20 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s would fit (needs mm_recompute_set)", refusal,
                        advice->with_function.spec);
     if (advice->with_function.spec)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit, and lossless %s (needs mm_recompute_set)",
-                       refusal, spec, lossy, advice->with_function.spec);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s, and lossless %s (needs mm_recompute_set)",
+                       refusal, spec, lossy, pins(advice, (char[96]){0}), advice->with_function.spec);
     const char *from = r->pinned_from ? r->pinned_from : "";
     switch (advice->kind) {
     case MM_ADVICE_FITS:
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit", refusal, spec, lossy);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s", refusal, spec, lossy,
+                       pins(advice, (char[96]){0}));
     case MM_ADVICE_PINNED:
         return mm_fail(
             MM_ERR_INFEASIBLE, "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would",
             refusal, MM_SIZE_TEXT(r->limits.pinned_bytes), from, MM_SIZE_TEXT(advice->takes.pinned_bytes), spec, lossy);
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;
-        if (r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes)
-            return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: none needs less", refusal);
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit: %s%s needs least, %s", refusal, spec, lossy,
-                       MM_SIZE_TEXT(advice->takes.bytes));
+        return tell_least(r, refusal, advice);
     case MM_ADVICE_NONE:
         break;
     }

@@ -173,9 +173,7 @@ static mm_status get(mm_stash *s, mm_stash_entry entry, void *stream, void **dat
     if (e && e->dropping) e = NULL;
     pthread_mutex_unlock(&s->lock);
     if (!e) return mm_fail(MM_ERR_NOT_FOUND, "mm_stash_get: there is no entry %llu", (unsigned long long)entry);
-    if (s->is_inline)
-        MM_TRY(mm_stash_sync_enter(s, stream)); /* it checks that `stream` is NULL; on other devices nothing here has to
-                                                   wait for the caller's tasks */
+    MM_TRY(mm_foreign_check(s->device, stream)); /* nothing here has to wait for the caller's tasks */
     if (e->kept) return get_kept(s, e, data_out);
     MM_TRY(mm_stash_deferred_new(s, &note));
     const int held = e->held;

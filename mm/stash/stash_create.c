@@ -35,14 +35,13 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     return MM_OK;
 }
 
-/* Refuses a budget above what the device has, which is a mistake. */
+/* Refuses a budget above what the device has free, which is a mistake. */
 static mm_status check_budget(const mm_stash *s) {
     mm_memory_info info;
     mm_device_memory_info(s->device, &info);
-    const int64_t most = s->device->ops->knows_free_memory ? info.free_bytes : info.total_bytes;
-    if (s->options.device_bytes <= most) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "mm_stash_create: the budget is %s, and the device %s has %s",
-                   MM_SIZE_TEXT(s->options.device_bytes), s->device->name, MM_SIZE_TEXT(most));
+    if (s->options.device_bytes <= info.free_bytes) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "mm_stash_create: the budget is %s, and the device %s has %s free",
+                   MM_SIZE_TEXT(s->options.device_bytes), s->device->name, MM_SIZE_TEXT(info.free_bytes));
 }
 
 static mm_status open_lane(mm_stash *s) {

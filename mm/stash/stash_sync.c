@@ -6,9 +6,7 @@
 #include "mm/stash/stash.h"
 
 mm_status mm_stash_sync_enter(mm_stash *s, void *stream) {
-    if (s->is_inline && stream)
-        return mm_fail(MM_ERR_INVALID, "on the device %s the stream must be NULL", s->device->name);
-    if (s->is_inline) return MM_OK;
+    if (s->is_inline) return mm_foreign_check(s->device, stream);
     MM_TRY(mm_foreign_record(s->entered, stream));
     return mm_stream_wait(s->stream, s->entered);
 }

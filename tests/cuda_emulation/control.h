@@ -20,6 +20,9 @@ void cuda_emulation_reset(void);
 void cuda_emulation_set_devices(int count);
 void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes);
 
+/* Registrations of host memory above so many bytes fail from now on; 0: above 512 GiB - 1, as with driver 580. */
+void cuda_emulation_set_registration(size_t most_bytes);
+
 /* Number of calls of a CUDA function ("cudaMalloc", "cuMemMap") since the reset, by all threads and by this one. NULL:
  * of all functions, except those that choose the thread's context. Aborts for a function that the emulation does not
  * have. */

@@ -161,6 +161,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph_out) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status) {
     ENTER(cudaStreamIsCapturing);
+    if (!stream) return runtime_failed(cudaErrorInvalidResourceHandle); /* as all calls with the default stream */
     pthread_mutex_lock(&runtime.lock);
     const capture *of = stream->capture;
     *status = !of           ? cudaStreamCaptureStatusNone

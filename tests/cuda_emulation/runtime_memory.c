@@ -459,6 +459,30 @@ static struct {
     void *memory;
     size_t bytes;
 } registered[REGISTERED_MOST];
+static size_t registration_most_bytes; /* 0: 512 GiB - 1 */
+
+void cuda_emulation_set_registration(size_t most_bytes) {
+    pthread_mutex_lock(&runtime.lock);
+    registration_most_bytes = most_bytes;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+/* Whether the range begins in one registration and ends beyond it. */
+static bool leaves_registration_locked(const void *memory, size_t bytes) {
+    for (int i = 0; i < REGISTERED_MOST; i++) {
+        const uintptr_t at = (uintptr_t)memory - (uintptr_t)registered[i].memory;
+        if (registered[i].memory && at < registered[i].bytes) return registered[i].bytes - at < bytes;
+    }
+    return false;
+}
+
+/* CUDA copies to and from host memory of one registration, or of none. */
+static bool leaves_registration(const void *memory, size_t bytes) {
+    pthread_mutex_lock(&runtime.lock);
+    const bool leaves = leaves_registration_locked(memory, bytes);
+    pthread_mutex_unlock(&runtime.lock);
+    return leaves;
+}
 
 /* Registers a range; bytes 0: forgets it. Under runtime.lock. */
 static cudaError_t register_range(void *memory, size_t bytes) {
@@ -484,7 +508,8 @@ cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned int flags) {
     (void)flags;
     if (!memory || bytes == 0 || (uintptr_t)memory % PAGE != 0) return runtime_failed(cudaErrorInvalidValue);
     pthread_mutex_lock(&runtime.lock);
-    cudaError_t error = register_range(memory, bytes);
+    const size_t most = registration_most_bytes > 0 ? registration_most_bytes : ((size_t)512 << 30) - 1;
+    cudaError_t error = bytes > most ? cudaErrorMemoryAllocation : register_range(memory, bytes);
     pthread_mutex_unlock(&runtime.lock);
     return runtime_failed(error);
 }
@@ -561,6 +586,9 @@ static cudaError_t enqueue_copy(const copy *c, enum cudaMemcpyKind kind, cudaStr
     cudaError_t error = check_place(c->dst);
     if (error == cudaSuccess) error = check_place(c->src);
     if (error != cudaSuccess) return error;
+    if (leaves_registration(c->dst, c->dst_pitch * (c->height - 1) + c->width) ||
+        leaves_registration(c->src, c->src_pitch * (c->height - 1) + c->width))
+        return runtime_failed(cudaErrorInvalidValue);
     return enqueue(stream, copy_run, c, sizeof *c);
 }
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "mm/device/cuda/device_cuda.h"
+#include "mm/device/cuda/cuda_internal.h"
 #include "tests/cuda_emulation/control.h"
 #include "tests/cuda_emulation/enqueue.h"
 
@@ -223,13 +223,74 @@ static void large_pinned_memory_is_registered_or_else_cudas(void **state) {
     assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before);
     mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
     cuda_emulation_fail("cudaHostRegister", 1, cudaErrorMemoryAllocation);
-    for (int i = 1; i <= 2; i++) { /* cudaHostRegister is not tried again */
-        reserve_large(&r, "cudaHostAlloc");
-        assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 2);
-        assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before + i);
-        mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
-    }
+    reserve_large(&r, "cudaHostAlloc");
+    assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 2);
+    assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before + 1);
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+    reserve_large(&r, "mapped in huge pages and registered"); /* the next block is tried again */
+    assert_int_equal(cuda_emulation_calls("cudaHostAlloc"), before + 1);
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
     mm_device_destroy(r.device);
+}
+
+/* LARGE_BYTES are 2.5 chunks. */
+enum { REGISTERED_BYTES = 16 * MIB };
+
+/* Returns the pinned bytes of the device itself. */
+static size_t reserve_in_chunks(rig *r) {
+    assert_int_equal(mm_device_create("cuda", NULL, &r->device), MM_OK);
+    ((cuda_device *)r->device)->register_most_bytes = REGISTERED_BYTES;
+    cuda_emulation_set_registration(REGISTERED_BYTES);
+    const size_t own = cuda_emulation_alive_get().pinned_bytes;
+    reserve_large(r, "mapped in huge pages and registered");
+    return own;
+}
+
+static void pinned_memory_is_registered_in_chunks_that_no_copy_crosses(void **state) {
+    (void)state;
+    enum { AT = REGISTERED_BYTES - 1001, BYTES = REGISTERED_BYTES + 5003 /* over both borders */ };
+    rig r = {0};
+    const size_t own = reserve_in_chunks(&r);
+    assert_int_equal(cuda_emulation_calls("cudaHostRegister"), 3);
+    assert_int_equal(cuda_emulation_alive_get().pinned_bytes - own, (LARGE_BYTES + 4095) / 4096 * 4096);
+    assert_int_equal(mm_stream_create(r.device, "chunks", 0, &r.stream[0]), MM_OK);
+    assert_int_equal(mm_device_reserve(r.device, MM_MEMORY_DEVICE, BYTES, (void **)&r.block), MM_OK);
+    for (int i = 0; i < BYTES; i++) r.pinned[AT + i] = (uint8_t)(i * 7 + i / 251);
+    assert_int_equal(mm_copy_async(r.stream[0], r.block, r.pinned + AT, BYTES, MM_COPY_IN), MM_OK);
+    assert_int_equal(mm_stream_sync(r.stream[0]), MM_OK);
+    assert_int_equal(cuda_emulation_calls("cudaMemcpyAsync"), 3);
+    memset(r.pinned, 0, LARGE_BYTES);
+    assert_int_equal(mm_copy_async(r.stream[0], r.pinned + AT, r.block, BYTES, MM_COPY_OUT), MM_OK);
+    assert_int_equal(mm_stream_sync(r.stream[0]), MM_OK);
+    for (int i = 0; i < LARGE_BYTES; i++) {
+        const bool copied = i >= AT && i < AT + BYTES;
+        if (r.pinned[i] != (copied ? (uint8_t)((i - AT) * 7 + (i - AT) / 251) : 0)) fail_msg("byte %d", i);
+    }
+    mm_stream_destroy(r.stream[0]);
+    mm_device_release(r.device, MM_MEMORY_DEVICE, r.block, BYTES);
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+    assert_int_equal(cuda_emulation_alive_get().pinned_bytes, own);
+    mm_device_destroy(r.device);
+    cuda_emulation_set_registration(0);
+}
+
+static void a_chunk_that_is_not_registered_leaves_none_registered(void **state) {
+    (void)state;
+    rig r = {0};
+    const size_t own = reserve_in_chunks(&r);
+    mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+    for (int chunk = 1; chunk <= 3; chunk++) {
+        const long before = cuda_emulation_calls("cudaHostUnregister");
+        cuda_emulation_fail("cudaHostRegister", chunk, cudaErrorMemoryAllocation);
+        reserve_large(&r, "cudaHostAlloc");
+        assert_int_equal(cuda_emulation_calls("cudaHostUnregister") - before, chunk - 1);
+        assert_int_equal(cuda_emulation_alive_get().pinned_bytes - own, LARGE_BYTES);
+        mm_device_release(r.device, MM_MEMORY_PINNED, r.pinned, LARGE_BYTES);
+        assert_int_equal(cuda_emulation_alive_get().pinned_bytes, own);
+    }
+    cuda_emulation_fail("cudaHostRegister", 0, cudaSuccess);
+    mm_device_destroy(r.device);
+    cuda_emulation_set_registration(0);
 }
 
 static void what_others_took_meanwhile_cannot_be_restored(void **state) {
@@ -462,6 +523,8 @@ int main(void) {
         CASE(each_call_of_a_timed_device_refused_in_turn_leaves_nothing),
         CASE(out_of_device_memory_midway_is_out_of_memory),
         CASE(large_pinned_memory_is_registered_or_else_cudas),
+        CASE(pinned_memory_is_registered_in_chunks_that_no_copy_crosses),
+        CASE(a_chunk_that_is_not_registered_leaves_none_registered),
         CASE(what_others_took_meanwhile_cannot_be_restored),
         CASE(no_gpu_is_told_with_what_to_do),
         CASE(a_fault_of_the_gpu_is_told_by_every_call_and_all_can_be_destroyed),

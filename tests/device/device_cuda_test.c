@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -79,6 +80,23 @@ static bool has_page(void *page) {
     return mincore(page, 1, &resident) == 0;
 }
 
+/* Whether the kernel keeps the page from forked children: "dc" in the flags of its mapping (proc(5)). */
+static bool is_kept_from_children(const void *page) {
+    char line[512];
+    bool here = false, kept = false;
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+            here = begin <= (uintptr_t)page && (uintptr_t)page < end;
+        else if (here && strncmp(line, "VmFlags:", 8) == 0)
+            kept = strstr(line, " dc") != NULL;
+    }
+    fclose(maps);
+    return kept;
+}
+
 /* At a fork Linux copies pinned pages for the child at once: gigabytes for each worker of a data loader. So a large
  * pinned block must not be in the child. */
 static void a_large_pinned_block_is_not_the_forked_childs(void **state) {
@@ -88,6 +106,9 @@ static void a_large_pinned_block_is_not_the_forked_childs(void **state) {
     int ended;
     OK(mm_device_reserve(r->device, MM_MEMORY_PINNED, BYTES, &pinned));
     assert_true(has_page(pinned));
+    assert_true(is_kept_from_children(pinned));
+    assert_true(is_kept_from_children((char *)pinned + BYTES - 1));
+    assert_false(is_kept_from_children(r->pinned));
     const pid_t child = fork();
     if (child == 0) _exit(has_page(pinned));
     assert_true(child > 0);
@@ -386,6 +407,35 @@ static void what_is_launched_on_the_streams_own_handle_is_in_order_with_the_rest
     assert_bytes(r, r->block, 2);
 }
 
+/* Others capture a stream of their own (torch.cuda.graph), or ours by its handle. */
+static void a_stream_that_others_capture_is_refused_by_name(void **state) {
+    rig *r = *state;
+    mm_stream *ours = r->stream[1];
+    cudaStream_t theirs = mm_cuda_stream(r->stream[0]), handle = mm_cuda_stream(ours);
+    cudaGraph_t graph;
+    OK(mm_stream_check(ours));
+    OK(mm_foreign_check(r->device, theirs));
+    OK(mm_cuda_check(cudaStreamBeginCapture(theirs, cudaStreamCaptureModeThreadLocal), "capture"));
+    assert_int_equal(mm_foreign_check(r->device, theirs), MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "the caller's stream is being captured"));
+    assert_int_equal(mm_foreign_record(r->event[0], theirs), MM_ERR_ORDER);
+    OK(mm_stream_check(ours));
+    OK(mm_cuda_check(cudaStreamEndCapture(theirs, &graph), "the capture is as it was"));
+    cudaGraphDestroy(graph);
+    OK(mm_foreign_record(r->event[0], theirs));
+    OK(mm_cuda_check(cudaStreamBeginCapture(handle, cudaStreamCaptureModeThreadLocal), "capture"));
+    assert_int_equal(mm_stream_check(ours), MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "mm's own stream is being captured"));
+    OK(mm_cuda_check(cudaStreamEndCapture(handle, &graph), "the capture is as it was"));
+    cudaGraphDestroy(graph);
+    mm_replay *replay;
+    OK(mm_capture_begin(ours));
+    OK(mm_stream_check(ours)); /* our own capture */
+    OK(mm_fill_async(ours, r->block, 1, 1));
+    OK(mm_capture_end(ours, &replay));
+    mm_replay_destroy(replay);
+}
+
 static void a_refused_call_is_a_status_with_the_call_and_cudas_words(void **state) {
     rig *r = *state;
     cudaError_t error = cudaMemsetAsync(r->block, 2, 1, (cudaStream_t)NULL);
@@ -416,6 +466,7 @@ int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     struct CMUnitTest tests[] = {
         CASE(a_large_pinned_block_is_not_the_forked_childs),
+        CASE(a_stream_that_others_capture_is_refused_by_name),
         CASE(what_is_trimmed_is_free_for_others_until_it_is_restored),
         CASE(a_budget_above_free_memory_is_refused_with_both_numbers),
         CASE(the_checksum_is_the_hosts_wherever_the_bytes_lie),

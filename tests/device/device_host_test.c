@@ -279,34 +279,76 @@ static void refusals_name_what_was_asked_and_what_there_is(void **state) {
     }
 }
 
+static struct {
+    bool set;
+    mm_host_memory memory;
+} host_memory;
+
+void __real_mm_host_memory_get(mm_host_memory *memory_out);
+void __wrap_mm_host_memory_get(mm_host_memory *memory_out);
+
+void __wrap_mm_host_memory_get(mm_host_memory *memory_out) {
+    if (host_memory.set)
+        *memory_out = host_memory.memory;
+    else
+        __real_mm_host_memory_get(memory_out);
+}
+
+/* Sets what the host has from now on, in MiB. machine 0: what it really has. */
+static void set_host(int64_t machine, int64_t total, int64_t free) {
+    host_memory.memory = (mm_host_memory){machine << 20, total << 20, free << 20};
+    host_memory.set = machine > 0;
+}
+
 /* Memory that is reserved but never touched takes none, so the test can reserve much. */
 static void all_reservations_together_stay_within_the_machine(void **state) {
     host_fixture *f = *state;
     mm_memory_info info;
-    mm_device_memory_info(f->device, &info);
-    int64_t half = info.total_bytes / 2;
     void *memory, *more;
-    assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_PINNED, half, &memory), MM_OK);
+    set_host(1000, 1000, 600);
+    assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_PINNED, INT64_C(550) << 20, &memory), MM_OK);
     mm_device_memory_info(f->device, &info);
-    assert_int_equal(info.free_bytes, info.total_bytes - half);
+    assert_int_equal(info.total_bytes, INT64_C(1000) << 20);
+    assert_int_equal(info.free_bytes, INT64_C(450) << 20);
     assert_int_equal(info.reserved_bytes, 0);
     assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_DEVICE, info.free_bytes + 1, &more), MM_ERR_NOMEM);
-    mm_device_release(f->device, MM_MEMORY_PINNED, memory, half);
+    assert_int_equal(mm_device_reserve(f->device, MM_MEMORY_DEVICE, info.free_bytes, &more), MM_OK);
+    mm_device_release(f->device, MM_MEMORY_DEVICE, more, info.free_bytes);
+    set_host(1000, 500, 100); /* a limit that was lowered meanwhile */
+    mm_device_memory_info(f->device, &info);
+    assert_int_equal(info.free_bytes, 0);
+    set_host(0, 0, 0);
+    mm_device_release(f->device, MM_MEMORY_PINNED, memory, INT64_C(550) << 20);
+}
+
+static void a_control_group_limits_the_device_and_is_named(void **state) {
+    host_fixture *f = *state;
+    mm_memory_info info;
+    void *memory = NULL;
+    set_host(1000, 150, 120);
+    mm_device_memory_info(f->device, &info);
+    assert_int_equal(info.total_bytes, INT64_C(150) << 20);
+    assert_int_equal(info.free_bytes, INT64_C(120) << 20);
+    for (int kind = MM_MEMORY_DEVICE; kind <= MM_MEMORY_PINNED; kind++) {
+        assert_int_equal(mm_device_reserve(f->device, (mm_memory_kind)kind, INT64_C(121) << 20, &memory), MM_ERR_NOMEM);
+        assert_non_null(strstr(mm_last_error(), "of the control group's 157286400 bytes (150MiB), 125829120 bytes"));
+        assert_null(memory);
+    }
+    set_host(0, 0, 0);
 }
 
 static void memory_of_others_on_the_c_heap_is_counted_as_outside(void **state) {
     enum { BYTES = 5000000 };
     host_fixture *f = *state;
-    mm_memory_info before, during, after;
     if (mallinfo2().uordblks == 0) skip(); /* a sanitizer's malloc, of which the C library knows nothing */
-    mm_device_memory_info(f->device, &before);
+    const int64_t before = mm_device_outside_bytes(f->device);
     void *memory = malloc(BYTES);
     assert_non_null(memory);
-    mm_device_memory_info(f->device, &during);
+    const int64_t during = mm_device_outside_bytes(f->device);
     free(memory);
-    mm_device_memory_info(f->device, &after);
-    assert_in_range(during.outside_bytes - before.outside_bytes, BYTES, BYTES + 10000);
-    assert_int_equal(after.outside_bytes, before.outside_bytes);
+    const int64_t after = mm_device_outside_bytes(f->device);
+    assert_in_range(during - before, BYTES, BYTES + 10000);
+    assert_int_equal(after, before);
 }
 
 static void one_round(host_fixture *f) {
@@ -321,13 +363,12 @@ static void one_round(host_fixture *f) {
 
 static void the_device_itself_takes_no_more_memory_once_warm(void **state) {
     host_fixture *f = *state;
-    mm_memory_info warm, later;
     for (int i = 0; i < 3; i++) one_round(f);
-    mm_device_memory_info(f->device, &warm);
+    const int64_t warm = mm_device_outside_bytes(f->device);
     for (int i = 0; i < 500; i++) one_round(f);
-    mm_device_memory_info(f->device, &later);
-    assert_int_equal(later.outside_bytes, warm.outside_bytes);
-    assert_true(later.outside_bytes < 100000);
+    const int64_t later = mm_device_outside_bytes(f->device);
+    assert_int_equal(later, warm);
+    assert_true(later < 100000);
 }
 
 /* ---------------------------------------------------------------- settings */
@@ -552,6 +593,7 @@ int main(void) {
         CASE(time_at_an_event_without_work_behind_it_does_not_count),
         CASE(refusals_name_what_was_asked_and_what_there_is),
         CASE(all_reservations_together_stay_within_the_machine),
+        CASE(a_control_group_limits_the_device_and_is_named),
         CASE(memory_of_others_on_the_c_heap_is_counted_as_outside),
         CASE(the_device_itself_takes_no_more_memory_once_warm),
         cmocka_unit_test(sums_have_the_same_bits_on_every_cpu),

@@ -74,7 +74,8 @@ def differences(text, version, ranks):
     for name, mirror in (("mm_stash_options", library.Options), ("mm_stash_tensor", library.Tensor),
                          ("mm_stash_stats", library.Stats), ("mm_touched", library.Touched),
                          ("mm_stash_refusal", library.Refusal), ("mm_stash_line", library.Line),
-                         ("mm_stash_segment", library.Segment), ("mm_log", library.Log)):
+                         ("mm_host_memory", library.HostMemory), ("mm_stash_segment", library.Segment),
+                         ("mm_log", library.Log)):
         ours = [(member, getattr(kind, "_type_", kind) if hasattr(kind, "_length_") else kind, hasattr(kind, "_length_"))
                 for member, kind in mirror._fields_]
         if ours != [(member, TYPES.get(kind, kind), bool(array)) for member, kind, array in members(text, name)]:

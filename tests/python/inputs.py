@@ -54,12 +54,15 @@ def step(m):
 
 
 def sizes():
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = session._memory(torch.device("cpu"))[1]
     for bad in ("6GB!", 0, -5, "-1MiB", "", None, True, "GiB", 1.5, float("inf"), 2 * total, "9" * 400 + "GiB"):
         refused(f"budget {bad!r}", ValueError, repr(bad), str(total))(lambda: mm.budget(bad, **CPU))
     for text, value in (("6GiB", 6 << 30), ("1.5GB", 1500000000), ("300 MiB", 300 << 20), ("7", 7), (9, 9), (6e9, 6000000000)):
         expect(f"size {text!r}", session.size(text) == value, session.size(text))
     refused("host", ValueError, "much")(lambda: mm.budget("1MiB", host="much", **CPU))
+    for wanted, free, pinned in ((1, 100, 4), (20, 100, 50), (80, 100, 20), (200, 100, 0)):
+        expect(f"host memory beside {wanted} of {free}", session._pinned(torch.device("cpu"), wanted, free) == pinned)
+    expect("host memory beside a GPU's", session._pinned(torch.device("cuda"), 80, 100) == 50)
     refused("host above what there is", ValueError, "99TiB", str(99 << 40), str(total))(
         lambda: mm.budget("1MiB", host="99TiB", **CPU))
     refused("policy", ValueError, "nonsense")(lambda: mm.budget("1MiB", policy="nonsense", **CPU))
@@ -417,7 +420,7 @@ def told():
     before = {key: value.clone() for key, value in net.state_dict().items()}
     state, out = torch.get_rng_state(), io.StringIO()
     figures = mm.plan(net, models.loss, x, y, policy="swap-async", device="cpu", file=out)
-    for word in ("saved tensors", "minimum budget", "fits the budget        yes"):
+    for word in ("saved tensors", "minimum budget", "ResNet, swap-async: fits "):
         expect(f"plan says {word!r}", word in out.getvalue(), out.getvalue())
     expect("plan has figures", 0 < figures["needed_bytes"] <= figures["saved_bytes"], figures)
     for few in (60000, 600000):  # too little for one tensor, and too little for all

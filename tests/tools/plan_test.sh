@@ -258,14 +258,17 @@ pinned_memory_can_be_limited_() {
     expect 0 "${swap[@]}" --pinned 0 --json row.json
     [[ $(value row.json minimum_bytes) == "$liveness" ]] || fail "$(<row.json)"
     expect 1 plan --net resnet8 --batch 8 --policy swap:when=always --pinned 0
-    says out "more than --pinned"
-    says err "of pinned memory; its limit is 0 bytes"
+    says out "of pinned host memory, more than 0B, --pinned)"
+    says err "of pinned host memory, but only 0 bytes are given (--pinned)"
     expect 0 plan --net resnet8 --batch 8 --policy auto --pinned 0 --json row.json
     [[ $(value row.json pinned_bytes) == 0 ]] || fail "auto pins $(value row.json pinned_bytes) bytes of none"
     grep -v '"mask"' "$machine" >no_masks.json
     expect 0 plan --net resnet8 --batch 8 --policy auto --budget 3200000 --facts no_masks.json
     expect 1 plan --net resnet8 --batch 8 --policy auto --budget 1MiB
-    says err "no policy would fit: none needs less"
+    [[ $(<err) =~ "; no policy needs less than "[0-9]+" bytes ("[0-9.]+"MiB)"$ ]] || fail "$(<err)"
+    expect 1 plan --net resnet8 --batch 8 --policy auto --budget 1MiB --pinned 64KiB
+    [[ $(<err) =~ "; no policy needs less than "[0-9]+" bytes".*" with 65536 bytes (64KiB) of pinned memory" ]] ||
+        fail "$(<err)"
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --json more.json
     expect 0 plan --net resnet8 --policy swap --budget 20MiB --max-batch --pinned 1MiB --json less.json
     (($(value less.json batch) < $(value more.json batch) && $(value less.json pinned_bytes) <= 1 << 20)) ||
@@ -280,6 +283,43 @@ pinned_memory_can_be_limited_() {
     least=$(value row.json minimum_bytes)
     expect 0 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget "$least"
     expect 1 plan --net alexnet@64x64,thin=4 --batch 4 --policy modnn --budget $((least - 1))
+}
+
+# Without --pinned, a plan for this host has the limit that training has. A machine file is another machine's.
+pinned_memory_is_told_with_what_limits_it_() {
+    local least pinned half
+    local -a swap=(plan --net resnet8 --batch 8 --policy swap)
+    expect 0 "${swap[@]}" --json row.json
+    least=$(value row.json minimum_bytes) pinned=$(value row.json pinned_bytes)
+    half=$(value row.json pinned_limit_bytes)
+    ((half > 0 && $(value row.json minimum_pinned_bytes) == pinned)) || fail "$(<row.json)"
+    [[ $(<out) =~ ^"resnet8, batch 8, swap: needs "[0-9.]+"MiB; takes "[0-9.]+"MiB of pinned host memory"$'\n' ]] ||
+        fail "the first line does not tell"
+    says out ", half of what this host has free"
+    # A batch for which 300 TB would be pinned: no host has them.
+    expect 1 plan --net resnet8 --batch 1000000 --policy swap:when=always --budget 100TiB
+    says out "of pinned host memory, more than "
+    says out ", half of what this host has free)"
+    says err "half of what this host has free; --pinned sets it"
+    expect 0 plan --net resnet8 --batch 1000000 --policy swap:when=always --budget 100TiB --facts "$machine" \
+        --json row.json
+    says out "that machine must have it; --pinned sets a limit"
+    [[ $(value row.json pinned_limit_bytes) == null ]] || fail "$(value row.json pinned_limit_bytes)"
+    expect 0 "${swap[@]}" --budget "$least" --pinned 1GiB --json row.json
+    [[ $(value row.json pinned_limit_bytes) == 1073741824 ]] || fail "$(value row.json pinned_limit_bytes)"
+    [[ $(<out) == *": fits "*"iB (needs "*"; takes "*" of pinned host memory)"$'\n'* ]] || fail "not the verdict"
+    # Where less pinned memory needs more on the device, mm plan and mm train say so in the same words.
+    expect 1 "${swap[@]}" --budget "$least" --pinned $((pinned / 2))
+    says out ": does not fit "
+    local told="infeasible: with $((pinned / 2)) bytes \([^;]*; with $pinned bytes \([^;]*"
+    told+=" \(--pinned\) it needs $least bytes"
+    [[ $(<err) =~ "mm plan: "$told ]] || fail "$(<err)"
+    told=${BASH_REMATCH[0]#mm plan: }
+    expect 1 train --net resnet8 --batch 8 --policy swap --budget "$least" --pinned $((pinned / 2)) --quiet
+    says err "mm train: $told"
+    # Advice says what the policy would pin.
+    expect 1 plan --net resnet8 --batch 8 --policy naive --budget "$least"
+    says err " of pinned host memory"
 }
 
 a_policy_of_any_length_is_planned_and_named_in_full_() {
@@ -622,8 +662,9 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     # Facts that --facts wrote give the same plans as the machine's rates, and the bound counts the least workspaces.
     for facts in fast facts; do
         expect 0 plan --net tiny --batch 8 --fuse off --policy naive,swap --facts $facts --explain --json $facts.rows
-        # The written facts have no rates of codecs that did not run, nor the machine's name, so those are not compared.
-        grep -Ev '"(machine|seconds|encode_bytes_per_s|decode_bytes_per_s)"' $facts.rows >$facts.known
+        # Not compared: rates of codecs that did not run, and the machine's name, which the written facts lack; and the
+        # limit of pinned memory.
+        grep -Ev '"(machine|seconds|encode_bytes_per_s|decode_bytes_per_s|pinned_limit_bytes)"' $facts.rows >$facts.known
     done
     equal fast.known facts.known
     with_algorithms least '"least": {"flops_per_s": 1e9}'

@@ -27,7 +27,7 @@ commands() {
 }
 
 # Prints the labels of a plan's lines, except those of the kinds of memory.
-labels() { sed -nE '/^    /d; s/([^ ])  .*/\1/; p' "$1"; }
+labels() { sed -nE '/^    /d; s/\(needs [^;]*/(needs/; s/([^ ])  .*/\1/; p' "$1"; }
 
 run() { # README
     local i ran=0 lines

@@ -58,7 +58,7 @@ static need need_of(const subject *u, const char *policy) {
                          .mode = NETS_TRAIN,
                          .target = &u->target,
                          .policy = policy,
-                         .pinned_bytes = INT64_MAX};
+                         .pinned = {.bytes = INT64_MAX}};
     need n;
     expect_ok(need_init(&n, &c));
     return n;

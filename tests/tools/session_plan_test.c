@@ -58,8 +58,12 @@ static row run_config(const session_config *config, int64_t iterations) {
 /* ---------------------------------------------------------------- one plan */
 
 static need need_of(const nets_net *net, int64_t batch, const target *target, const char *policy) {
-    const need_case c = {
-        .net = net, .batch = batch, .mode = NETS_TRAIN, .target = target, .policy = policy, .pinned_bytes = INT64_MAX};
+    const need_case c = {.net = net,
+                         .batch = batch,
+                         .mode = NETS_TRAIN,
+                         .target = target,
+                         .policy = policy,
+                         .pinned = {.bytes = INT64_MAX}};
     need n;
     expect_ok(need_init(&n, &c));
     return n;

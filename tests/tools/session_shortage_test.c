@@ -117,3 +117,71 @@ TEST_CASE(memory_that_runs_out_without_a_ladder_ends_the_training) {
     target_fini(&target);
     nets_net_destroy(net);
 }
+
+/* ---------------------------------------------------------------- a host with little memory */
+
+static mm_host_memory host; /* what the host has; machine_bytes 0: what it really has */
+
+void __real_mm_host_memory_get(mm_host_memory *memory_out);
+void __wrap_mm_host_memory_get(mm_host_memory *memory_out);
+
+void __wrap_mm_host_memory_get(mm_host_memory *memory_out) {
+    if (host.machine_bytes > 0)
+        *memory_out = host;
+    else
+        __real_mm_host_memory_get(memory_out);
+}
+
+/* The session is refused with a message of one line that has both texts. */
+static void expect_refused(const session_config *config, const char *text, const char *other) {
+    session s;
+    assert_int_equal(session_init(&s, config), MM_ERR_NOMEM);
+    if (!strstr(mm_last_error(), text) || !strstr(mm_last_error(), other) || strchr(mm_last_error(), '\n'))
+        fail_msg("%s", mm_last_error());
+}
+
+static void expect_begins(const session_config *config, int64_t *minimum_out, int64_t *pinned_out) {
+    session s;
+    expect_ok(session_init(&s, config));
+    *minimum_out = s.minimum_bytes;
+    *pinned_out = s.pinned_needed_bytes;
+    session_fini(&s);
+}
+
+/* In a container of 150 MB, a training that takes 400 MiB would be killed without a word. */
+TEST_CASE(what_the_control_group_does_not_leave_is_refused_before_anything_runs) {
+    static const int64_t MACHINE = INT64_C(64) << 30;
+    nets_net *net;
+    int64_t least, pinned;
+    target target = TARGET_DEFAULTS;
+    expect_ok(nets_zoo_build("tiny", &net));
+    expect_ok(target_init(&target));
+    session_config config = config_of(net, &target);
+    host = (mm_host_memory){MACHINE, 150000000, 130000000};
+    config.budget_bytes = INT64_C(400) << 20;
+    expect_refused(&config, "the budget is 419430400 bytes (400MiB)",
+                   "130000000 bytes (124MiB) free in its control group");
+    config.budget_bytes = 130000001;
+    expect_refused(&config, "the budget is 130000001 bytes", "in its control group");
+    config.budget_bytes = 130000000;
+    expect_begins(&config, &least, &pinned);
+    assert_int_equal(pinned, 0);
+    config.budget_bytes = 0;
+    host = (mm_host_memory){MACHINE, MACHINE, least - 1};
+    expect_refused(&config, "this needs ", " free; choose a policy that needs less");
+    host.free_bytes = least;
+    expect_begins(&config, &least, &pinned);
+    config.policies.text[0] = "swap:when=always";
+    host.free_bytes = MACHINE;
+    expect_begins(&config, &least, &pinned);
+    assert_true(pinned > 0);
+    config.budget_bytes = least; /* pinned memory is the host's, too */
+    host.free_bytes = least + pinned - 1;
+    config.pinned_bytes = pinned;
+    expect_refused(&config, " for the budget and ", "of pinned memory are needed, this host has ");
+    host.free_bytes = least + pinned;
+    expect_begins(&config, &least, &pinned);
+    host.machine_bytes = 0;
+    target_fini(&target);
+    nets_net_destroy(net);
+}

@@ -68,7 +68,7 @@ static need_case case_of(const bench *b, const nets_net *net) {
                        .target = &b->target,
                        .policy = "liveness",
                        .facts = b->facts,
-                       .pinned_bytes = INT64_MAX};
+                       .pinned = {.bytes = INT64_MAX}};
 }
 
 /* Searches the advice of a refusal, as a command does. */
@@ -77,7 +77,7 @@ static mm_status measure_refusal(const bench *b, const nets_net *net, subject *s
     mm_status refused = mm_fail(MM_ERR_INFEASIBLE, "refused");
     need_case c = case_of(b, net);
     c.budget_bytes = s->budget_bytes;
-    refused = need_advise(&c, true, NULL, 0);
+    refused = need_advise(&c, NULL, 0);
     if (refused != MM_ERR_INFEASIBLE) return refused;
     return keep ? samples_add(&s->refusal, (double)(cpu_ns() - start)) : MM_OK;
 }

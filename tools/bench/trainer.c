@@ -16,7 +16,7 @@ static mm_status least_budget(const nets_net *net, int64_t batch, mm_options *op
                          .mode = NETS_TRAIN,
                          .target = &host,
                          .policy = options->policy,
-                         .pinned_bytes = INT64_MAX};
+                         .pinned = {.bytes = INT64_MAX}};
     mm_status status = need_init(&n, &c);
     if (status == MM_OK) {
         options->device_bytes = need_most(&n)->planned.plan->peak_bytes;

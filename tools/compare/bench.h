@@ -118,6 +118,9 @@ MM_CHECKED mm_status bench_predict(bench *b, const nets_net *net, int64_t batch)
 /* Measures how many bytes per second the first ZFP codec of the policies encodes; zfp:rate=6.4 if they have none. */
 MM_CHECKED mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out);
 
+/* Whether rows are simulated with the rates of another machine. */
+bool bench_is_elsewhere(const bench *b);
+
 /* The planning case of the present network and batch, in sub-batches of sub_batch images. pinned_bytes: the value of
  * --pinned. */
 need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes);

@@ -122,7 +122,7 @@ static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64
                              .policy = b->policies.text[p],
                              .facts = b->source,
                              .budget_bytes = budget,
-                             .pinned_bytes = pinned_limit(b->pinned_bytes, INT64_MAX),
+                             .pinned = target_pinned(&b->target, b->pinned_bytes, bench_is_elsewhere(b)),
                              .may_unfuse = true};
         MM_TRY(max_batch_find(&c, &found));
         if (found.batch > 0) batches[n_own++] = found.batch;

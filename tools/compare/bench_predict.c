@@ -44,7 +44,7 @@ static mm_status plan(const bench *b, const char *policy, int64_t budget_bytes, 
                       uint64_t *hash_out) {
     const need_case c = bench_need(b, policy, b->batch, pinned_bytes);
     MM_TRY(need_open(n, &c));
-    mm_status status = need_within(n, 0, budget_bytes, c.pinned_bytes, 0);
+    mm_status status = need_within(n, 0, budget_bytes, c.pinned.bytes, 0);
     if (status == MM_OK)
         *hash_out = hash_nodes(need_most(n)->planned.plan, need_most(n)->planned.facts);
     else

@@ -12,8 +12,7 @@
 /* Sets the row's sub-batch. If none fits the budget, sets one image, so that the run in sub-batches of one image fails
  * and says what it needs. */
 static mm_status choose_sub_batch(bench *b, row *r) {
-    const int64_t most = b->source ? INT64_MAX : need_pinned_most();
-    need_case one = bench_need(b, r->policy, 0, pinned_limit(b->pinned_bytes, most));
+    need_case one = bench_need(b, r->policy, 0, b->pinned_bytes);
     one.budget_bytes = r->asked_bytes;
     one.only_facts = false;
     one.may_unfuse = true;

@@ -6,6 +6,8 @@
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
 
+bool bench_is_elsewhere(const bench *b) { return b->source && b->source->is_machine; }
+
 need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes) {
     return (need_case){.net = b->net,
                        .batch = b->batch,
@@ -15,13 +17,13 @@ need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int6
                        .policy = policy,
                        .facts = b->source,
                        .only_facts = true,
-                       .pinned_bytes = pinned_limit(pinned_bytes, INT64_MAX)};
+                       .pinned = target_pinned(&b->target, pinned_bytes, bench_is_elsewhere(b))};
 }
 
 static mm_status plan_within(need *n, int64_t budget_bytes, forecast *f) {
     const need_case *c = &n->asked;
-    for (int i = 0; i < n->n; i++) MM_TRY(need_within(n, i, budget_bytes, c->pinned_bytes, 0));
-    return forecast_of(n, budget_bytes, c->pinned_bytes, c->facts ? FORECAST_FACTS : FORECAST_NO_TIMES, f, NULL);
+    for (int i = 0; i < n->n; i++) MM_TRY(need_within(n, i, budget_bytes, c->pinned.bytes, 0));
+    return forecast_of(n, budget_bytes, c->pinned.bytes, c->facts ? FORECAST_FACTS : FORECAST_NO_TIMES, f, NULL);
 }
 
 /* Plans all passes. Without a budget, plans them again with as much memory for each as the most demanding pass needs,
@@ -69,16 +71,16 @@ mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *pla
 /* ---------------------------------------------------------------- rows */
 
 static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
+    const pinned_limit limit = target_pinned(&b->target, b->pinned_bytes, bench_is_elsewhere(b));
     if (r->asked_bytes > 0 && f->peak_bytes > r->asked_bytes) {
         bench_planned more = {0}; /* the plan without a limit of pinned memory */
-        const need_case c = bench_need(b, r->policy, r->sub_batch, PINNED_OPEN);
-        if (b->pinned_bytes != PINNED_OPEN) MM_TRY(bench_plan(&c, 0, &more));
+        need_case c = bench_need(b, r->policy, r->sub_batch, b->pinned_bytes);
+        c.pinned.bytes = INT64_MAX;
+        if (limit.bytes < INT64_MAX) MM_TRY(bench_plan(&c, 0, &more));
         const need_free free = {more.as.peak_bytes, more.as.pinned_bytes};
-        return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, need_pinned_of(b->pinned_bytes, INT64_MAX),
-                           &free);
+        return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, limit, &free);
     }
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs %s of pinned host memory, --pinned gives %s%s",
-                   MM_SIZE_TEXT(f->pinned_bytes), MM_SIZE_TEXT(b->pinned_bytes), f->pinned_hint);
+    return need_refuse_pinned(r->policy, f->pinned_bytes, limit, f->pinned_hint);
 }
 
 static void fill_row(row *r, const forecast *f) {

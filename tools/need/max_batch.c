@@ -9,7 +9,7 @@ typedef struct search {
 } search;
 
 static mm_status probe(search *s, int64_t batch) {
-    const int64_t budget_bytes = s->asked.budget_bytes, pinned_bytes = s->asked.pinned_bytes;
+    const int64_t budget_bytes = s->asked.budget_bytes, pinned_bytes = s->asked.pinned.bytes;
     need n;
     s->asked.batch = s->asked.sub_batch = batch;
     MM_TRY(need_init(&n, &s->asked));

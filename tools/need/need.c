@@ -117,7 +117,7 @@ mm_status need_least(need *n) {
         set_minimum(p);
         p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes};
         if (c->wants_least || c->budget_bytes == 0 || p->minimum_bytes <= c->budget_bytes)
-            MM_TRY(need_limit_pinned(n, i, c->pinned_bytes));
+            MM_TRY(need_limit_pinned(n, i, c->pinned.bytes));
         if (p->minimum_bytes > need_most(n)->minimum_bytes) n->most = i;
     }
     n->fused_bytes = n->least_bytes = need_most(n)->minimum_bytes;
@@ -126,14 +126,14 @@ mm_status need_least(need *n) {
 
 bool need_fits(const need *n) {
     bool all = need_most(n)->minimum_bytes <= n->asked.budget_bytes;
-    for (int i = 0; i < n->n; i++) all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned_bytes;
+    for (int i = 0; i < n->n; i++) all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned.bytes;
     return all;
 }
 
 /* Whether the pass has a plan within the budget. Does not plan if the lower bound of any plan is above the budget. */
 static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
     const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
-                              .pinned_bytes = n->asked.pinned_bytes,
+                              .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
                               .first_fit = true};
     *fits_out = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
@@ -173,7 +173,7 @@ mm_status need_time(need *n, int64_t *ns_out) {
     if (!need_fits(n)) return MM_OK;
     for (int i = 0; i < n->n; i++) {
         mm_simulation sim;
-        MM_TRY(need_within(n, i, n->asked.budget_bytes, n->asked.pinned_bytes, 0));
+        MM_TRY(need_within(n, i, n->asked.budget_bytes, n->asked.pinned.bytes, 0));
         MM_TRY(need_simulate(n, i, &sim));
         ns += n->pass[i].graph.passes * sim.iteration_ns;
         mm_simulation_fini(&sim);

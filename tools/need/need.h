@@ -28,9 +28,9 @@ typedef struct need_case {
     const facts_source *facts; /* NULL: no times */
     bool only_facts;           /* rates that the facts lack stay unknown; else the target's rates are used */
     int64_t budget_bytes;      /* 0: none */
-    int64_t pinned_bytes;      /* INT64_MAX: no limit */
-    int64_t base_bytes;        /* bytes of the persistent tensors; 0: take them from the passes' graphs */
-    bool apart;                /* do not fuse layers, whatever the target says */
+    pinned_limit pinned;
+    int64_t base_bytes; /* bytes of the persistent tensors; 0: take them from the passes' graphs */
+    bool apart;         /* do not fuse layers, whatever the target says */
     /* If planning may choose whether to fuse layers (need_may_unfuse): takes single layers if fused ones do not fit the
      * budget and need more; without a budget, if fused ones need more. */
     bool may_unfuse;
@@ -136,24 +136,18 @@ MM_CHECKED mm_status need_follow_facts(target *target, const nets_net *net, cons
 
 /* ---------------------------------------------------------------- refusals and advice (need_advise.c) */
 
-/* The pinned memory that plans may take. */
-typedef struct need_pinned {
-    int64_t bytes;
-    bool given; /* the user set it; else it is need_pinned_most(), and refusals say so */
-} need_pinned;
-
-/* The most pinned memory that a plan may take if the user sets no limit: half of the machine's free memory (chosen: the
- * other half is for the rest of the system). 0: unknown. */
-int64_t need_pinned_most(void);
-/* From --pinned's value; if that is PINNED_OPEN, the limit is `otherwise`. */
-static inline need_pinned need_pinned_of(int64_t option, int64_t otherwise) {
-    return (need_pinned){pinned_limit(option, otherwise), option != PINNED_OPEN};
-}
+/* Says in parentheses where the limit comes from; "" if the user gave it. */
+const char *need_pinned_from(pinned_from from);
 
 /* Refuses with MM_ERR_INFEASIBLE. The message has the minimum; the step at which it is reached (holder); its pinned
- * memory, if that is above the limit; and the minimum with more pinned memory (`free`), if that is less. */
+ * memory; and the minimum with more pinned memory (`free`), if that is less. */
 MM_CHECKED mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder,
-                                 need_pinned pinned, const need_free *free);
+                                 pinned_limit pinned, const need_free *free);
+
+/* Refuses a policy whose plan takes more pinned memory than the limit, with MM_ERR_INFEASIBLE. hint:
+ * mm_plan_pinned_hint. */
+MM_CHECKED mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_limit pinned,
+                                        const char *hint);
 
 /* Writes the lower bound of any policy for these passes (mm_lower_bound_of) as text: the bytes, how many of them stay
  * on the device, and the step that uses the rest. Returns buffer. */
@@ -161,7 +155,7 @@ const char *need_bound_text(const need *n, char *buffer, size_t capacity);
 
 /* Adds to the refusal in mm_last_error the name of a policy that would fit (mm_advise). Returns MM_ERR_INFEASIBLE.
  * refused: the refused policy; NULL: unknown. needs_bytes: its minimum; 0: unknown. */
-MM_CHECKED mm_status need_advise(const need_case *c, bool pinned_given, const mm_policy *refused, int64_t needs_bytes);
+MM_CHECKED mm_status need_advise(const need_case *c, const mm_policy *refused, int64_t needs_bytes);
 
 /* Adds to the refusal in mm_last_error how the same policy would fit: without fusion, if only target.fuse_facts
  * demanded it; or in smaller sub-batches, if it fits with one image at a time. Returns MM_ERR_INFEASIBLE. */

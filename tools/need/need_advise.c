@@ -3,36 +3,35 @@
 #include <stdio.h>
 
 #include "mm/core/account/account_bound.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 #include "mm/planning/refusal.h"
 #include "tools/need/need.h"
 
-int64_t need_pinned_most(void) {
-    char line[128];
-    long long free_kib = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && free_kib == 0 && fgets(line, sizeof line, file)) sscanf(line, "MemAvailable: %lld kB", &free_kib);
-    if (file) fclose(file);
-    return (int64_t)free_kib * 1024 / 2;
+const char *need_pinned_from(pinned_from from) {
+    return from == PINNED_HALF ? " (half of what this host has free)" : "";
 }
 
-static const char *pinned_from(bool given) { return given ? "" : " (half of what is free)"; }
-
-mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, need_pinned pinned,
+mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, pinned_limit pinned,
                       const need_free *free) {
-    if (minimum_pinned_bytes > pinned.bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s, and %s of pinned memory",
-                       MM_SIZE_TEXT(minimum_bytes), holder, MM_SIZE_TEXT(minimum_pinned_bytes));
-    if (free->device_bytes == 0 || free->device_bytes >= minimum_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s", MM_SIZE_TEXT(minimum_bytes),
-                       holder);
+    const bool less = free->device_bytes > 0 && free->device_bytes < minimum_bytes;
+    if (minimum_pinned_bytes > pinned.bytes || !less)
+        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: needs at least %s, held by %s%s", MM_SIZE_TEXT(minimum_bytes),
+                       holder, MM_PLAN_PINNED_TEXT(minimum_pinned_bytes));
     return mm_fail(
         MM_ERR_INFEASIBLE,
         "infeasible: with %s of pinned memory%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
-        MM_SIZE_TEXT(pinned.bytes), pinned_from(pinned.given), MM_SIZE_TEXT(minimum_bytes), holder,
+        MM_SIZE_TEXT(pinned.bytes), need_pinned_from(pinned.from), MM_SIZE_TEXT(minimum_bytes), holder,
         MM_SIZE_TEXT(free->pinned_bytes), MM_SIZE_TEXT(free->device_bytes));
+}
+
+mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_limit pinned, const char *hint) {
+    return mm_fail(
+        MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s", MM_BRIEF(policy),
+        MM_SIZE_TEXT(pinned_bytes), MM_SIZE_TEXT(pinned.bytes),
+        pinned.from == PINNED_GIVEN ? "given (--pinned)" : "half of what this host has free; --pinned sets it", hint);
 }
 
 const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
@@ -45,7 +44,7 @@ const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
         most = bound;
         graph = n->pass[i].lowered->graph;
     }
-    snprintf(buffer, capacity, "no policy needs less than %s: %lld stay on the device, %s uses the rest",
+    snprintf(buffer, capacity, "any plan needs at least %s: %lld stay on the device, %s uses the rest",
              MM_SIZE_TEXT(most.bytes), (long long)most.persistent_bytes,
              graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
     return buffer;
@@ -59,7 +58,7 @@ static mm_status add_times(const void *ctx, const mm_graph *graph, mm_graph_fact
     return need_add_times(c->facts, c->target, graph, facts);
 }
 
-mm_status need_advise(const need_case *c, bool pinned_given, const mm_policy *refused, int64_t needs_bytes) {
+mm_status need_advise(const need_case *c, const mm_policy *refused, int64_t needs_bytes) {
     const nets_exec_graph last = need_last(c);
     nets_lowered *lowered;
     mm_failure refusal;
@@ -70,11 +69,11 @@ mm_status need_advise(const need_case *c, bool pinned_given, const mm_policy *re
     const mm_refused who = {.graph = lowered->graph,
                             .device = c->target->device,
                             .limits = {.device_bytes = c->budget_bytes,
-                                       .pinned_bytes = c->pinned_bytes,
+                                       .pinned_bytes = c->pinned.bytes,
                                        .base_bytes = mm_plan_base(lowered->graph),
                                        .stop = c->target->stop},
                             .rates = c->target->rates,
-                            .pinned_from = pinned_from(pinned_given),
+                            .pinned_from = need_pinned_from(c->pinned.from),
                             .add_times = c->facts ? add_times : NULL,
                             .times = c,
                             .policy = refused,

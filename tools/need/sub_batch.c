@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mm/core/account/account_bound.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "policies/policy.h"
@@ -155,7 +156,7 @@ static int64_t next_larger(const need_case *c, int64_t n) {
 static mm_status climb(const need_case *c, int64_t *n) {
     need_case kept = *c;
     kept.policy = "liveness";
-    kept.pinned_bytes = INT64_MAX;
+    kept.pinned.bytes = INT64_MAX;
     while (*n < c->batch) {
         const int64_t more = next_larger(c, *n);
         bool fit;
@@ -170,10 +171,10 @@ static mm_status refuse(const need *n) {
     const need_pass *most = need_most(n);
     const mm_plan *plan = most->planned.plan;
     char holder[256], bound[320];
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: sub-batches of one image need at least %s, held by %s; %s",
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: sub-batches of one image need at least %s, held by %s%s; %s",
                    MM_SIZE_TEXT(most->minimum_bytes),
                    mm_graph_step_name(plan->graph, plan->peak_step, holder, sizeof holder),
-                   need_bound_text(n, bound, sizeof bound));
+                   MM_PLAN_PINNED_TEXT(most->minimum_pinned_bytes), need_bound_text(n, bound, sizeof bound));
 }
 
 /* Halves the sub-batch until the policy's plans fit. Sub-batches need a sum of gradients for each weight, whole batches

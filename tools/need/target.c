@@ -91,8 +91,16 @@ mm_status target_init(target *t) {
                                         .algorithms_path = t->algorithms};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
     learn_rates(t);
+    mm_host_memory memory;
+    mm_host_memory_get(&memory);
+    t->pinned_half_bytes = memory.free_bytes / 2;
     t->apart = !fuse;
     return nets_backend_open(t->device, &config, &t->backend);
+}
+
+pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {
+    if (option != PINNED_OPEN) return (pinned_limit){option, PINNED_GIVEN};
+    return elsewhere ? (pinned_limit){INT64_MAX, PINNED_ELSEWHERE} : (pinned_limit){t->pinned_half_bytes, PINNED_HALF};
 }
 
 /* False for bf16: fused layers round maps once, single ones twice, and results must not depend on the budget. */

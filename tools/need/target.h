@@ -25,13 +25,23 @@ typedef struct target {
     nets_backend *backend; /* opened with these options, once for the whole command, so that it times algorithms once */
     const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */
     mm_rates rates;                    /* the device's; for plans made without a manager */
+    /* What plans may pin if the user sets no limit: half of what this host had free when the target was initialised
+     * (chosen: the other half is for the rest of the system). */
+    int64_t pinned_half_bytes;
 } target;
 
-/* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit, so pinned_limit returns `otherwise`. */
+/* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit. */
 enum { PINNED_OPEN = -1 };
-static inline int64_t pinned_limit(int64_t option, int64_t otherwise) {
-    return option == PINNED_OPEN ? otherwise : option;
-}
+
+/* Where a limit of pinned memory comes from: --pinned; half of what this host has free; or there is none, because the
+ * plan is for another machine. */
+typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_ELSEWHERE } pinned_from;
+
+/* The pinned memory that plans may take. */
+typedef struct pinned_limit {
+    int64_t bytes; /* INT64_MAX: no limit */
+    pinned_from from;
+} pinned_limit;
 
 #define TARGET_DEFAULTS                                                                                                \
     { .device = "host", .precision = "fp32", .fuse = "auto" }
@@ -72,6 +82,9 @@ enum { TARGET_LINK_LEAST = 100000 };
 #define TARGET_CODEC_THREADS_ARG(t)                                                                                    \
     ARG("--codec-threads", "N", "threads of device host for one encode or decode (1)", ARG_COUNT, &(t)->codec_threads, \
         1, MM_HOST_THREADS_MOST)
+
+/* The limit by --pinned's value. elsewhere: the plan is for another machine, whose memory is not known. */
+pinned_limit target_pinned(const target *target, int64_t option, bool elsewhere);
 
 /* Whether the name is the host device's: "host", or "host:..." */
 bool target_is_host(const char *device);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mm/core/plan/plan_fits.h"
+#include "mm/core/status.h"
 #include "nets/io/net_file.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
@@ -43,7 +43,7 @@ static need_case case_of(const plan_command *c, const char *policy) {
                        .policy = policy,
                        .facts = c->facts ? &c->source : NULL,
                        .budget_bytes = c->budget_bytes,
-                       .pinned_bytes = c->pinned_bytes,
+                       .pinned = target_pinned(&c->target, c->pinned_bytes, c->facts && c->source.is_machine),
                        .may_unfuse = true};
 }
 
@@ -238,25 +238,30 @@ static mm_status check(plan_command *c) {
     return files_check(files, sizeof files / sizeof *files);
 }
 
+/* Refuses as 'mm train' does. */
+static mm_status refuse(const plan_command *c) {
+    const plan_case *first = &c->cases[0];
+    if (c->n_cases > 1) return mm_fail(MM_ERR_INFEASIBLE, "none of these policies fits");
+    mm_status refused = plan_case_refuse(first);
+    if (first->asked.sub_batch != 1 || c->batch == 1) return refused;
+    char bound[320];
+    mm_failure failure;
+    mm_failure_save(&failure, refused);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; %s", failure.message, need_bound_text(&first->need, bound, sizeof bound));
+}
+
 /* If none of the policies fits, refuses, and names a policy that does. */
 static mm_status advise(const plan_command *c) {
     for (int i = 0; i < c->n_cases; i++)
         if (plan_case_fits(&c->cases[i])) return MM_OK;
     const plan_case *first = &c->cases[0];
     const need_pass *most = plan_case_need(first);
-    const bool least = first->asked.sub_batch == 1 && c->batch > 1;
-    char bound[320];
-    mm_status misfit = mm_fail(MM_ERR_INFEASIBLE, "%s%s%s",
-                               c->n_cases > 1 ? "none of these policies fits" : "this policy does not fit",
-                               least ? "; " : "", least ? need_bound_text(&first->need, bound, sizeof bound) : "");
-    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = c->pinned_bytes};
-    if (c->n_cases == 1 && mm_plan_fits(plan_case_plan(first), &limits) != MM_OK) misfit = MM_ERR_INFEASIBLE;
+    mm_status misfit = refuse(c);
     if (c->budget_bytes == 0 || c->max_batch) return misfit;
-    const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= c->pinned_bytes;
+    const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= first->asked.pinned.bytes;
     need_case refused = case_of(c, c->policies.text[0]);
     refused.sub_batch = first->asked.sub_batch;
-    misfit = need_advise(&refused, true, known && first->need.n == 1 ? &most->policy : NULL,
-                         known ? most->minimum_bytes : 0);
+    misfit = need_advise(&refused, known && first->need.n == 1 ? &most->policy : NULL, known ? most->minimum_bytes : 0);
     return misfit == MM_ERR_INFEASIBLE ? need_advise_own(&refused) : misfit;
 }
 
@@ -304,7 +309,7 @@ int cmd_plan(int argc, char **argv) {
     plan_command c = {.net = "resnet32",
                       .policy_list = "naive,liveness,freelunch",
                       .target = TARGET_DEFAULTS,
-                      .pinned_bytes = INT64_MAX,
+                      .pinned_bytes = PINNED_OPEN,
                       .effort = EFFORT_OPEN};
     const arg table[] = {
         {"--net", "NET", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
@@ -315,7 +320,8 @@ int cmd_plan(int argc, char **argv) {
         {"--policy", "POLICY,..", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0,
          0},
         {"--budget", "SIZE", "plan for this budget, and check that it fits", ARG_SIZE, &c.budget_bytes, 0, 0},
-        {"--pinned", "SIZE", "host memory for offloaded maps (no limit)", ARG_SIZE, &c.pinned_bytes, -1, 0},
+        {"--pinned", "SIZE", "host memory for offloaded maps (half of what is free; with a machine file no limit)",
+         ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},

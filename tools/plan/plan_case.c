@@ -3,14 +3,13 @@
 
 #include <string.h>
 
-#include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/time/time_bound.h"
 #include "tools/args/speed.h"
 
 static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
     for (int i = 0; i < c->need.n; i++)
-        MM_TRY(need_within(&c->need, i, budget_bytes, c->asked.pinned_bytes, c->staged_bytes));
+        MM_TRY(need_within(&c->need, i, budget_bytes, c->asked.pinned.bytes, c->staged_bytes));
     return MM_OK;
 }
 
@@ -29,7 +28,7 @@ static mm_status look_further(plan_case *c) {
     forecast more;
     c->more_bytes = more_than(budget);
     MM_TRY(plan_all_within(c, budget + c->more_bytes));
-    MM_TRY(forecast_of(&c->need, budget + c->more_bytes, c->asked.pinned_bytes, FORECAST_NOMINAL, &more, NULL));
+    MM_TRY(forecast_of(&c->need, budget + c->more_bytes, c->asked.pinned.bytes, FORECAST_NOMINAL, &more, NULL));
     c->more_ns = more.fits ? more.iteration_ns : 0;
     return MM_OK;
 }
@@ -37,7 +36,7 @@ static mm_status look_further(plan_case *c) {
 /* Plans a pass as a session does: in the budget, with room for staging the next batch if there is any. */
 static mm_status plan_in_budget(plan_case *c, int pass) {
     if (c->asked.budget_bytes < c->need.pass[pass].minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
-    return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned_bytes, c->staged_bytes);
+    return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned.bytes, c->staged_bytes);
 }
 
 static mm_status plan(plan_case *c) {
@@ -51,7 +50,7 @@ static mm_status plan(plan_case *c) {
     if (c->explained) MM_TRY(look_further(c));
     for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
-    MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned_bytes, times, &c->forecast, &c->sim));
+    MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
     return mm_account_init(plan_case_plan(c), &c->account);
 }
 
@@ -70,8 +69,18 @@ void plan_case_fini(plan_case *c) {
 
 bool plan_case_fits(const plan_case *c) {
     const int64_t budget_bytes = c->asked.budget_bytes;
-    return c->forecast.pinned_bytes <= c->asked.pinned_bytes &&
+    return c->forecast.pinned_bytes <= c->asked.pinned.bytes &&
            (budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= budget_bytes);
+}
+
+mm_status plan_case_refuse(const plan_case *c) {
+    const need_pass *most = plan_case_need(c);
+    char holder[256];
+    if (c->asked.budget_bytes == 0 || most->minimum_bytes <= c->asked.budget_bytes)
+        return need_refuse_pinned(plan_case_plan(c)->policy, c->forecast.pinned_bytes, c->asked.pinned,
+                                  c->forecast.pinned_hint);
+    mm_graph_step_name(most->lowered->graph, most->minimum_step, holder, sizeof holder);
+    return need_refuse(most->minimum_bytes, most->minimum_pinned_bytes, holder, c->asked.pinned, &most->free);
 }
 
 bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
@@ -207,12 +216,46 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
 }
 
+/* Where the limit of pinned memory comes from, after its size. */
+static const char *limit_source(pinned_from from) {
+    return from == PINNED_HALF ? "half of what this host has free" : "--pinned";
+}
+
+/* The first line: what was planned, whether it fits, what it needs on the device and takes of the host. */
+static void print_verdict(FILE *file, const plan_case *c) {
+    const bool fits = plan_case_fits(c), budget = c->asked.budget_bytes > 0, judged = budget || !fits;
+    const int64_t pinned = c->forecast.pinned_bytes;
+    const char *policy = plan_case_plan(c)->policy;
+    char size[32];
+    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
+    if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
+    fprintf(file, "%s%s: ", policy, c->effect.lossy ? " (lossy)" : "");
+    if (judged) fputs(fits ? "fits" : "does not fit", file);
+    if (budget) fprintf(file, " %s", mm_size_format(c->asked.budget_bytes, size, sizeof size));
+    fprintf(file, "%sneeds %s", judged ? " (" : "",
+            mm_size_format(plan_case_need(c)->minimum_bytes, size, sizeof size));
+    fprintf(file, "; takes %s of pinned host memory", mm_size_format(pinned, size, sizeof size));
+    if (pinned > c->asked.pinned.bytes)
+        fprintf(file, ", more than %s, %s%s", mm_size_format(c->asked.pinned.bytes, size, sizeof size),
+                limit_source(c->asked.pinned.from), c->forecast.pinned_hint);
+    fputs(judged ? ")\n" : "\n", file);
+}
+
+static void print_pinned(FILE *file, int64_t bytes, pinned_limit limit) {
+    char size[32];
+    if (bytes == 0) return;
+    print_size(file, "pinned host memory", bytes);
+    if (limit.from == PINNED_ELSEWHERE)
+        fprintf(file, "  %-22s %14s  that machine must have it; --pinned sets a limit\n", "  the limit", "none");
+    else
+        fprintf(file, "  %-22s %14lld  %s, %s\n", "  the limit", (long long)limit.bytes,
+                mm_size_format(limit.bytes, size, sizeof size), limit_source(limit.from));
+}
+
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     const mm_plan *plan = plan_case_plan(c);
     char step[256];
-    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
-    if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
-    fprintf(file, "%s%s\n", plan->policy, c->effect.lossy ? " (lossy)" : "");
+    print_verdict(file, c);
     if (c->effect.idle) fprintf(file, "  %s\n", c->effect.idle);
     if (c->asked.sub_batch < c->asked.batch)
         fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
@@ -251,15 +294,12 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         snprintf(label, sizeof label, "%d tensor buffers", plan->buffers);
         print_size(file, label, plan->buffer_region_bytes);
     }
-    if (plan->pinned_bytes > 0) print_size(file, "pinned host memory", plan->pinned_bytes);
+    print_pinned(file, plan->pinned_bytes, c->asked.pinned);
     if (c->forecast.moves.bytes > 0) print_moves(file, &c->forecast.moves);
     if (c->forecast.defragmentations > 0)
         fprintf(file, "  %-22s %14lld  times: all maps are swapped out, and those that a step needs are fetched\n",
                 "defragmented", (long long)c->forecast.defragmentations);
     if (c->asked.facts) print_prediction(file, c);
-    if (plan->pinned_bytes > c->asked.pinned_bytes)
-        fprintf(file, "  %-22s no: more than --pinned%s\n", "fits pinned memory", mm_plan_pinned_hint(plan));
-    if (c->asked.budget_bytes > 0) fprintf(file, "  %-22s %s\n", "fits the budget", plan_case_fits(c) ? "yes" : "no");
     if (by_kind) print_segments(file, &c->account);
 }
 
@@ -304,6 +344,11 @@ json_t *plan_case_row(const plan_case *c) {
         json_object_update_new(
             row, json_pack("{sf sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "gap_permille",
                            (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
+    if (row)
+        json_object_update_new(
+            row, json_pack("{sI so}", "minimum_pinned_bytes", (json_int_t)plan_case_need(c)->minimum_pinned_bytes,
+                           "pinned_limit_bytes",
+                           c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

@@ -39,6 +39,8 @@ void plan_case_fini(plan_case *c);
 static inline const need_pass *plan_case_need(const plan_case *c) { return need_most(&c->need); }
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
+/* Refuses a case that does not fit, with MM_ERR_INFEASIBLE, in the words of 'mm train'. */
+MM_CHECKED mm_status plan_case_refuse(const plan_case *c);
 
 /* The machine that the plan is for: that of the facts, or else the target's device. */
 static inline const char *plan_case_machine(const plan_case *c) {

@@ -161,8 +161,7 @@ static mm_status advise_another(const need_case *c, const train *t, const sessio
     const bool known = s->minimum_bytes > s->config.budget_bytes;
     mm_policy policy;
     if (known && whole) MM_TRY(mm_policy_parse(c->policy, &policy));
-    mm_status status =
-        need_advise(c, session_pinned(s).given, known && whole ? &policy : NULL, known ? s->minimum_bytes : 0);
+    mm_status status = need_advise(c, known && whole ? &policy : NULL, known ? s->minimum_bytes : 0);
     if (known && whole) mm_policy_fini(&policy);
     return status;
 }
@@ -171,9 +170,7 @@ static mm_status advise(const train *t, const session *s, mm_status status) {
     if (status != MM_ERR_INFEASIBLE || s->refused_switch || t->budget_bytes == 0) return status;
     need_case c = train_need_case(t);
     if (!s->refused_by_manager) {
-        need_case planned = c;
-        planned.pinned_bytes = session_pinned(s).bytes;
-        const mm_status advised = advise_another(&planned, t, s);
+        const mm_status advised = advise_another(&c, t, s);
         (void)advised; /* its advice is in mm_last_error */
     }
     return need_advise_own(&c);
@@ -329,8 +326,8 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t->budget_bytes, 0, 0},
         {"--pinned", "SIZE",
-         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
-         &t->pinned_bytes, -1, 0},
+         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)",
+         ARG_SIZE, &t->pinned_bytes, -1, 0},
         TARGET_LINK_ARG(&t->target),
         {"--policy", "POLICY[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
          &t->policy, 0, 0},

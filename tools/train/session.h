@@ -67,7 +67,7 @@ typedef struct session {
     nets_reader_size train_size, test_size;
     host_memory host_before;              /* the process's memory when the session began */
     int64_t minimum_bytes;                /* the first policy's smallest budget */
-    int64_t minimum_pinned_bytes;         /* pinned memory of that plan; may exceed pinned_most_bytes */
+    int64_t minimum_pinned_bytes;         /* pinned memory of that plan; may exceed pinned.bytes */
     int64_t need_bytes[ARG_TEXTS_MAX];    /* the smallest budget of each policy */
     policy_effect effects[ARG_TEXTS_MAX]; /* of each policy, on the training graph; unset without config.texts */
     const char *ran[SESSION_RAN_MAX];     /* the policies that ran, substitutes too, one after the other; of more than
@@ -78,7 +78,8 @@ typedef struct session {
     bool refused_data;       /* session_init could not open the training data */
     need *needs;             /* one for each batch and policy; freed once the manager exists */
     int n_needs;
-    int64_t pinned_most_bytes, pinned_needed_bytes;
+    pinned_limit pinned; /* what the session's plans may take; valid after session_init */
+    int64_t pinned_needed_bytes;
     bool budget_given;    /* the user set config.budget_bytes; else it becomes the first policy's minimum */
     int64_t staged_bytes; /* part of the budget for staging batches; 0: they are not staged */
     need_free free;       /* the first policy's minimum with unlimited pinned memory, if that is less */
@@ -108,11 +109,6 @@ static inline int64_t session_part(const session *s, int64_t n) {
 
 static inline bool session_is_stopped(const session *s) {
     return s->together ? s->stopped : s->config.stop && *s->config.stop;
-}
-
-/* The pinned memory that the session's plans may take. Valid after session_init. */
-static inline need_pinned session_pinned(const session *s) {
-    return need_pinned_of(s->config.pinned_bytes, s->pinned_most_bytes);
 }
 
 /* Whether session_init failed because it was stopped. begun: what it returned. */

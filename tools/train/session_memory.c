@@ -48,7 +48,7 @@ static mm_status find_need(const session *s, int64_t batch, int64_t sub_batch, n
                        .policy = c->policies.text[p],
                        .facts = c->facts,
                        .budget_bytes = c->budget_bytes,
-                       .pinned_bytes = s->pinned_most_bytes,
+                       .pinned = s->pinned,
                        .base_bytes = base_bytes,
                        .may_unfuse = s->n_needs == 0,
                        .wants_fastest = true};
@@ -84,11 +84,8 @@ void session_memory_end(session *s) {
 
 /* Raises the pinned memory needed to that of a plan. */
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
-    if (plan->pinned_bytes > s->pinned_most_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s",
-                       plan->policy, MM_SIZE_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(s->pinned_most_bytes),
-                       session_pinned(s).given ? "given" : "half of what is free; --pinned sets it",
-                       mm_plan_pinned_hint(plan));
+    if (plan->pinned_bytes > s->pinned.bytes)
+        return need_refuse_pinned(plan->policy, plan->pinned_bytes, s->pinned, mm_plan_pinned_hint(plan));
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
 }
@@ -102,8 +99,7 @@ static mm_status pin(session *s, need *n, int pass) {
         int64_t bytes = staged * s->staged_bytes, room = budget - bytes;
         if (room < minimum) continue;
         MM_TRY(session_go_on(s));
-        if (staged || s->budget_given || room > minimum)
-            MM_TRY(need_within(n, pass, budget, s->pinned_most_bytes, bytes));
+        if (staged || s->budget_given || room > minimum) MM_TRY(need_within(n, pass, budget, s->pinned.bytes, bytes));
         MM_TRY(raise_pinned(s, n->pass[pass].planned.plan));
     }
     return MM_OK;
@@ -112,15 +108,33 @@ static mm_status pin(session *s, need *n, int pass) {
 /* Pinned memory is reserved once, but planning again (--replan) may need more than the present plans. So with --replan,
  * raises the pinned memory needed to that of the plan with the lowest peak. */
 static void pin_for_others(session *s) {
-    const int64_t least = s->minimum_pinned_bytes, most = s->pinned_most_bytes, bytes = least < most ? least : most;
+    const int64_t least = s->minimum_pinned_bytes, most = s->pinned.bytes, bytes = least < most ? least : most;
     if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
+}
+
+/* For messages: where a control group limits the host's memory. */
+static const char *group_text(const mm_host_memory *memory) {
+    return memory->total_bytes < memory->machine_bytes ? " in its control group" : "";
+}
+
+/* Pinned memory is the host's, and on the device host so is the budget: together they must be free. */
+static mm_status check_host(const session *s) {
+    const bool both = target_is_host(s->config.target.device);
+    const int64_t wanted = s->pinned_needed_bytes + (both ? s->config.budget_bytes : 0);
+    mm_host_memory memory;
+    mm_host_memory_get(&memory);
+    if (s->pinned_needed_bytes == 0 || wanted <= memory.free_bytes) return MM_OK;
+    return mm_fail(MM_ERR_NOMEM, "%s%s%s of pinned memory are needed, this host has %s free%s; %s",
+                   both ? MM_SIZE_TEXT(s->config.budget_bytes) : "", both ? " for the budget and " : "",
+                   MM_SIZE_TEXT(s->pinned_needed_bytes), MM_SIZE_TEXT(memory.free_bytes), group_text(&memory),
+                   both ? "give a smaller --budget or --pinned" : "give a smaller --pinned");
 }
 
 mm_status session_memory_pin(session *s) {
     for (int i = 0; i < s->n_needs; i++)
         for (int k = 0; k < s->needs[i].n; k++) MM_TRY(pin(s, &s->needs[i], k));
     pin_for_others(s);
-    return MM_OK;
+    return check_host(s);
 }
 
 /* Offers the first policy's plans that were made for the budget. */
@@ -134,35 +148,34 @@ mm_status session_memory_offer(session *s) {
     return MM_OK;
 }
 
-static mm_status look_at_device(const session *s, const mm_device_ops **ops_out, mm_memory_info *info_out) {
+static mm_status look_at_device(const session *s, mm_memory_info *info_out) {
     mm_device *device;
     MM_TRY(mm_device_create(s->config.target.device, NULL, &device));
-    *ops_out = device->ops;
     mm_device_memory_info(device, info_out);
     mm_device_destroy(device);
     return MM_OK;
 }
 
 void session_memory_begin(session *s) {
-    s->pinned_most_bytes = pinned_limit(s->config.pinned_bytes, need_pinned_most());
+    s->pinned = target_pinned(&s->config.target, s->config.pinned_bytes, false);
     s->budget_given = s->config.budget_bytes > 0;
     s->staged_bytes =
         target_staged_bytes(&s->config.target, s->config.net,
                             s->config.sub_batch > 0 ? s->config.sub_batch : session_part(s, s->config.batch));
 }
 
-/* Checks that the device has enough memory: enough free memory, if the device knows how much is free, or if no_ladder
- * forbids substitute policies; else enough memory in all. */
+/* Checks that the device has so much memory free. */
 static mm_status check_device(const session *s) {
-    const mm_device_ops *ops;
     mm_memory_info info;
+    mm_host_memory host;
     int64_t wanted = s->config.budget_bytes > 0 ? s->config.budget_bytes : s->minimum_bytes;
-    MM_TRY(look_at_device(s, &ops, &info));
-    bool given = s->config.budget_bytes > 0, free = s->config.no_ladder || ops->knows_free_memory;
-    int64_t there = free ? info.free_bytes : info.total_bytes;
-    if (wanted <= there) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s%s; %s", given ? "the budget is" : "this needs",
-                   MM_SIZE_TEXT(wanted), s->config.target.device, MM_SIZE_TEXT(there), free ? " free" : "",
+    MM_TRY(look_at_device(s, &info));
+    bool given = s->config.budget_bytes > 0;
+    if (wanted <= info.free_bytes) return MM_OK;
+    mm_host_memory_get(&host);
+    return mm_fail(MM_ERR_NOMEM, "%s %s, device %s has %s free%s; %s", given ? "the budget is" : "this needs",
+                   MM_SIZE_TEXT(wanted), s->config.target.device, MM_SIZE_TEXT(info.free_bytes),
+                   target_is_host(s->config.target.device) ? group_text(&host) : "",
                    given ? "give a smaller one, or end what else uses the device"
                          : "choose a policy that needs less or a smaller batch, or end what else uses the device");
 }
@@ -175,10 +188,9 @@ static int64_t margin_of(const mm_memory_info *info) {
 }
 
 mm_status session_memory_default(session *s) {
-    const mm_device_ops *ops;
     mm_memory_info info;
     if (s->config.budget_bytes > 0) return MM_OK;
-    MM_TRY(look_at_device(s, &ops, &info));
+    MM_TRY(look_at_device(s, &info));
     s->config.budget_bytes = s->minimum_bytes;
     if (s->staged_bytes <= info.free_bytes - s->minimum_bytes - margin_of(&info))
         s->config.budget_bytes += s->staged_bytes;
@@ -196,7 +208,7 @@ mm_status session_memory_stage(session *s) {
 
 mm_status session_memory_check(const session *s) {
     if (s->config.budget_bytes == 0 || s->config.budget_bytes >= s->minimum_bytes) return check_device(s);
-    return need_refuse(s->minimum_bytes, s->minimum_pinned_bytes, s->holder, session_pinned(s), &s->free);
+    return need_refuse(s->minimum_bytes, s->minimum_pinned_bytes, s->holder, s->pinned, &s->free);
 }
 
 mm_status session_memory_check_switches(session *s) {

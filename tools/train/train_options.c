@@ -172,7 +172,7 @@ need_case train_need_case(const train *t) {
                        .policy = t->policy,
                        .facts = t->facts ? &t->source : NULL,
                        .budget_bytes = t->budget_bytes,
-                       .pinned_bytes = pinned_limit(t->pinned_bytes, need_pinned_most()),
+                       .pinned = target_pinned(&t->target, t->pinned_bytes, false),
                        .may_unfuse = true};
 }
 
@@ -182,7 +182,7 @@ static mm_status read_sub_batch(train *t) {
     if (status == MM_ERR_INFEASIBLE) {
         c.sub_batch = 1;
         c.facts = NULL;
-        return need_advise(&c, t->pinned_bytes != PINNED_OPEN, NULL, 0);
+        return need_advise(&c, NULL, 0);
     }
     MM_TRY(train_read_of_state(t, t->sub_batch_text ? "--sub-batch" : "--policy", status));
     MM_TRY(sub_batch_check_facts("--facts", c.facts, t->part, t->sub_batch));

@@ -47,11 +47,11 @@ typedef struct mm_device_description {
     const char *pinned;  /* in a few words, how large blocks of pinned memory are allocated; static */
 } mm_device_description;
 
+/* A reservation of device memory above free_bytes fails. On the host, both are by mm_host_memory_get; memory that is
+ * reserved counts as taken once it is touched. */
 typedef struct mm_memory_info {
     int64_t free_bytes, total_bytes; /* of the device */
     int64_t reserved_bytes;          /* MM_MEMORY_DEVICE reserved through this mm_device */
-    int64_t outside_bytes;           /* taken by others since this mm_device was created. Host: growth of the process's
-                                        C heap; CUDA: memory of the GPU that any process took */
 } mm_memory_info;
 
 typedef struct mm_stream_stats {
@@ -81,8 +81,6 @@ typedef struct mm_call {
 typedef struct mm_device_ops {
     const char *name, *summary; /* name: the kind, such as "host"; summary: one line about it */
     bool cpu_reaches_memory;    /* the CPU may read and write device memory */
-    bool knows_free_memory;     /* a reservation above mm_memory_info.free_bytes always fails. False for the host, whose
-                                   free_bytes counts what is reserved, not what is in use */
     bool always_timed;          /* events have times, whatever mm_device_config.timed says */
     /* Functions of mm_call_async may wait for tasks of other streams. CUDA's may not: it may run the functions of all
      * streams one after the other. */
@@ -105,6 +103,7 @@ typedef struct mm_device_ops {
                          int64_t bytes); /* NULL: trimmed memory can be used again without a call */
     bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
+    int64_t (*outside_bytes)(mm_device *device);
     void (*charge_alloc)(mm_device *device);
 
     mm_status (*stream_create)(mm_device *device, const char *name, int priority, mm_stream **stream_out);
@@ -122,6 +121,9 @@ typedef struct mm_device_ops {
     bool (*event_done)(mm_event *event);
     int64_t (*event_ns)(mm_event *event);
     mm_task_times (*event_tasks)(mm_event *event); /* NULL: not known */
+    /* See mm_stream_check, mm_foreign_check. Both NULL: others cannot capture. */
+    mm_status (*stream_check)(mm_stream *stream);
+    mm_status (*foreign_check)(mm_device *device, void *handle);
     /* See mm_foreign_record. Both NULL: callers compute on their own threads. */
     mm_status (*foreign_record)(mm_event *event, void *handle);
     mm_status (*foreign_wait)(mm_device *device, void *handle, mm_event *event);
@@ -197,6 +199,9 @@ MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t 
  * False: there are no more. */
 bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
 void mm_device_memory_info(mm_device *device, mm_memory_info *info_out);
+/* Bytes that others have taken since this mm_device was created. Host: growth of the process's C heap; CUDA: memory of
+ * the GPU that any process took. */
+int64_t mm_device_outside_bytes(mm_device *device);
 void mm_device_describe(mm_device *device, mm_device_description *description_out);
 /* Keeps the caller busy for config.alloc_cost_ns. The heap calls it for every allocation and free. */
 void mm_device_charge_alloc(mm_device *device);
@@ -212,6 +217,10 @@ void mm_stream_destroy(mm_stream *stream);
 MM_CHECKED mm_status mm_stream_wait(mm_stream *stream, mm_event *event);
 /* Blocks until all tasks enqueued before the call are done; returns the stream's status. */
 MM_CHECKED mm_status mm_stream_sync(mm_stream *stream);
+/* MM_ERR_ORDER: someone else captures the stream (cudaStreamBeginCapture, torch.cuda.graph). What is enqueued now would
+ * not run, but become a part of their graph, which later runs on memory that has other content by then. A capture of
+ * mm_capture_begin is no error. */
+MM_CHECKED mm_status mm_stream_check(mm_stream *stream);
 /* Clears the failure of a stream that has no tasks left. */
 void mm_stream_reset(mm_stream *stream);
 void mm_stream_stats_get(mm_stream *stream, mm_stream_stats *stats_out);
@@ -235,11 +244,12 @@ int64_t mm_event_ns(mm_event *event);
 mm_task_times mm_event_tasks(mm_event *event);
 
 /* Streams that belong to the caller, not to this mm_device. handle: what mm_stream_handle returns for a stream; on cuda
- * a cudaStream_t (NULL: the legacy default stream). The caller keeps them alive, and captures nothing on them. Calls
- * for one stream may overlap. On the host the handle must be NULL, which stands for the calling thread: a recording
- * completes at once, and a wait blocks. */
+ * a cudaStream_t (NULL: the legacy default stream). The caller keeps them alive. Calls for one stream may overlap. On
+ * the host the handle must be NULL, which stands for the calling thread: a recording completes at once, and a wait
+ * blocks. MM_ERR_ORDER of mm_foreign_record and mm_foreign_check: the stream is being captured (mm_stream_check). */
 MM_CHECKED mm_status mm_foreign_record(mm_event *event, void *handle);
-/* The errors of mm_stream_wait. */
+MM_CHECKED mm_status mm_foreign_check(mm_device *device, void *handle);
+/* The errors of mm_stream_wait. Whether the stream is being captured is not checked. */
 MM_CHECKED mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event);
 /* Whether callers compute on their own threads, so that there are no foreign streams. */
 bool mm_device_is_inline(const mm_device *device);

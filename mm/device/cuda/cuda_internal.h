@@ -53,7 +53,10 @@ typedef struct cuda_device {
     mm_device_config config;
     cuda_driver driver;
     size_t granule_bytes;
-    atomic_bool registers; /* cudaHostRegister works, and a GPU uses registered memory at its host addresses */
+    bool can_register;          /* cudaHostRegister works, and a GPU uses registered memory at its host addresses */
+    atomic_bool registers;      /* the large block that was reserved last is registered */
+    size_t register_most_bytes; /* most bytes of one registration, a multiple of a page; tests set less */
+    atomic_int chunked;         /* number of blocks of pinned memory that are registered in several chunks */
     mm_device_description description;
     int64_t total_bytes, free_at_creation_bytes;
     mm_stream *service; /* internal stream: zeroes reservations, records origins of times */
@@ -92,12 +95,16 @@ void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t by
 void cuda_trim(mm_device *base, void *memory, int64_t bytes);
 mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes);
 void cuda_memory_info(mm_device *base, mm_memory_info *info_out);
+int64_t cuda_outside_bytes(mm_device *base);
 
 /* ---------------------------------------------------------------- pinned memory (cuda_pinned.c) */
 
 /* own: the memory is for the device's own slots, and cuda_pinned_fini releases it. */
 mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void **memory_out);
 void cuda_pinned_release(cuda_device *device, const void *memory);
+/* How many of the bytes from `memory` on one copy may read or write: at most `bytes`, fewer if a registration of pinned
+ * memory ends before. */
+int64_t cuda_pinned_run(cuda_device *device, const void *memory, int64_t bytes);
 void cuda_pinned_fini(cuda_device *device);
 
 /* ---------------------------------------------------------------- streams and events (cuda_stream.c) */
@@ -142,6 +149,8 @@ void cuda_event_destroy(mm_event *base);
 mm_status cuda_event_record(mm_event *base, mm_stream *stream);
 mm_status cuda_event_sync(mm_event *base);
 bool cuda_event_done(mm_event *base);
+mm_status cuda_stream_check(mm_stream *base);
+mm_status cuda_foreign_check(mm_device *base, void *handle);
 mm_status cuda_foreign_record(mm_event *base, void *handle);
 mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event);
 

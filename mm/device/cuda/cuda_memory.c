@@ -250,19 +250,30 @@ void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t by
         cuda_pinned_release((cuda_device *)base, memory);
 }
 
-/* After a fault of the GPU, cudaMemGetInfo fails; then the figures are those from creation. */
-void cuda_memory_info(mm_device *base, mm_memory_info *info_out) {
-    cuda_device *device = (cuda_device *)base;
+/* What would be free if only this device had taken memory since its creation, and what is free. After a fault of the
+ * GPU, cudaMemGetInfo fails; then both are the first figure. */
+static void look_at_free(cuda_device *device, int64_t *expected_out, int64_t *free_out) {
     size_t free_bytes, total_bytes;
     bool told = cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess;
     pthread_mutex_lock(&device->lock);
-    mm_memory_info info = {.free_bytes = device->free_at_creation_bytes - device->mapped_bytes,
-                           .total_bytes = device->total_bytes,
-                           .reserved_bytes = device->reserved_bytes};
+    *expected_out = device->free_at_creation_bytes - device->mapped_bytes;
     pthread_mutex_unlock(&device->lock);
-    if (told) {
-        info.outside_bytes = info.free_bytes - (int64_t)free_bytes;
-        info.free_bytes = (int64_t)free_bytes;
-    }
+    *free_out = told ? (int64_t)free_bytes : *expected_out;
+}
+
+void cuda_memory_info(mm_device *base, mm_memory_info *info_out) {
+    cuda_device *device = (cuda_device *)base;
+    mm_memory_info info = {.total_bytes = device->total_bytes};
+    int64_t expected;
+    look_at_free(device, &expected, &info.free_bytes);
+    pthread_mutex_lock(&device->lock);
+    info.reserved_bytes = device->reserved_bytes;
+    pthread_mutex_unlock(&device->lock);
     *info_out = info;
+}
+
+int64_t cuda_outside_bytes(mm_device *base) {
+    int64_t expected, free_now;
+    look_at_free((cuda_device *)base, &expected, &free_now);
+    return expected - free_now;
 }

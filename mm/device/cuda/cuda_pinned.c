@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Pinned memory. cudaHostAlloc takes small pages and clears them in one thread: about a second for 1.5 GiB. So large
  * blocks are mapped here, in huge pages that several threads touch, and registered with CUDA. Small blocks, and large
- * ones that CUDA does not register, come from cudaHostAlloc. */
+ * ones that CUDA does not register, come from cudaHostAlloc.
+ *
+ * A block is registered in chunks: driver 580 does not register 512 GiB with one call (public issue 1234 of NVIDIA's
+ * open-gpu-kernel-modules). Kernels may use a block across chunks, but CUDA refuses a copy whose host memory lies in
+ * two registrations. So cuda_work.c cuts copies where a chunk ends (cuda_pinned_run). */
 #include <assert.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,7 +23,9 @@ struct cuda_pinned {
     cuda_pinned *next;
     void *memory;
     void *given;         /* the allocation; `memory` begins at a page of it */
+    size_t bytes;        /* of `memory` */
     size_t mapped_bytes; /* size of `given` if it is mapped here and registered; 0: it is from cudaHostAlloc */
+    size_t chunk_bytes;  /* each registration but the last has so many; 0: it is from cudaHostAlloc */
     bool own;            /* for the device's own slots */
 };
 
@@ -28,34 +33,13 @@ static uintptr_t round_up(uintptr_t value, uintptr_t to) { return (value + to - 
 
 /* ---------------------------------------------------------------- mapped here */
 
-/* Finds a file's first line that begins with `key`, and returns the number after that; INT64_MAX if there is none. */
-static int64_t read_number(const char *path, const char *key) {
-    char line[128];
-    long long value = INT64_MAX;
-    size_t length = strlen(key);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && value == INT64_MAX && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, length) == 0 && sscanf(line + length, "%lld", &value) != 1) value = INT64_MAX;
-    if (file != NULL) fclose(file);
-    return value;
-}
-
-/* The bytes left in a control group, at most `room`; `room` if there is no such group. */
-static int64_t room_in_group(int64_t room, const char *limit_path, const char *used_path) {
-    int64_t limit = read_number(limit_path, ""), used = read_number(used_path, "");
-    return limit != INT64_MAX && limit - used < room ? limit - used : room;
-}
-
 /* A process that touches more memory than there is gets killed, while cudaHostAlloc fails. So a block that takes nearly
  * all memory is left to cudaHostAlloc. An eighth of the memory stays free (chosen), for what other programs take
  * meanwhile. */
 static bool has_room(int64_t bytes) {
-    int64_t free_kib = read_number("/proc/meminfo", "MemAvailable:");
-    int64_t room = free_kib == INT64_MAX ? 0 : free_kib * 1024;
-    room = room_in_group(room, "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current");
-    room = room_in_group(room, "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                         "/sys/fs/cgroup/memory/memory.usage_in_bytes"); /* version 1 */
-    return bytes <= room - room / 8;
+    mm_host_memory memory;
+    mm_host_memory_get(&memory);
+    return bytes <= memory.free_bytes - memory.free_bytes / 8;
 }
 
 typedef struct touching {
@@ -94,25 +78,45 @@ static void touch_all(char *memory, size_t bytes) {
         if (started[i]) pthread_join(thread[i], NULL);
 }
 
-/* False: the block could not be mapped or registered, and the caller uses cudaHostAlloc instead. */
+static size_t lesser(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Ends the registrations of the first `bytes` bytes. */
+static void unregister(char *memory, size_t bytes, size_t chunk_bytes) {
+    for (size_t at = 0; at < bytes; at += chunk_bytes) cudaHostUnregister(memory + at);
+}
+
+/* False: nothing is registered. */
+static bool register_chunks(char *memory, size_t bytes, size_t chunk_bytes) {
+    const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+    for (size_t at = 0; at < bytes; at += chunk_bytes) {
+        if (cudaHostRegister(memory + at, lesser(chunk_bytes, bytes - at), flags) == cudaSuccess) continue;
+        cudaGetLastError();
+        unregister(memory, at, chunk_bytes);
+        return false;
+    }
+    return true;
+}
+
+/* False: the block could not be mapped or registered, and the caller uses cudaHostAlloc instead. The next block is
+ * tried again: it may be smaller, or meet a system with more room. */
 static bool map_and_register(cuda_device *device, size_t bytes, cuda_pinned *pinned) {
-    if (!atomic_load(&device->registers) || bytes < LARGE_BYTES || !has_room((int64_t)bytes)) return false;
+    if (!device->can_register || bytes < LARGE_BYTES || !has_room((int64_t)bytes)) return false;
     size_t mapped = round_up(bytes, PAGE_BYTES) + HUGE_PAGE_BYTES;
     void *given = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (given == MAP_FAILED) return false;
     char *memory = (char *)round_up((uintptr_t)given, HUGE_PAGE_BYTES);
     (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a refusal leaves small pages, which work too */
     touch_all(memory, bytes);
-    if (cudaHostRegister(memory, round_up(bytes, PAGE_BYTES), cudaHostRegisterPortable | cudaHostRegisterMapped) !=
-        cudaSuccess) {
-        cudaGetLastError();
+    const size_t chunk_bytes = device->register_most_bytes;
+    const bool registered = register_chunks(memory, round_up(bytes, PAGE_BYTES), chunk_bytes);
+    atomic_store(&device->registers, registered);
+    if (!registered) {
         munmap(given, mapped);
-        atomic_store(&device->registers, false);
         return false;
     }
     /* fork would copy pinned pages for the child at once, and the child uses none of them. */
     (void)madvise(memory, bytes, MADV_DONTFORK);
-    *pinned = (cuda_pinned){.memory = memory, .given = given, .mapped_bytes = mapped};
+    *pinned = (cuda_pinned){.memory = memory, .given = given, .mapped_bytes = mapped, .chunk_bytes = chunk_bytes};
     return true;
 }
 
@@ -144,10 +148,12 @@ mm_status cuda_pinned_reserve(cuda_device *device, int64_t bytes, bool own, void
         return mm_fail_in(status, "%s of pinned memory asked", mm_size_format(bytes, asked, sizeof asked));
     }
     pinned->own = own;
+    pinned->bytes = (size_t)bytes;
     pthread_mutex_lock(&device->lock);
     pinned->next = device->pinned;
     device->pinned = pinned;
     pthread_mutex_unlock(&device->lock);
+    if (pinned->chunk_bytes > 0 && pinned->bytes > pinned->chunk_bytes) atomic_fetch_add(&device->chunked, 1);
     *memory_out = pinned->memory;
     return MM_OK;
 }
@@ -159,13 +165,28 @@ void cuda_pinned_release(cuda_device *device, const void *memory) {
     cuda_pinned *pinned = *at;
     *at = pinned->next;
     pthread_mutex_unlock(&device->lock);
+    if (pinned->chunk_bytes > 0 && pinned->bytes > pinned->chunk_bytes) atomic_fetch_sub(&device->chunked, 1);
     if (pinned->mapped_bytes > 0) {
-        cudaHostUnregister(pinned->memory);
+        unregister(pinned->memory, round_up(pinned->bytes, PAGE_BYTES), pinned->chunk_bytes);
         munmap(pinned->given, pinned->mapped_bytes);
     } else {
         cudaFreeHost(pinned->given);
     }
     free(pinned);
+}
+
+int64_t cuda_pinned_run(cuda_device *device, const void *memory, int64_t bytes) {
+    int64_t run = bytes;
+    if (atomic_load(&device->chunked) == 0) return run;
+    pthread_mutex_lock(&device->lock);
+    for (const cuda_pinned *p = device->pinned; p != NULL; p = p->next) {
+        const uintptr_t at = (uintptr_t)memory - (uintptr_t)p->memory; /* huge if `memory` is before the block */
+        if (p->chunk_bytes == 0 || at >= p->bytes) continue;
+        const int64_t left = (int64_t)(p->chunk_bytes - at % p->chunk_bytes);
+        if (left < run) run = left;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return run;
 }
 
 void cuda_pinned_fini(cuda_device *device) {

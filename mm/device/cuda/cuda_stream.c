@@ -126,10 +126,37 @@ bool cuda_event_done(mm_event *base) {
     return cuda_event_completed(event->event);
 }
 
-/* ---------------------------------------------------------------- the caller's streams */
+/* ---------------------------------------------------------------- the caller's streams and captures */
+
+/* CUDA refuses to say it of the legacy stream while a stream that waits for that one is captured; then what is enqueued
+ * there is refused, too. */
+static mm_status check_uncaptured(cudaStream_t stream, const char *whose) {
+    enum cudaStreamCaptureStatus status;
+    cudaError_t error = cudaStreamIsCapturing(stream, &status);
+    if (error == cudaSuccess && status == cudaStreamCaptureStatusNone) return MM_OK;
+    if (error != cudaSuccess && error != cudaErrorStreamCaptureImplicit)
+        return mm_cuda_check(error, "cudaStreamIsCapturing");
+    cudaGetLastError();
+    return mm_fail(
+        MM_ERR_ORDER,
+        "%s is being captured into a CUDA graph (cudaStreamBeginCapture, torch.cuda.graph, torch.compile with "
+        "reduce-overhead), and mm's work cannot be part of one: capture without mm, or use mm without a capture",
+        whose);
+}
+
+mm_status cuda_stream_check(mm_stream *base) {
+    const cuda_stream *stream = (cuda_stream *)base;
+    return stream->capture != 0 ? MM_OK : check_uncaptured(stream->stream, "mm's own stream");
+}
+
+mm_status cuda_foreign_check(mm_device *base, void *handle) {
+    (void)base;
+    return check_uncaptured((cudaStream_t)handle, "the caller's stream");
+}
 
 mm_status cuda_foreign_record(mm_event *base, void *handle) {
     cuda_event *event = (cuda_event *)base;
+    MM_TRY(cuda_foreign_check(base->device, handle));
     CUDA_TRY(cudaEventRecord(event->event, (cudaStream_t)handle), "cudaEventRecord on a stream of the caller");
     atomic_store(&event->recorded, CUDA_EVENT_RECORDED);
     return MM_OK;

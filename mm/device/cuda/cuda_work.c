@@ -18,9 +18,15 @@ mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t b
                                                 [MM_COPY_OUT] = cudaMemcpyDeviceToHost,
                                                 [MM_COPY_IN] = cudaMemcpyHostToDevice};
     cudaStream_t stream = mm_cuda_stream(base);
-    if (bytes == 0) return MM_OK;
-    return work_check((cuda_stream *)base, cudaMemcpyAsync(dst, src, (size_t)bytes, kinds[kind], stream),
-                      "cudaMemcpyAsync", bytes);
+    for (int64_t done = 0, part; done < bytes; done += part) {
+        char *to = (char *)dst + done;
+        const char *from = (const char *)src + done;
+        part = bytes - done;
+        if (kind != MM_COPY_DEVICE) part = cuda_pinned_run(cuda_device_of(base), kind == MM_COPY_OUT ? to : from, part);
+        MM_TRY(work_check((cuda_stream *)base, cudaMemcpyAsync(to, from, (size_t)part, kinds[kind], stream),
+                          "cudaMemcpyAsync", part));
+    }
+    return MM_OK;
 }
 
 mm_status cuda_fill_async(mm_stream *base, void *dst, uint8_t byte, int64_t bytes) {

@@ -34,13 +34,18 @@ static mm_status find_memory_rate(int ordinal, int64_t *bytes_per_s_out) {
     return MM_OK;
 }
 
+/* Chosen: an eighth of what driver 580 refuses (cuda_pinned.c), and far more than most reservations. */
+static const size_t REGISTER_MOST_BYTES = (size_t)64 << 30;
+
 static mm_status describe_gpu(cuda_device *device) {
     struct cudaDeviceProp properties;
     CUDA_TRY(cudaGetDeviceProperties(&properties, device->ordinal), "cudaGetDeviceProperties");
     snprintf(device->description.model, sizeof device->description.model, "%.127s", properties.name);
     device->description.processors = properties.multiProcessorCount;
     device->description.link_bytes_per_s = link_rate(properties.major);
-    atomic_store(&device->registers, properties.canUseHostPointerForRegisteredMem && properties.hostRegisterSupported);
+    device->can_register = properties.canUseHostPointerForRegisteredMem && properties.hostRegisterSupported;
+    device->register_most_bytes = REGISTER_MOST_BYTES;
+    atomic_store(&device->registers, device->can_register);
     return find_memory_rate(device->ordinal, &device->description.memory_bytes_per_s);
 }
 
@@ -121,7 +126,6 @@ const mm_device_ops mm_device_cuda_ops = {
     .name = "cuda",
     .summary = "an NVIDIA GPU; cuda:N is the one of that number, from 0, of those that CUDA_VISIBLE_DEVICES leaves",
     .cpu_reaches_memory = false,
-    .knows_free_memory = true,
     .count = mm_cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,
@@ -133,6 +137,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .trim = cuda_trim,
     .restore = cuda_restore,
     .memory_info = cuda_memory_info,
+    .outside_bytes = cuda_outside_bytes,
     .charge_alloc = cuda_charge_alloc,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
@@ -147,6 +152,8 @@ const mm_device_ops mm_device_cuda_ops = {
     .event_sync = cuda_event_sync,
     .event_done = cuda_event_done,
     .event_ns = cuda_event_ns,
+    .stream_check = cuda_stream_check,
+    .foreign_check = cuda_foreign_check,
     .foreign_record = cuda_foreign_record,
     .foreign_wait = cuda_foreign_wait,
     .copy_async = cuda_copy_async,

@@ -23,7 +23,6 @@ mm_status mm_device_host_create(const mm_device_config *config, mm_device **devi
     if (device == NULL) return mm_fail(MM_ERR_NOMEM, "host device: no memory for its %zu bytes", sizeof *device);
     device->base = (mm_device){.ops = &mm_device_host_ops, .name = "host"};
     if (config != NULL) device->config = *config;
-    device->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&device->lock, NULL);
     mm_status status = MM_OK;
     if (device->config.codec_threads > 1)
@@ -49,21 +48,28 @@ static void host_destroy(mm_device *base) {
 
 /* ---------------------------------------------------------------- memory */
 
-static int64_t free_bytes(const host_device *device) {
-    return device->total_bytes - device->reserved_bytes[MM_MEMORY_DEVICE] - device->reserved_bytes[MM_MEMORY_PINNED];
+/* The caller has the lock. How much of the reservations is touched, and so is missing in memory->free_bytes, is not
+ * known; so each reservation by itself is within what is free, and all together are within the total. */
+static int64_t free_bytes(const host_device *device, const mm_host_memory *memory) {
+    const int64_t left =
+        memory->total_bytes - device->reserved_bytes[MM_MEMORY_DEVICE] - device->reserved_bytes[MM_MEMORY_PINNED];
+    return left < 0 ? 0 : left < memory->free_bytes ? left : memory->free_bytes;
 }
 
-/* mmap grants more than the machine has; a device does not. So reservations are counted before they are mapped, and
- * their sum stays within the machine's physical memory. */
+/* mmap grants more than there is, and a process that touches it is killed. A device refuses instead: reservations are
+ * counted before they are mapped. */
 static mm_status account_take(host_device *device, mm_memory_kind kind, int64_t bytes) {
+    mm_host_memory memory;
+    mm_host_memory_get(&memory);
     pthread_mutex_lock(&device->lock);
-    int64_t left = free_bytes(device);
+    int64_t left = free_bytes(device, &memory);
     if (bytes <= left) device->reserved_bytes[kind] += bytes;
     pthread_mutex_unlock(&device->lock);
     if (bytes <= left) return MM_OK;
-    return mm_fail(MM_ERR_NOMEM, "host device: cannot reserve %s of %s memory: of the machine's %s, %s are left",
+    return mm_fail(MM_ERR_NOMEM, "host device: cannot reserve %s of %s memory: of the %s's %s, %s are free",
                    MM_SIZE_TEXT(bytes), kind == MM_MEMORY_DEVICE ? "device" : "pinned",
-                   MM_SIZE_TEXT(device->total_bytes), MM_SIZE_TEXT(left));
+                   memory.total_bytes < memory.machine_bytes ? "control group" : "machine",
+                   MM_SIZE_TEXT(memory.total_bytes), MM_SIZE_TEXT(left));
 }
 
 static void account_give(host_device *device, mm_memory_kind kind, int64_t bytes) {
@@ -81,8 +87,7 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     if (memory == MAP_FAILED) {
         int error = errno;
         account_give(device, kind, bytes);
-        return mm_fail(MM_ERR_NOMEM, "host device: cannot map %s of the machine's %s: %s", MM_SIZE_TEXT(bytes),
-                       MM_SIZE_TEXT(device->total_bytes), strerror(error));
+        return mm_fail(MM_ERR_NOMEM, "host device: cannot map %s: %s", MM_SIZE_TEXT(bytes), strerror(error));
     }
     /* When other processes read this memory, the kernel walks through its pages; large pages make that walk short. If
      * they are refused, small pages work too. */
@@ -145,18 +150,20 @@ static void host_release(mm_device *base, mm_memory_kind kind, void *memory, int
 
 static void host_memory_info(mm_device *base, mm_memory_info *info_out) {
     host_device *device = (host_device *)base;
-    /* Negative if other code of the process has freed memory that was allocated when the device was created. Includes
-     * the device's own queues and events: some ten kilobytes a stream, growing with the longest queue. */
-    int64_t outside_bytes = heap_bytes() - device->heap_bytes;
+    mm_host_memory memory;
+    mm_host_memory_get(&memory);
     pthread_mutex_lock(&device->lock);
     *info_out = (mm_memory_info){
-        .free_bytes = free_bytes(device),
-        .total_bytes = device->total_bytes,
+        .free_bytes = free_bytes(device, &memory),
+        .total_bytes = memory.total_bytes,
         .reserved_bytes = device->reserved_bytes[MM_MEMORY_DEVICE],
-        .outside_bytes = outside_bytes,
     };
     pthread_mutex_unlock(&device->lock);
 }
+
+/* Negative if other code of the process has freed memory that was allocated when the device was created. Includes the
+ * device's own queues and events: some ten kilobytes a stream, growing with the longest queue. */
+static int64_t host_outside_bytes(mm_device *base) { return heap_bytes() - ((host_device *)base)->heap_bytes; }
 
 /* The model is the CPU's name from /proc/cpuinfo. */
 static void host_describe(mm_device *base, mm_device_description *description_out) {
@@ -211,6 +218,7 @@ const mm_device_ops mm_device_host_ops = {
     .trim = host_trim,
     .next_written = host_next_written,
     .memory_info = host_memory_info,
+    .outside_bytes = host_outside_bytes,
     .charge_alloc = host_charge_alloc,
     .stream_create = host_stream_create,
     .stream_destroy = host_stream_destroy,

@@ -17,7 +17,6 @@
 typedef struct host_device {
     mm_device base;
     mm_device_config config;
-    int64_t total_bytes;      /* physical memory of the machine */
     int64_t heap_bytes;       /* allocated in the C heap when the device was created */
     mm_host_pool *codec_pool; /* NULL: codecs run on their stream's thread alone */
     atomic_int streams_created;

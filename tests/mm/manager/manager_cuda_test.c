@@ -200,13 +200,14 @@ TEST_CASE(no_call_of_the_loop_synchronises_or_allocates) {
             }
 }
 
-TEST_CASE(a_replayed_iteration_is_one_call) {
+/* A launch, and before it the question whether others capture the stream. */
+TEST_CASE(a_replayed_iteration_is_two_calls) {
     fixture f;
     start(&f, "swap-async:when=always", MM_ISSUE_INLINE, (mm_options){0});
     for (int i = 0; i < 2; i++) expect_ok("swap-async", iterate(&f.rig, f.m, REPLAYED));
     long before = cuda_emulation_calls_here(NULL);
     expect_ok("swap-async", iterate(&f.rig, f.m, AHEAD));
-    assert_int_equal(cuda_emulation_calls_here(NULL) - before, 1);
+    assert_int_equal(cuda_emulation_calls_here(NULL) - before, 2);
     finish(&f);
 }
 
@@ -456,5 +457,51 @@ TEST_CASE(memory_that_ran_out_is_given_back) {
     assert_string_not_equal(mm_policy_now(f.m), policy);
     assert_true(cuda_emulation_alive_get().device_bytes < there / 2);
     expect_ok(policy, iterate(&f.rig, f.m, DRAINED));
+    finish(&f);
+}
+
+/* What a program captures that takes the manager's stream by its handle (mm_stream_handle). */
+static cudaStream_t begin_capture(const fixture *f) {
+    const cudaStream_t stream = mm_stream_handle(mm_compute_stream(f->m));
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    return stream;
+}
+
+static void end_capture(cudaStream_t stream) {
+    cudaGraph_t graph;
+    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaSuccess); /* nothing has made it invalid */
+    assert_int_equal(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+static void expect_captured(mm_status status) {
+    assert_int_equal(status, MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "mm's own stream is being captured"));
+}
+
+TEST_CASE(while_others_capture_the_managers_stream_calls_are_refused_and_nothing_changes) {
+    static const char policy[] = "swap-async:when=always";
+    fixture f;
+    start(&f, policy, MM_ISSUE_INLINE, (mm_options){0});
+    const int steps = mm_graph_steps(f.graph), half = steps / 2;
+    expect_ok(policy, iterate(&f.rig, f.m, AHEAD));
+    expect_ok(policy, mm_manager_sync(f.m));
+    cudaStream_t stream = begin_capture(&f);
+    expect_captured(mm_iteration_begin(f.m, f.graph));
+    expect_captured(mm_record_begin(f.m, f.graph));
+    end_capture(stream);
+    expect_ok(policy, mm_iteration_begin(f.m, f.graph));
+    expect_ok(policy, rig_steps(&f.rig, f.m, RIG_STREAM, 0, half));
+    stream = begin_capture(&f);
+    expect_captured(rig_steps(&f.rig, f.m, RIG_STREAM, half, 1));
+    end_capture(stream);
+    expect_ok(policy, rig_steps(&f.rig, f.m, RIG_STREAM, half, steps - half));
+    expect_ok(policy, mm_iteration_end(f.m));
+    record(&f.rig, f.m);
+    stream = begin_capture(&f);
+    expect_captured(mm_iteration_replay(f.m, f.graph));
+    end_capture(stream);
+    expect_ok(policy, mm_iteration_replay(f.m, f.graph));
+    expect_ok(policy, mm_manager_sync(f.m));
+    assert_true(rig_digest(&f.rig, f.m) == expected_digest(f.graph, 3));
     finish(&f);
 }

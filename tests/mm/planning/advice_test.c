@@ -52,6 +52,7 @@ TEST_CASE(the_policy_that_is_named_fits) {
         follow(graph, budget, PINNED, policy);
         assert_null(strstr(policy, "zfp")); /* a lossless policy fits */
         assert_null(strstr(mm_last_error(), "lossy"));
+        if (strstr(policy, "swap")) assert_non_null(strstr(mm_last_error(), " would fit, with about "));
         mm_manager_destroy(m);
     }
     mm_graph_destroy(graph);
@@ -155,7 +156,7 @@ TEST_CASE(without_pinned_memory_nothing_that_swaps_is_named) {
     char policy[128];
     mm_manager *m = manager_of(budget, 0, "liveness");
     assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
-    if (!strstr(mm_last_error(), "; no policy would fit")) follow(graph, budget, 0, policy);
+    if (!strstr(mm_last_error(), "; no policy ")) follow(graph, budget, 0, policy);
     mm_manager_destroy(m);
     mm_graph_destroy(graph);
 }
@@ -176,6 +177,25 @@ TEST_CASE(where_only_pinned_memory_is_missing_that_is_said) {
     m = manager_of(budget, pinned, policy);
     if (mm_manager_prepare(m, graph) != MM_OK) fail_msg("%s: %s", policy, mm_last_error());
     mm_manager_destroy(m);
+    mm_graph_destroy(graph);
+}
+
+/* The limit of pinned memory is named where more of it could help. */
+TEST_CASE(where_no_policy_needs_less_that_is_said_with_the_pinned_memory_that_limits_it) {
+    static const int64_t limits[] = {PINNED, 4096};
+    char needs[96];
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, 8);
+    for (int i = 0; i < 2; i++) {
+        const int64_t least = least_of(graph, "auto", limits[i]);
+        mm_manager *m = manager_of(4096, limits[i], "auto");
+        assert_int_equal(mm_manager_prepare(m, graph), MM_ERR_INFEASIBLE);
+        snprintf(needs, sizeof needs, "; no policy needs less than %lld bytes (", (long long)least);
+        const bool names_pinned = strstr(mm_last_error(), " with 4096 bytes (4KiB) of pinned memory") != NULL;
+        if (!strstr(mm_last_error(), needs) && !strstr(mm_last_error(), "; no policy would fit"))
+            fail_msg("%s", mm_last_error());
+        assert_int_equal(names_pinned, i == 1);
+        mm_manager_destroy(m);
+    }
     mm_graph_destroy(graph);
 }
 

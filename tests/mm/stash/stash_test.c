@@ -229,3 +229,37 @@ TEST_CASE(entries_that_are_left_are_freed_and_told) {
     mm_stash_destroy(s);
     assert_int_equal(warnings, 1);
 }
+
+/* As in torch.cuda.graph: tasks of the captured stream are collected, and run later, any number of times. */
+TEST_CASE(a_stream_that_is_being_captured_is_refused_by_name_and_nothing_changes) {
+    mm_stash *s = stash_create((mm_stash_options){.device_bytes = 64 * KIB, .unplanned = true});
+    stash_rig r;
+    stash_item item, other;
+    const mm_stash_tensor like = stash_tensor_f32("Captured", KIB / 2);
+    stash_rig_init(&r, s, 11);
+    if (r.streams[0]) { /* the host has no captures */
+        const mm_stash_tensor here = {.data = r.tensor[0], .dtype = MM_F32, .rank = 1, .dims = {KIB / 2}};
+        mm_stash_entry entry = 0;
+        mm_stash_answer answer;
+        mm_replay *replay;
+        void *data, *held;
+        stash_expect_ok(stash_rig_put(&r, &like, &item));
+        stash_expect_ok(mm_stash_get(s, item.entry, r.handles[1], &held));
+        stash_expect_ok(mm_capture_begin(r.streams[0]));
+        stash_expect_refused(mm_stash_put(s, &here, r.handles[0], &entry, &answer), MM_ERR_ORDER, "is being captured");
+        stash_expect_refused(mm_stash_get(s, item.entry, r.handles[0], &data), MM_ERR_ORDER, "is being captured");
+        mm_stash_release(s, item.entry, r.handles[0]); /* it cannot fail: the next call tells */
+        stash_expect_ok(mm_capture_end(r.streams[0], &replay));
+        mm_replay_destroy(replay);
+        assert_int_equal(entry, 0);
+        assert_int_equal(stash_stats_of(s).entries, 1);
+        stash_expect_refused(mm_stash_get(s, item.entry, r.handles[0], &data), MM_ERR_ORDER, "mm_stash_release");
+        stash_expect_ok(stash_rig_put(&r, &like, &other));
+        stash_expect_ok(stash_rig_get(&r, &item));
+        stash_rig_give_back(&r, &item);
+        stash_rig_drop(&r, &item);
+        stash_rig_drop(&r, &other);
+    }
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}

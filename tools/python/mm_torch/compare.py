@@ -56,7 +56,7 @@ def train(name, batch, steps, seed, autocast, m=None, settle=True):
 
 def moved_bytes(name, batch, seed, autocast):
     """Bytes that one step saves and mm moves; each storage once."""
-    m = mm.budget(session._memory(torch.device("cpu"))[2], host=0, device="cpu", unplanned=True)
+    m = mm.budget(session._most(torch.device("cpu")), host=0, device="cpu", unplanned=True)
     train(name, batch, 1, seed, autocast, m, settle=False)
     return m.stats.put_bytes
 

@@ -59,6 +59,10 @@ SUMMED = ("puts", "gets", "iterations", "planned", "off_plan", "plans", "plannin
 MOST = "peak_bytes", "host_bytes"
 
 
+class HostMemory(ctypes.Structure):
+    _fields_ = [("machine_bytes", c_int64), ("total_bytes", c_int64), ("free_bytes", c_int64)]
+
+
 class Touched(ctypes.Structure):
     _fields_ = [("total_bytes", c_int64), ("persistent_bytes", c_int64), ("stray_bytes", c_int64)]
 
@@ -82,6 +86,7 @@ _SIGNATURES = {
     "mm_version": (c_char_p,),
     "mm_last_error": (c_char_p,),
     "mm_status_name": (c_char_p, c_int),
+    "mm_host_memory_get": (None, POINTER(HostMemory)),
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
     "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # void *, not typed: entry and answer

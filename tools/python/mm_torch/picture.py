@@ -100,9 +100,8 @@ def plan(net, loss, x, y, budget, policy, device, file):
                     buffer.copy_(value)
 
     # The first step finds out what is saved: it has all the memory, and no plan.
-    _, name = session._device(device)
-    free = torch.cuda.mem_get_info(device)[0] // 2 if name != "host" else session._memory(torch.device(device))[2]
-    with_all = session.budget(free, policy, host=0, device=device, unplanned=True, _cuda=None)
+    torch_device, _ = session._device(device)
+    with_all = session.budget(session._most(torch_device), policy, host=0, device=device, unplanned=True, _cuda=None)
     step(with_all)
     saved, tensors = with_all.stats.put_bytes, with_all.stats.puts
     del with_all
@@ -118,15 +117,15 @@ def plan(net, loss, x, y, budget, policy, device, file):
         figures["needed_bytes"], figures["planned_bytes"] = stats.needed_bytes or None, stats.predicted_bytes or None
     except Infeasible as error:
         figures.update(fits=False, needed_bytes=error.minimum, held_by=error.producer)
-    rows = [(f"{type(net).__name__}, {policy}", "", ""),
-            ("  saved tensors", str(saved), f"{session.text_of(saved)} in {tensors}")]
+    rows = [("  saved tensors", str(saved), f"{session.text_of(saved)} in {tensors}")]
     for key, words in (("needed_bytes", "minimum budget"), ("planned_bytes", "planned in the budget"),
                        ("budget_bytes", "budget")):
         if figures[key] is not None:
             rows.append((f"  {words}", str(figures[key]), session.text_of(figures[key])))
-    lines = [rows[0][0]] + table(rows[1:], (1,))
+    needs = f" (needs {session.text_of(figures['needed_bytes'])})" if figures["needed_bytes"] is not None else ""
+    verdict = "fits" if figures["fits"] else "does not fit"
+    lines = [f"{type(net).__name__}, {policy}: {verdict} {session.text_of(m.bytes)}{needs}"] + table(rows, (1,))
     if figures["held_by"]:
         lines.append(f"  held by                {figures['held_by']}")
-    lines.append(f"  fits the budget        {'yes' if figures['fits'] else 'no'}")
     print("\n".join(lines), file=file)
     return figures

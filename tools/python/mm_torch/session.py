@@ -3,7 +3,6 @@
 
 import ctypes
 import decimal
-import os
 import re
 import sys
 import threading
@@ -43,10 +42,21 @@ def text_of(value):
 
 
 def _memory(device):
-    """Bytes of the device, of the host, and free on the host."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    host, free = os.sysconf("SC_PHYS_PAGES") * page, os.sysconf("SC_AVPHYS_PAGES") * page
-    return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else host, host, free
+    """Bytes of the device, of the host, and free on the host: as this process's control groups allow."""
+    host = library.HostMemory()
+    library.get().mm_host_memory_get(byref(host))
+    total = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else host.total_bytes
+    return total, host.total_bytes, host.free_bytes
+
+
+def _most(device):
+    """The largest budget that is surely granted: an eighth is left for what others take meanwhile; half on a GPU."""
+    return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else _memory(device)[2] // 8 * 7
+
+
+def _pinned(device, budget, free):
+    """The default for moved tensors. On the CPU the budget comes from the same memory."""
+    return min(4 * budget, free // 2, max(0, free - budget) if device.type == "cpu" else free)
 
 
 def _device(device):
@@ -98,7 +108,7 @@ class budget:
         if not 0 < wanted <= total:
             raise ValueError(f"budget {bytes!r}, {wanted} bytes: must be from 1 to the {total} bytes ({text_of(total)}) that "
                              f"{torch_device} has")
-        pinned = size(host) if host is not None else min(4 * wanted, free // 2)
+        pinned = size(host) if host is not None else _pinned(torch_device, wanted, free)
         if pinned is None or pinned < 0:
             raise ValueError(f"host {host!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes")
         if pinned > host_total:
