@@ -379,11 +379,11 @@ in_group() {
     ) >out 2>err </dev/null || status=$?
 }
 
-# The group has no processes any more, but the kernel may need a moment.
+# remove_group FOLDER: it has no processes any more, but the kernel may need a moment.
 remove_group() {
     local i
     for ((i = 0; i < 100; i++)); do
-        rmdir "$group" 2>/dev/null && return
+        rmdir "$1" 2>/dev/null && return
         sleep 0.05
     done
 }
@@ -397,7 +397,8 @@ a_budget_above_what_the_control_group_allows_is_refused_() {
         rmdir "$group"
     done
     [[ -d $group ]] || skip "no control group can be made"
-    trap remove_group EXIT
+    # shellcheck disable=SC2064 # the variable is gone when the shell ends
+    trap "remove_group '$group'" EXIT
     in_group 150000000 train --net resnet8 --batch 8 --budget 400MiB --iterations 1 --quiet
     ((status != 99)) || skip "no process can be moved into a control group"
     ((status == 1)) || fail "status $status"

@@ -181,6 +181,18 @@ TEST_CASE(what_the_control_group_does_not_leave_is_refused_before_anything_runs)
     expect_refused(&config, " for the budget and ", "of pinned memory are needed, this host has ");
     host.free_bytes = least + pinned;
     expect_begins(&config, &least, &pinned);
+    config.pinned_bytes = PINNED_OPEN; /* then plans pin no more than the budget leaves */
+    config.policies.text[0] = "swap";
+    host.free_bytes = 3 * least;
+    target_fini(&target);
+    expect_ok(target_init(&target));
+    config.target = target;
+    config.budget_bytes = 3 * least - 50000;
+    session s;
+    expect_ok(session_init(&s, &config));
+    assert_int_equal(s.pinned.bytes, 50000);
+    assert_true(s.pinned_needed_bytes <= 50000);
+    session_fini(&s);
     host.machine_bytes = 0;
     target_fini(&target);
     nets_net_destroy(net);

@@ -11,7 +11,9 @@
 #include "tools/need/need.h"
 
 const char *need_pinned_from(pinned_from from) {
-    return from == PINNED_HALF ? " (half of what this host has free)" : "";
+    return from == PINNED_HALF   ? " (half of what this host has free)"
+           : from == PINNED_REST ? " (what the budget leaves of what this host has free)"
+                                 : "";
 }
 
 mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, pinned_limit pinned,
@@ -28,10 +30,12 @@ mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const
 }
 
 mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_limit pinned, const char *hint) {
-    return mm_fail(
-        MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s", MM_BRIEF(policy),
-        MM_SIZE_TEXT(pinned_bytes), MM_SIZE_TEXT(pinned.bytes),
-        pinned.from == PINNED_GIVEN ? "given (--pinned)" : "half of what this host has free; --pinned sets it", hint);
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s",
+                   MM_BRIEF(policy), MM_SIZE_TEXT(pinned_bytes), MM_SIZE_TEXT(pinned.bytes),
+                   pinned.from == PINNED_GIVEN  ? "given (--pinned)"
+                   : pinned.from == PINNED_HALF ? "half of what this host has free; --pinned sets it"
+                                                : "left beside the budget of what this host has free; --pinned sets it",
+                   hint);
 }
 
 const char *need_bound_text(const need *n, char *buffer, size_t capacity) {

@@ -93,14 +93,22 @@ mm_status target_init(target *t) {
     learn_rates(t);
     mm_host_memory memory;
     mm_host_memory_get(&memory);
-    t->pinned_half_bytes = memory.free_bytes / 2;
+    t->host_free_bytes = memory.free_bytes;
     t->apart = !fuse;
     return nets_backend_open(t->device, &config, &t->backend);
 }
 
 pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {
     if (option != PINNED_OPEN) return (pinned_limit){option, PINNED_GIVEN};
-    return elsewhere ? (pinned_limit){INT64_MAX, PINNED_ELSEWHERE} : (pinned_limit){t->pinned_half_bytes, PINNED_HALF};
+    return elsewhere ? (pinned_limit){INT64_MAX, PINNED_ELSEWHERE}
+                     : (pinned_limit){t->host_free_bytes / 2, PINNED_HALF};
+}
+
+pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budget_bytes) {
+    const pinned_limit limit = target_pinned(t, option, false);
+    const int64_t rest = budget_bytes < t->host_free_bytes ? t->host_free_bytes - budget_bytes : 0;
+    if (limit.from == PINNED_GIVEN || !target_is_host(t->device) || limit.bytes <= rest) return limit;
+    return (pinned_limit){rest, PINNED_REST};
 }
 
 /* False for bf16: fused layers round maps once, single ones twice, and results must not depend on the budget. */

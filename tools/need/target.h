@@ -25,17 +25,15 @@ typedef struct target {
     nets_backend *backend; /* opened with these options, once for the whole command, so that it times algorithms once */
     const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */
     mm_rates rates;                    /* the device's; for plans made without a manager */
-    /* What plans may pin if the user sets no limit: half of what this host had free when the target was initialised
-     * (chosen: the other half is for the rest of the system). */
-    int64_t pinned_half_bytes;
+    int64_t host_free_bytes;           /* what this host had free when the target was initialised */
 } target;
 
 /* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit. */
 enum { PINNED_OPEN = -1 };
 
-/* Where a limit of pinned memory comes from: --pinned; half of what this host has free; or there is none, because the
- * plan is for another machine. */
-typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_ELSEWHERE } pinned_from;
+/* Where a limit of pinned memory comes from: --pinned; half of what this host has free; on the device host, what the
+ * budget leaves of that, if it is less than half; or there is none, because the plan is for another machine. */
+typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_REST, PINNED_ELSEWHERE } pinned_from;
 
 /* The pinned memory that plans may take. */
 typedef struct pinned_limit {
@@ -83,8 +81,11 @@ enum { TARGET_LINK_LEAST = 100000 };
     ARG("--codec-threads", "N", "threads of device host for one encode or decode (1)", ARG_COUNT, &(t)->codec_threads, \
         1, MM_HOST_THREADS_MOST)
 
-/* The limit by --pinned's value. elsewhere: the plan is for another machine, whose memory is not known. */
+/* The limit by --pinned's value: if that is open, half of what is free (chosen: the other half is for the rest of the
+ * system). elsewhere: the plan is for another machine, whose memory is not known. */
 pinned_limit target_pinned(const target *target, int64_t option, bool elsewhere);
+/* The same for what will run here in this budget. 0: no budget is given. */
+pinned_limit target_pinned_beside(const target *target, int64_t option, int64_t budget_bytes);
 
 /* Whether the name is the host device's: "host", or "host:..." */
 bool target_is_host(const char *device);

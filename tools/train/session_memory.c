@@ -157,7 +157,7 @@ static mm_status look_at_device(const session *s, mm_memory_info *info_out) {
 }
 
 void session_memory_begin(session *s) {
-    s->pinned = target_pinned(&s->config.target, s->config.pinned_bytes, false);
+    s->pinned = target_pinned_beside(&s->config.target, s->config.pinned_bytes, s->config.budget_bytes);
     s->budget_given = s->config.budget_bytes > 0;
     s->staged_bytes =
         target_staged_bytes(&s->config.target, s->config.net,

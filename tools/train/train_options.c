@@ -172,7 +172,7 @@ need_case train_need_case(const train *t) {
                        .policy = t->policy,
                        .facts = t->facts ? &t->source : NULL,
                        .budget_bytes = t->budget_bytes,
-                       .pinned = target_pinned(&t->target, t->pinned_bytes, false),
+                       .pinned = target_pinned_beside(&t->target, t->pinned_bytes, t->budget_bytes),
                        .may_unfuse = true};
 }
 
