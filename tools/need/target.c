@@ -106,9 +106,9 @@ pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {
 
 pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budget_bytes) {
     const pinned_limit limit = target_pinned(t, option, false);
-    const int64_t rest = budget_bytes < t->host_free_bytes ? t->host_free_bytes - budget_bytes : 0;
-    if (limit.from == PINNED_GIVEN || !target_is_host(t->device) || limit.bytes <= rest) return limit;
-    return (pinned_limit){rest, PINNED_REST};
+    const int64_t rest = t->host_free_bytes - budget_bytes; /* negative: the budget will be refused */
+    const bool less = target_is_host(t->device) && 0 <= rest && rest < limit.bytes;
+    return less && limit.from == PINNED_HALF ? (pinned_limit){rest, PINNED_REST} : limit;
 }
 
 /* False for bf16: fused layers round maps once, single ones twice, and results must not depend on the budget. */
