@@ -22,7 +22,9 @@ enum { MAGIC_BYTES = 6, MAX_HEADER_BYTES = 1 << 14 };
 static const struct {
     const char *name, *descr;
     int64_t bytes;
-} TYPES[NETS_NPY_TYPES] = {[NETS_NPY_UINT8] = {"uint8", "|u1", 1}, [NETS_NPY_INT32] = {"int32", "<i4", 4}};
+} TYPES[NETS_NPY_TYPES] = {[NETS_NPY_UINT8] = {"uint8", "|u1", 1},
+                           [NETS_NPY_INT32] = {"int32", "<i4", 4},
+                           [NETS_NPY_INT64] = {"int64", "<i8", 8}};
 
 /* ---------------------------------------------------------------- the header's text */
 
@@ -163,30 +165,45 @@ static mm_status check_size(nets_npy *npy, int64_t file_bytes) {
                    shape, TYPES[npy->type].name, (long long)end);
 }
 
-static mm_status read_all(nets_npy *npy) {
+/* Finds the type by its NumPy name. Bytes have no byte order, so the first character of the name is ignored for them. */
+static mm_status find_type(nets_npy *npy, const char *descr, unsigned types) {
+    char list[128] = "";
+    int last = -1;
+    for (int t = 0; t < NETS_NPY_TYPES; t++) {
+        if (!(types >> t & 1)) continue;
+        const int skipped = t == NETS_NPY_UINT8 && *descr;
+        if (strcmp(descr + skipped, TYPES[t].descr + skipped) == 0) {
+            npy->type = (nets_npy_type)t;
+            return MM_OK;
+        }
+        const size_t at = strlen(list);
+        snprintf(list + at, sizeof list - at, "%s%s ('%s')", at ? " or " : "", TYPES[t].name, TYPES[t].descr);
+        last = t;
+    }
+    return mm_fail(MM_ERR_FORMAT, "%s: has elements of type '%s', must be %s: save array.astype('%s')", npy->path,
+                   descr, list, TYPES[last].descr);
+}
+
+static mm_status read_all(nets_npy *npy, unsigned types) {
     struct stat info;
     char text[MAX_HEADER_BYTES + 1];
     header h = {0};
-    const char *name = TYPES[npy->type].name;
     if (fstat(npy->fd, &info) != 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s", npy->path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return mm_fail(MM_ERR_FORMAT, "%s: is no regular file", npy->path);
     MM_TRY(read_header(npy, info.st_size, text));
     if (!parse_header(text, &h, npy)) return not_npy(npy->path, "its header is not that of an array of numbers");
-    /* Bytes have no byte order, so descr's first character is ignored for uint8. */
-    if (strcmp(h.descr + (npy->type == NETS_NPY_UINT8), TYPES[npy->type].descr + (npy->type == NETS_NPY_UINT8)) != 0)
-        return mm_fail(MM_ERR_FORMAT, "%s: has elements of type '%s', must be %s ('%s'): save array.astype('%s')",
-                       npy->path, h.descr, name, TYPES[npy->type].descr, TYPES[npy->type].descr);
+    MM_TRY(find_type(npy, h.descr, types));
     if (h.fortran_order)
         return mm_fail(MM_ERR_FORMAT,
                        "%s: is in Fortran order, must be in C order: save numpy.ascontiguousarray(array)", npy->path);
     return check_size(npy, info.st_size);
 }
 
-mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out) {
-    nets_npy npy = {.path = path, .type = type, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+mm_status nets_npy_open(const char *path, unsigned types, nets_npy *npy_out) {
+    nets_npy npy = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (npy.fd < 0)
         return mm_fail(MM_ERR_IO, "cannot read %s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
-    mm_status status = read_all(&npy);
+    mm_status status = read_all(&npy, types);
     if (status == MM_OK)
         *npy_out = npy;
     else
@@ -194,9 +211,27 @@ mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out)
     return status;
 }
 
-mm_status nets_npy_read(const nets_npy *npy, int64_t first, int64_t n, void *elems_out) {
-    int64_t bytes = TYPES[npy->type].bytes;
+static mm_status read_elems(const nets_npy *npy, int64_t first, int64_t n, void *elems_out) {
+    const int64_t bytes = TYPES[npy->type].bytes;
     return read_at(npy, npy->offset_bytes + first * bytes, n * bytes, elems_out);
+}
+
+mm_status nets_npy_read_bytes(const nets_npy *npy, int64_t first, int64_t n, uint8_t *elems_out) {
+    return read_elems(npy, first, n, elems_out);
+}
+
+/* Reads the elements into the end of the numbers' own memory, and widens them from the first one on: element i is read
+ * before number i is written over it. */
+mm_status nets_npy_read_numbers(const nets_npy *npy, int64_t first, int64_t n, int64_t *elems_out) {
+    const int64_t bytes = TYPES[npy->type].bytes;
+    char *raw = (char *)elems_out + n * ((int64_t)sizeof *elems_out - bytes);
+    MM_TRY(read_elems(npy, first, n, raw));
+    for (int64_t i = 0; i < n && npy->type != NETS_NPY_INT64; i++) {
+        int32_t value = (uint8_t)raw[i * bytes];
+        if (npy->type == NETS_NPY_INT32) memcpy(&value, raw + i * bytes, sizeof value);
+        elems_out[i] = value;
+    }
+    return MM_OK;
 }
 
 void nets_npy_close(nets_npy *npy) {

@@ -9,7 +9,7 @@
 enum { NETS_NPY_MAX_RANK = 8 };
 
 /* The types that are read. */
-typedef enum nets_npy_type { NETS_NPY_UINT8, NETS_NPY_INT32, NETS_NPY_TYPES } nets_npy_type;
+typedef enum nets_npy_type { NETS_NPY_UINT8, NETS_NPY_INT32, NETS_NPY_INT64, NETS_NPY_TYPES } nets_npy_type;
 
 typedef struct nets_npy {
     const char *path; /* borrowed; messages name it */
@@ -21,12 +21,15 @@ typedef struct nets_npy {
     int64_t offset_bytes;            /* the first element's, in the file */
 } nets_npy;
 
-/* Opens an array of elements of `type`; the caller closes it. MM_ERR_IO: the file is missing or unreadable.
- * MM_ERR_FORMAT: it is not such an array, or not as long as its shape says. Messages name the path. */
-MM_CHECKED mm_status nets_npy_open(const char *path, nets_npy_type type, nets_npy *npy_out);
+/* Opens an array of one of these types (`1 << type`, joined by |); the caller closes it. MM_ERR_IO: the file is missing
+ * or unreadable. MM_ERR_FORMAT: it is not such an array, or not as long as its shape says. Messages name the path. */
+MM_CHECKED mm_status nets_npy_open(const char *path, unsigned types, nets_npy *npy_out);
 
-/* Reads elements [first, first + n) of the array. MM_ERR_IO. Any thread may call it. */
-MM_CHECKED mm_status nets_npy_read(const nets_npy *npy, int64_t first, int64_t n, void *elems_out);
+/* Reads elements [first, first + n) of an array of uint8. MM_ERR_IO. Any thread may call it. */
+MM_CHECKED mm_status nets_npy_read_bytes(const nets_npy *npy, int64_t first, int64_t n, uint8_t *elems_out);
+
+/* The same of an array of any type, as numbers. */
+MM_CHECKED mm_status nets_npy_read_numbers(const nets_npy *npy, int64_t first, int64_t n, int64_t *elems_out);
 
 /* Legal also on one that was never opened and has fd -1. */
 void nets_npy_close(nets_npy *npy);

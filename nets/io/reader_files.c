@@ -20,7 +20,7 @@ typedef struct files {
     int64_t image_elems;
     int64_t label_elems; /* labels of an image: 1, or one for each pixel */
     uint8_t *pixels;     /* one image's */
-    int32_t *label_row;  /* one row */
+    int64_t *label_row;  /* one row */
     float normalised[256];
 } files;
 
@@ -29,7 +29,8 @@ static mm_status check_shapes(const files *data, const int64_t map[2]) {
     const int64_t *dims = images->dims;
     char shape[256];
     if (images->rank != IMAGE_RANK || images->elems < 1)
-        return mm_fail(MM_ERR_FORMAT, "%s: has shape %s, must be [images, height, width, channels]", images->path,
+        return mm_fail(MM_ERR_FORMAT,
+                       "%s: has shape %s, must be [images, height, width, channels], or without channels", images->path,
                        nets_npy_shape_text(images, shape));
     bool pixels = map[0] > 0;
     if (labels->rank != (pixels ? IMAGE_RANK - 1 : 1))
@@ -49,40 +50,49 @@ static mm_status check_shapes(const files *data, const int64_t map[2]) {
     return MM_OK;
 }
 
-static mm_status check_label(const files *data, int64_t place, int32_t label) {
+static mm_status check_label(const files *data, int64_t place, int64_t label) {
     int64_t classes = data->source.image.classes;
     if (label >= 0 && label < classes) return MM_OK;
-    return mm_fail(MM_ERR_FORMAT, "%s: image %lld has label %d, must be from 0 to %lld: there are %lld classes",
-                   data->labels.path, (long long)(place / data->label_elems), label, (long long)classes - 1,
+    return mm_fail(MM_ERR_FORMAT, "%s: image %lld has label %lld, must be from 0 to %lld: there are %lld classes",
+                   data->labels.path, (long long)(place / data->label_elems), (long long)label, (long long)classes - 1,
                    (long long)classes);
 }
 
 /* Checks that all labels are in 0..classes-1. If the network does not say how many classes there are, the greatest
  * label does. */
 static mm_status check_labels(files *data, int64_t wanted_classes) {
-    int32_t labels[CHECKED_AT_ONCE], greatest = 0;
+    int64_t labels[CHECKED_AT_ONCE], greatest = 0;
     data->source.image.classes = wanted_classes ? wanted_classes : INT32_MAX;
     for (int64_t first = 0; first < data->labels.elems; first += CHECKED_AT_ONCE) {
         int64_t rest = data->labels.elems - first, n = rest < CHECKED_AT_ONCE ? rest : CHECKED_AT_ONCE;
-        MM_TRY(nets_npy_read(&data->labels, first, n, labels));
+        MM_TRY(nets_npy_read_numbers(&data->labels, first, n, labels));
         for (int64_t i = 0; i < n; i++) {
             MM_TRY(check_label(data, first + i, labels[i]));
             if (labels[i] > greatest) greatest = labels[i];
         }
     }
-    if (!wanted_classes) data->source.image.classes = (int64_t)greatest + 1;
+    if (!wanted_classes) data->source.image.classes = greatest + 1;
     return MM_OK;
+}
+
+/* Whether the images would be as wanted if their channels came last, as those of PyTorch do not. */
+static bool is_channels_first(const int64_t dims[IMAGE_RANK], const nets_image_shape *wanted) {
+    return wanted->channels > 0 && dims[1] == wanted->channels && dims[2] == wanted->height && dims[3] == wanted->width;
 }
 
 static mm_status open_both(files *data, const nets_reader_options *options) {
     const char *labels_path = data->paths + strlen(data->paths) + 1;
-    MM_TRY(nets_npy_open(data->paths, NETS_NPY_UINT8, &data->images));
-    MM_TRY(nets_npy_open(labels_path, NETS_NPY_INT32, &data->labels));
+    MM_TRY(nets_npy_open(data->paths, 1 << NETS_NPY_UINT8, &data->images));
+    MM_TRY(nets_npy_open(labels_path, 1 << NETS_NPY_UINT8 | 1 << NETS_NPY_INT32 | 1 << NETS_NPY_INT64, &data->labels));
+    if (data->images.rank == CHANNELS) data->images.dims[data->images.rank++] = 1; /* [images, height, width] */
     MM_TRY(check_shapes(data, options->label_map));
     const int64_t *dims = data->images.dims;
     data->source.samples = dims[0];
     data->source.image = (nets_image_shape){dims[HEIGHT], dims[WIDTH], dims[CHANNELS], options->wanted.classes, false};
-    MM_TRY(nets_source_check_wanted(data->images.path, &data->source.image, &options->wanted));
+    mm_status fits = nets_source_check_wanted(data->images.path, &data->source.image, &options->wanted);
+    if (fits != MM_OK && is_channels_first(dims, &options->wanted))
+        return mm_fail(fits, "%s; its channels come first: save numpy.transpose(array, (0, 2, 3, 1))", mm_last_error());
+    MM_TRY(fits);
     data->image_elems = data->images.elems / dims[0];
     data->label_elems = data->labels.elems / dims[0];
     MM_TRY(check_labels(data, options->wanted.classes));
@@ -129,7 +139,7 @@ static mm_status files_open(const char *argument, const nets_reader_options *opt
 }
 
 static mm_status read_image(const files *data, int64_t index, float *image_out) {
-    MM_TRY(nets_npy_read(&data->images, index * data->image_elems, data->image_elems, data->pixels));
+    MM_TRY(nets_npy_read_bytes(&data->images, index * data->image_elems, data->image_elems, data->pixels));
     for (int64_t i = 0; i < data->image_elems; i++) image_out[i] = data->normalised[data->pixels[i]];
     return MM_OK;
 }
@@ -137,9 +147,11 @@ static mm_status read_image(const files *data, int64_t index, float *image_out) 
 /* Reads n labels from index `place` on, and checks them again, because the file may have changed after it was
  * opened. */
 static mm_status read_labels(const files *data, int64_t place, int64_t n, int32_t *labels_out) {
-    MM_TRY(nets_npy_read(&data->labels, place, n, data->label_row));
-    for (int64_t i = 0; i < n; i++) MM_TRY(check_label(data, place + i, data->label_row[i]));
-    memcpy(labels_out, data->label_row, (size_t)n * sizeof *labels_out);
+    MM_TRY(nets_npy_read_numbers(&data->labels, place, n, data->label_row));
+    for (int64_t i = 0; i < n; i++) {
+        MM_TRY(check_label(data, place + i, data->label_row[i]));
+        labels_out[i] = (int32_t)data->label_row[i];
+    }
     return MM_OK;
 }
 

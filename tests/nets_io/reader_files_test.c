@@ -69,6 +69,8 @@ static void write_npy(const char *path, int major, const char *dict, const void 
 
 static const char IMAGES_DICT[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (10, 4, 3, 2), }";
 static const char LABELS_DICT[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (10,), }";
+static const char LONG_LABELS_DICT[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (10,), }";
+static const char SMALL_LABELS_DICT[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (10,), }";
 static const char MAPS_DICT[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (10, 4, 3), }";
 
 static uint8_t pixel_of(int image, int elem) { return (uint8_t)(image * 25 + elem * 7); }
@@ -234,7 +236,7 @@ static void faults_of_the_arrays_are_refused_in_one_line(void **state) {
          "has elements of type '<f4', must be uint8 ('|u1'): save array.astype('|u1')"},
         {1, "{'descr': '|u1', 'fortran_order': True, 'shape': (10, 4, 3, 2), }", 240, "is in Fortran order"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (240,), }", 240,
-         "has shape [240], must be [images, height, width, channels]"},
+         "has shape [240], must be [images, height, width, channels], or without channels"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (0, 4, 3, 2), }", 0, "has shape [0, 4, 3, 2], must be"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (), }", 1, "has shape [], must be"},
         {1, IMAGES_DICT, 239, "has 367 bytes, its shape [10, 4, 3, 2] of uint8 takes 368"},
@@ -246,6 +248,8 @@ static void faults_of_the_arrays_are_refused_in_one_line(void **state) {
         {1, "{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (240,), }", 240,
          "its header is not that of an array"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1), }", 1, "its header is no"},
+        {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (10, 2, 4, 3), }", 240,
+         "the network wants 4x3x2 in 5; its channels come first: save numpy.transpose(array, (0, 2, 3, 1))"},
         {1, "{'descr': '|u1', 'fortran_order': False, 'shape': (10, 3, 4, 2), }", 240,
          "has images of 3x4x2 in 5 classes, the network wants 4x3x2 in 5"},
     };
@@ -267,16 +271,62 @@ static void faults_of_the_arrays_are_refused_in_one_line(void **state) {
     expect_refused(f, &WANTED, MM_ERR_IO, f->images, "No such file");
 }
 
+/* NumPy's default integer is int64; class numbers are often saved as uint8. */
+static void labels_of_any_integer_type_are_the_same(void **state) {
+    const folder *f = *state;
+    nets_source *source;
+    float image[ELEMS];
+    int64_t wide[IMAGES];
+    uint8_t small[IMAGES];
+    for (int i = 0; i < IMAGES; i++) wide[i] = small[i] = (uint8_t)label_of(i);
+    write_images(f, 1);
+    for (int type = 0; type < 2; type++) {
+        if (type == 0)
+            write_npy(f->labels, 1, LONG_LABELS_DICT, wide, sizeof wide);
+        else
+            write_npy(f->labels, 1, SMALL_LABELS_DICT, small, sizeof small);
+        assert_int_equal(nets_source_files.open(f->argument, &WANTED, &source), MM_OK);
+        for (int i = 0; i < IMAGES; i++) {
+            int32_t label = -1;
+            assert_int_equal(source->ops->read(source, i, image, &label), MM_OK);
+            assert_int_equal(label, label_of(i));
+        }
+        source->ops->close(source);
+    }
+}
+
+static void images_without_channels_have_one(void **state) {
+    const folder *f = *state;
+    nets_reader_options wanted = WANTED;
+    nets_source *source;
+    float image[HEIGHT * WIDTH];
+    int32_t label;
+    uint8_t grey[IMAGES * HEIGHT * WIDTH];
+    for (size_t i = 0; i < sizeof grey; i++) grey[i] = (uint8_t)i;
+    wanted.wanted.channels = 1;
+    write_npy(f->images, 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (10, 4, 3), }", grey, sizeof grey);
+    write_labels(f, 1);
+    assert_int_equal(nets_source_files.open(f->argument, &wanted, &source), MM_OK);
+    assert_int_equal(source->image.channels, 1);
+    assert_int_equal(source->ops->read(source, 9, image, &label), MM_OK);
+    assert_true(image[11] == (float)(119 / 127.5 - 1));
+    source->ops->close(source);
+}
+
 static void labels_that_do_not_go_with_the_images_are_refused(void **state) {
     const folder *f = *state;
     int32_t labels[IMAGES * PIXELS + 1] = {0};
     nets_reader_options map = WANTED;
     map.label_map[0] = map.label_map[1] = 2;
     write_images(f, 1);
-    write_npy(f->labels, 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (10,), }", labels, 80);
-    expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels, "has elements of type '<i8', must be int32 ('<i4')");
+    static const int64_t large[IMAGES] = {[7] = (int64_t)1 << 32};
+    write_npy(f->labels, 1, LONG_LABELS_DICT, large, sizeof large);
+    expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels, "image 7 has label 4294967296, must be from 0 to 4");
+    write_npy(f->labels, 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (10,), }", labels, 40);
+    expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels,
+                   "has elements of type '<f4', must be uint8 ('|u1') or int32 ('<i4') or int64 ('<i8')");
     write_npy(f->labels, 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (10,), }", labels, 40);
-    expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels, "has elements of type '>i4', must be int32 ('<i4')");
+    expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels, "has elements of type '>i4', must be uint8 ('|u1') or int32");
     write_npy(f->labels, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (11,), }", labels, 44);
     expect_refused(f, &WANTED, MM_ERR_FORMAT, f->labels, "has labels for 11 images, ");
     write_maps(f);
@@ -345,7 +395,7 @@ static void damaged_headers_are_refused_or_read(void **state) {
             bytes[at] = (uint8_t)nets_random_below(nets_random_at(round, counter++), 256);
         }
         scratch_write(f->images, bytes, n_bytes);
-        if (nets_npy_open(f->images, NETS_NPY_UINT8, &npy) == MM_OK) {
+        if (nets_npy_open(f->images, 1 << NETS_NPY_UINT8, &npy) == MM_OK) {
             nets_npy_close(&npy);
             continue;
         }
@@ -364,6 +414,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(training_is_shuffled_by_seed_and_place_and_testing_goes_in_order, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(faults_of_the_arrays_are_refused_in_one_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(labels_of_any_integer_type_are_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(images_without_channels_have_one, setup, teardown),
         cmocka_unit_test_setup_teardown(labels_that_do_not_go_with_the_images_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_spec_that_is_not_two_paths_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_changes_in_use_is_an_error, setup, teardown),
