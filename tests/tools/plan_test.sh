@@ -317,6 +317,12 @@ pinned_memory_is_told_with_what_limits_it_() {
     told=${BASH_REMATCH[0]#mm plan: }
     expect 1 train --net resnet8 --batch 8 --policy swap --budget "$least" --pinned $((pinned / 2)) --quiet
     says err "mm train: $told"
+    # A budget that no amount of pinned memory would make enough: the minimum is that with unlimited pinned memory.
+    expect 1 "${swap[@]}" --budget $((least - 256)) --pinned $((pinned / 2))
+    told="infeasible: needs at least $least bytes "
+    says err "mm plan: $told"
+    expect 1 train --net resnet8 --batch 8 --policy swap --budget $((least - 256)) --pinned $((pinned / 2)) --quiet
+    says err "mm train: $told"
     # Advice says what the policy would pin.
     expect 1 plan --net resnet8 --batch 8 --policy naive --budget "$least"
     says err " of pinned host memory"

@@ -77,7 +77,7 @@ static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
         need_case c = bench_need(b, r->policy, r->sub_batch, b->pinned_bytes);
         c.pinned.bytes = INT64_MAX;
         if (limit.bytes < INT64_MAX) MM_TRY(bench_plan(&c, 0, &more));
-        const need_free free = {more.as.peak_bytes, more.as.pinned_bytes};
+        const need_free free = {.device_bytes = more.as.peak_bytes, .pinned_bytes = more.as.pinned_bytes};
         return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, limit, &free);
     }
     return need_refuse_pinned(r->policy, f->pinned_bytes, limit, f->pinned_hint);

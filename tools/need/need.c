@@ -115,7 +115,7 @@ mm_status need_least(need *n) {
         need_pass *p = &n->pass[i];
         MM_TRY(need_within(n, i, 0, INT64_MAX, 0));
         set_minimum(p);
-        p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes};
+        p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes, p->minimum_step};
         if (c->wants_least || c->budget_bytes == 0 || p->minimum_bytes <= c->budget_bytes)
             MM_TRY(need_limit_pinned(n, i, c->pinned.bytes));
         if (p->minimum_bytes > need_most(n)->minimum_bytes) n->most = i;

@@ -45,6 +45,7 @@ typedef struct need_case {
 /* What a policy's smallest plan needs if pinned memory is not limited. */
 typedef struct need_free {
     int64_t device_bytes, pinned_bytes;
+    int step; /* at which it reaches device_bytes */
 } need_free;
 
 /* Limits that a plan is made for. */

@@ -79,8 +79,11 @@ mm_status plan_case_refuse(const plan_case *c) {
     if (c->asked.budget_bytes == 0 || most->minimum_bytes <= c->asked.budget_bytes)
         return need_refuse_pinned(plan_case_plan(c)->policy, c->forecast.pinned_bytes, c->asked.pinned,
                                   c->forecast.pinned_hint);
-    mm_graph_step_name(most->lowered->graph, most->minimum_step, holder, sizeof holder);
-    return need_refuse(most->minimum_bytes, most->minimum_pinned_bytes, holder, c->asked.pinned, &most->free);
+    const need_free *free = &most->free;
+    const bool any = c->asked.budget_bytes >= free->device_bytes; /* pinned memory could help */
+    mm_graph_step_name(most->lowered->graph, any ? most->minimum_step : free->step, holder, sizeof holder);
+    return need_refuse(any ? most->minimum_bytes : free->device_bytes,
+                       any ? most->minimum_pinned_bytes : free->pinned_bytes, holder, c->asked.pinned, free);
 }
 
 bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
