@@ -19,13 +19,21 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(CONV, conv)                       \
     OP(CONV_TRANSPOSE, conv_transpose)   \
     OP(BATCH_NORM, batch_norm)           \
+    OP(GROUP_NORM, group_norm)           \
     OP(LRN, lrn)                         \
     OP(RELU, relu)                       \
+    OP(LEAKY_RELU, leaky_relu)           \
+    OP(RELU6, relu6)                     \
+    OP(SIGMOID, sigmoid)                 \
+    OP(SILU, silu)                       \
+    OP(HARD_SWISH, hard_swish)           \
+    OP(GELU, gelu)                       \
     OP(MAX_POOL, max_pool)               \
     OP(AVG_POOL, avg_pool)               \
     OP(GLOBAL_AVG_POOL, global_avg_pool) \
     OP(LINEAR, linear)                   \
     OP(ADD, add)                         \
+    OP(MUL, mul)                         \
     OP(CONCAT, concat)                   \
     OP(CROP, crop)                       \
     OP(UPSAMPLE, upsample)               \
@@ -34,7 +42,7 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(EMBEDDING, embedding)             \
     OP(POSITION, position)               \
     OP(LAYER_NORM, layer_norm)           \
-    OP(GELU, gelu)                       \
+    OP(RMS_NORM, rms_norm)               \
     OP(PROJECT, project)                 \
     OP(ATTENTION, attention)             \
     OP(TOKEN_LOSS, token_loss)
@@ -68,7 +76,7 @@ typedef struct nets_attrs {
     int64_t pad[2];
     int64_t output_pad[2]; /* conv_transpose: rows and columns added below and on the right; less than the stride */
     int64_t dilation[2];   /* conv, conv_transpose: distance between the kernel's elements */
-    int64_t groups;        /* conv, conv_transpose: groups of channels, each convolved by itself */
+    int64_t groups;        /* conv, conv_transpose, group_norm: groups of channels, each computed by itself */
     bool bias;             /* conv, conv_transpose, linear, project; also a ReLU to which fusion gave one (fuse.h) */
     /* pools: the last window may end beyond the padded image, if it begins before the padding at the end */
     bool ceil_mode;
@@ -81,11 +89,12 @@ typedef struct nets_attrs {
     int64_t out_size[2];  /* crop: height and width of the part that is kept */
     int64_t offset[2];    /* crop: rows and columns cut off at the top and on the left */
     bool center;          /* crop: the offset is half of what is cut off, rounded down */
-    float eps;            /* batch_norm, layer_norm */
+    float eps;            /* batch_norm, group_norm, layer_norm, rms_norm */
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
     float p;              /* dropout: the rate of zeros */
     int64_t vocabulary;   /* embedding: how many tokens there are */
     int64_t heads;        /* attention: into how many parts, attended separately, the channels are divided */
+    float slope;          /* leaky_relu: the factor of negative numbers */
     bool tanh;            /* gelu: uses the tanh approximation */
     bool tied;            /* token_loss: its weight is that of the embedding */
     float deviation;      /* embedding, position, project, token_loss: standard deviation of the initial weights */

@@ -7,6 +7,12 @@
 
 #include <stdint.h>
 
+/* An activation (nets/activation.h), and dx = dy times its derivative at `at`, the input or the output. */
+typedef struct nets_simd_activation {
+    void (*value)(const float *x, float slope, int64_t n, float *y);
+    void (*gradient)(const float *at, const float *dy, float slope, int64_t n, float *dx);
+} nets_simd_activation;
+
 typedef struct nets_simd_row {
     float (*sum)(const float *x, int64_t n);
     float (*dot)(const float *a, const float *b, int64_t n);
@@ -18,7 +24,7 @@ typedef struct nets_simd_row {
     float (*exps)(const float *x, float scale, float shift, int64_t n, float *y);
     void (*scale)(const float *x, float factor, int64_t n, float *y);
     void (*add)(const float *x, int64_t n, float *sum);
-    /* y = (x - mean) factor weight + bias */
+    /* y = (x - mean) factor weight + bias; bias NULL: 0 */
     void (*normalise)(const float *x, float mean, float factor, const float *weight, const float *bias, int64_t n,
                       float *y);
     /* With g = dy weight: sums_out = the sums of g and of g (x - mean) factor. Adds dy to dbias, and dy (x - mean)
@@ -28,9 +34,7 @@ typedef struct nets_simd_row {
     /* dx = factor (g - means[0] - (x - mean) factor means[1]), with g = dy weight */
     void (*normalise_gradient)(const float *x, float mean, float factor, const float *weight, const float *dy,
                                const float means[2], int64_t n, float *dx);
-    /* GELU by tanh, and dx = dy times its derivative. */
-    void (*gelu)(const float *x, int64_t n, float *y);
-    void (*gelu_gradient)(const float *x, const float *dy, int64_t n, float *dx);
+    const nets_simd_activation *activations; /* by nets_activation */
 } nets_simd_row;
 
 extern const nets_simd_row nets_simd_row_portable, nets_simd_row_avx2; /* avx2: on x86-64 only */

@@ -101,8 +101,13 @@ TARGET static void add(const float *x, int64_t n, float *sum) {
 
 TARGET static void normalise(const float *x, float mean, float factor, const float *weight, const float *bias,
                              int64_t n, float *y) {
+    if (bias) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * factor * weight[i] + bias[i];
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * factor * weight[i];
+    }
 }
 
 TARGET static void normalise_sums(const float *x, float mean, float factor, const float *weight, const float *dy,
@@ -121,27 +126,25 @@ TARGET static void normalise_gradient(const float *x, float mean, float factor, 
     for (int64_t i = 0; i < n; i++) dx[i] = factor * (dy[i] * weight[i] - mean_g - (x[i] - mean) * factor * mean_gx);
 }
 
-/* 0.5 (1 + tanh(u)) = 1 / (1 + e^(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3). */
-#define GELU_ROOT  0.7978845608f
-#define GELU_CUBIC 0.044715f
+/* ---------------------------------------------------------------- activations */
 
-TARGET static inline float gelu_share(float x) {
-    return 1.0f / (1.0f + power_of_e(-2.0f * GELU_ROOT * (x + GELU_CUBIC * x * x * x)));
-}
+#define NETS_ACTIVATION_FUNCTION     TARGET static inline
+#define NETS_ACTIVATION_EXP(x)       power_of_e(x)
+#define NETS_ACTIVATION_DIVIDE(a, b) ((a) / (b))
+#include "nets/activation.h"
 
-TARGET static void gelu(const float *x, int64_t n, float *y) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] * gelu_share(x[i]);
-}
-
-TARGET static void gelu_gradient(const float *x, const float *dy, int64_t n, float *dx) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        const float share = gelu_share(x[i]);
-        const float slope = 2.0f * GELU_ROOT * (1.0f + 3.0f * GELU_CUBIC * x[i] * x[i]);
-        dx[i] = dy[i] * (share + x[i] * share * (1.0f - share) * slope);
+#define ACTIVATION_LOOPS(NAME, name, OP, BY)                                                                           \
+    TARGET static void name##_value(const float *x, float slope, int64_t n, float *y) {                                \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = nets_##name##_value(x[i], slope);                   \
+    }                                                                                                                  \
+    TARGET static void name##_gradient(const float *at, const float *dy, float slope, int64_t n, float *dx) {          \
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * nets_##name##_slope(at[i], slope);         \
     }
-}
+NETS_ACTIVATIONS(ACTIVATION_LOOPS)
+
+#define ACTIVATION(NAME, name, OP, BY) {name##_value, name##_gradient},
+static const nets_simd_activation ACTIVATIONS[NETS_ACTIVATION_KINDS] = {NETS_ACTIVATIONS(ACTIVATION)};
+#undef ACTIVATION
 
 #undef FOR_LANES
 
@@ -155,5 +158,4 @@ const nets_simd_row ROWS = {.sum = sum,
                             .normalise = normalise,
                             .normalise_sums = normalise_sums,
                             .normalise_gradient = normalise_gradient,
-                            .gelu = gelu,
-                            .gelu_gradient = gelu_gradient};
+                            .activations = ACTIVATIONS};

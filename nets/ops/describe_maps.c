@@ -1,25 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on single elements of maps, and operations that join, crop or enlarge maps. */
+/* Dropout, sums and products of maps, and operations that join, crop or enlarge maps. */
 #include "nets/ops/describe.h"
 
 /* ---------------------------------------------------------------- element by element */
 
 /* clang-format off */
-const nets_op_info nets_info_relu = {
-    .name = "relu",
-    .what = "max(0, x)",
-    .output = "the input's",
-    .example = LAYER("relu1", "relu", "\"data\"", ""),
-    .min_inputs = 1, .max_inputs = 1,
-    .infer = nets_infer_same,
-    .steps = {
-        .kind = MM_LAYER_RELU,
-        .forward = {.uses = {R(X), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
-        .eval = {.uses = {R(X), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
-        .backward = {.uses = {S(Y), R(DY), GIVES_DX, W(DB)}, .pairs = {INPLACE(DY, DX)}},
-    },
-};
-
 const nets_op_info nets_info_dropout = {
     .name = "dropout",
     .what = "sets elements to zero at random in training, the others divided by 1 - p",
@@ -58,6 +43,35 @@ const nets_op_info nets_info_add = {
         .forward = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
         .eval = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y), INPLACE(X2, Y)}},
         .backward = {.uses = {R(DY), GIVES_DX, GIVES_DX_OF(1)}, .pairs = {ALIAS(DY, DX), ALIAS(DY, DX2)}},
+    },
+};
+/* clang-format on */
+
+static mm_status infer_mul(nets_layer *layer, const nets_shape *in) {
+    char first[NETS_SHAPE_TEXT_CAPACITY], second[NETS_SHAPE_TEXT_CAPACITY];
+    const bool for_each_channel = in[0].rank == in[1].rank && nets_shape_rows(&in[1]) == 1 &&
+                                  nets_shape_channels(&in[0]) == nets_shape_channels(&in[1]);
+    if (!for_each_channel && !nets_shape_equal(&in[0], &in[1]))
+        return mm_fail(MM_ERR_INVALID,
+                       "layer %s: cannot multiply %s by %s; the second input must have the first's shape, or one "
+                       "number for each of its channels",
+                       layer->name, nets_shape_text(&in[0], first), nets_shape_text(&in[1], second));
+    return nets_infer_same(layer, in);
+}
+
+/* clang-format off */
+const nets_op_info nets_info_mul = {
+    .name = "mul",
+    .what = "product with a second input of one shape, or of 1, 1, channels (squeeze and excite)",
+    .output = "the first input's",
+    .example = LAYER("scaled1", "mul", "\"conv2\", \"gate1\"", ""),
+    .min_inputs = 2, .max_inputs = 2,
+    .infer = infer_mul,
+    .steps = {
+        .kind = MM_LAYER_ADD,
+        .forward = {.uses = {R(X), R(X2), W(Y)}},
+        .eval = {.uses = {R(X), R(X2), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(X2), R(DY), GIVES_DX, GIVES_DX_OF(1)}, .pairs = {INPLACE(DY, DX)}},
     },
 };
 /* clang-format on */

@@ -9,6 +9,19 @@ static bool is_odd(const nets_layer *layer, const nets_shape *in, size_t d) {
 
 static const nets_attr_rule ODD = {"odd", NULL, false, is_odd};
 
+static bool divides_channels(const nets_layer *layer, const nets_shape *in, size_t d) {
+    (void)d;
+    return nets_shape_channels(in) % layer->attrs.groups == 0;
+}
+
+static const nets_attr_rule DIVISOR = {"dividing the channels", NULL, true, divides_channels};
+
+/* A number for each image and group. */
+static nets_shape saved_groups(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
+    (void)x;
+    return (nets_shape){2, {y->dims[0], attrs->groups}};
+}
+
 /* clang-format off */
 #define STATISTICS .saved = {{"mean", MM_F32, nets_saved_channels, true}, {"var", MM_F32, nets_saved_channels, true}}
 
@@ -55,6 +68,30 @@ const nets_op_info nets_info_batch_norm = {
                      .pairs = {INPLACE(DY, DX)}, READS_CODES},
     },
     .with_relu = &BATCH_NORM_RELU,
+};
+
+const nets_op_info nets_info_group_norm = {
+    .name = "group_norm",
+    .what = "normalises each image's groups of channels, then scales and shifts each channel",
+    .output = "the input's",
+    .example = LAYER("gn1", "group_norm", "\"conv1\"", ", \"groups\": 8"),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(
+        ATTR(groups, "of channels, each normalised by itself", REQUIRED, EXTENT, &DIVISOR),
+        ATTR(eps, "added to the variance", VALUE(1e-5), 0, 1, true, true, NULL)),
+    .infer = nets_infer_same,
+    .params = {
+        {"weight", "channels", nets_channels_in, CONSTANT(1), .learned = true, .decayed = true},
+        {"bias", "channels", nets_channels_in, CONSTANT(0), .learned = true, .decayed = true},
+    },
+    .steps = {
+        .kind = MM_LAYER_LAYER_NORM,
+        .saved = {{"mean", MM_F32, saved_groups, false}, {"factor", MM_F32, saved_groups, false}},
+        .forward = {.uses = {R(X), R(W), R(B), W(Y), W(SAVED_MEAN), W(SAVED_VAR)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(W), R(SAVED_MEAN), R(SAVED_VAR), R(DY), GIVES_DX, W(DW), W(DB)},
+                     .pairs = {INPLACE(DY, DX)}},
+    },
 };
 
 const nets_op_info nets_info_lrn = {

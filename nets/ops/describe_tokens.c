@@ -106,19 +106,21 @@ const nets_op_info nets_info_layer_norm = {
     },
 };
 
-const nets_op_info nets_info_gelu = {
-    .name = "gelu",
-    .what = "x times the normal distribution's share below x",
+const nets_op_info nets_info_rms_norm = {
+    .name = "rms_norm",
+    .what = "divides the channels of each token by the root of their mean square, then scales them",
     .output = "the input's",
-    .example = LAYER("act", "gelu", "\"c_fc\"", ", \"tanh\": true"),
+    .example = LAYER("norm1", "rms_norm", "\"wte\"", ""),
     .min_inputs = 1, .max_inputs = 1,
-    .attrs = ATTRS(ATTR(tanh, "approximated by a tanh, as in GPT-2; else by erf", FLAG)),
+    .attrs = ATTRS(ATTR(eps, "added to the mean square", VALUE(1e-6), 0, 1, true, true, NULL)),
     .infer = nets_infer_same,
+    .params = {{"weight", "channels", nets_channels_in, CONSTANT(1), .learned = true}},
     .steps = {
-        .kind = MM_LAYER_GELU,
-        .forward = {.uses = {R(X), W(Y)}},
-        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
-        .backward = {.uses = {R(X), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+        .kind = MM_LAYER_LAYER_NORM,
+        .saved = {{"factor", MM_F32, saved_rows, false}},
+        .forward = {.uses = {R(X), R(W), W(Y), W(SAVED)}},
+        .eval = {.uses = {R(X), R(W), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(X), R(W), R(SAVED), R(DY), GIVES_DX, W(DW)}, .pairs = {INPLACE(DY, DX)}},
     },
 };
 /* clang-format on */

@@ -31,7 +31,8 @@ static void start_inputs(pair *p, nets_op_kind kind, const nets_attrs *attrs, co
 }
 
 static void start(pair *p, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training) {
-    start_inputs(p, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD ? 2 : 1, training);
+    start_inputs(p, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD || kind == NETS_MUL ? 2 : 1,
+                 training);
 }
 
 static void finish(pair *p) {
@@ -83,16 +84,17 @@ static void check_exact_op(nets_op_kind kind, const nets_attrs *attrs, const int
         if (earlier) p.cuda.args.at[NETS_EARLIER] = p.cuda.args.at[NETS_X];
         run(&p, MM_BACKWARD);
         check_exact(&p, NETS_DX);
-        if (kind == NETS_ADD) check_exact(&p, NETS_DX2);
+        if (p.host.desc.n_inputs > 1) check_exact(&p, NETS_DX2);
     }
     finish(&p);
 }
 
-static void relu_add_and_dropout_agree_bit_for_bit(void **state) {
+static void relu_add_mul_and_dropout_agree_bit_for_bit(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
         check_exact_op(NETS_RELU, NULL, SIZES[i]);
         check_exact_op(NETS_ADD, NULL, SIZES[i]);
+        check_exact_op(NETS_MUL, NULL, SIZES[i]);
         check_exact_op(NETS_DROPOUT, &(nets_attrs){.p = 0.4f}, SIZES[i]);
     }
 }
@@ -153,7 +155,7 @@ static void max_pool_agrees_bit_for_bit_also_where_maxima_tie(void **state) {
 
 static void check_pair(pair *p, double tolerance) {
     static const nets_role FORWARD[] = {NETS_Y, NETS_SAVED_MEAN, NETS_SAVED_VAR, NETS_MEAN, NETS_VAR};
-    static const nets_role BACKWARD[] = {NETS_DX, NETS_DW, NETS_DB};
+    static const nets_role BACKWARD[] = {NETS_DX, NETS_DX2, NETS_DW, NETS_DB};
     run(p, MM_FORWARD);
     for (size_t i = 0; i < sizeof FORWARD / sizeof FORWARD[0]; i++) check_near(p, FORWARD[i], tolerance);
     run(p, MM_BACKWARD);
@@ -169,6 +171,30 @@ static void check_op(nets_op_kind kind, const nets_attrs *attrs, const int64_t x
     start(&p, kind, attrs, x, true);
     check_pair(&p, tolerance);
     finish(&p);
+}
+
+static void check_scaled(const int64_t x[4]) {
+    const int64_t x2[4] = {x[0], 1, 1, x[3]};
+    pair p;
+    op_rig_use("cuda");
+    op_rig_init_two(&p.cuda, NETS_MUL, NULL, x, x2, true, true);
+    op_rig_use("host");
+    op_rig_init_two(&p.host, NETS_MUL, NULL, x, x2, true, true);
+    check_pair(&p, 1e-6);
+    finish(&p);
+}
+
+static void products_of_maps_and_numbers_of_their_channels_agree(void **state) {
+    (void)state;
+    for (int i = 1; i < N_SIZES; i++) check_scaled(SIZES[i]);
+    check_scaled((const int64_t[4]){2, 33, 31, 72});
+}
+
+static void group_norm_agrees(void **state) {
+    static const int64_t GROUPS[N_SIZES] = {1, 3, 2, 5, 1, 11, 13, 4};
+    (void)state;
+    for (int i = 1; i < N_SIZES; i++) check_op(NETS_GROUP_NORM, &(nets_attrs){.groups = GROUPS[i]}, SIZES[i], 1e-5);
+    check_op(NETS_GROUP_NORM, &(nets_attrs){.groups = 3}, (const int64_t[4]){2, 33, 31, 120}, 1e-5);
 }
 
 static void batch_norm_agrees(void **state) {
@@ -252,17 +278,27 @@ static void linear_agrees(void **state) {
     }
 }
 
-static void layer_norm_gelu_and_positions_agree(void **state) {
+static void activations_agree(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) {
+        check_exact_op(NETS_LEAKY_RELU, &(nets_attrs){.slope = 0.1f}, SIZES[i]);
+        check_exact_op(NETS_RELU6, NULL, SIZES[i]);
+        for (nets_op_kind kind = NETS_SIGMOID; kind <= NETS_GELU; kind++) check_op(kind, NULL, SIZES[i], 1e-6);
+        check_op(NETS_GELU, &(nets_attrs){.tanh = true}, SIZES[i], 2e-6);
+    }
+}
+
+static void layer_norm_rms_norm_and_positions_agree(void **state) {
     (void)state;
     for (int i = 0; i < N_SIZES; i++) {
         if (SIZES[i][3] > 1) check_op(NETS_LAYER_NORM, NULL, SIZES[i], 1e-5);
-        check_op(NETS_GELU, NULL, SIZES[i], 1e-6);
-        check_op(NETS_GELU, &(nets_attrs){.tanh = true}, SIZES[i], 2e-6);
+        if (SIZES[i][3] > 1) check_op(NETS_RMS_NORM, NULL, SIZES[i], 1e-5);
         check_op(NETS_POSITION, NULL, SIZES[i], 1e-6);
     }
     check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
     for (int channels = 200; channels <= 1032; channels += 208) /* one to five vectors a lane */
-        check_op(NETS_LAYER_NORM, NULL, (const int64_t[4]){2, 1, 70, channels}, 1e-5);
+        for (int rms = 0; rms < 2; rms++)
+            check_op(rms ? NETS_RMS_NORM : NETS_LAYER_NORM, NULL, (const int64_t[4]){2, 1, 70, channels}, 1e-5);
 }
 
 /* Heads that fill each size of tile or not; sizes that are no multiple of four; fewer and more rows than a tile. */
@@ -379,17 +415,20 @@ static void loss_agrees_and_counts_the_same(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(relu_add_and_dropout_agree_bit_for_bit),
+        cmocka_unit_test(relu_add_mul_and_dropout_agree_bit_for_bit),
         cmocka_unit_test(crop_and_nearest_upsampling_agree_bit_for_bit),
         cmocka_unit_test(concat_agrees_bit_for_bit),
         cmocka_unit_test(max_pool_agrees_bit_for_bit_also_where_maxima_tie),
+        cmocka_unit_test(products_of_maps_and_numbers_of_their_channels_agree),
+        cmocka_unit_test(group_norm_agrees),
         cmocka_unit_test(batch_norm_agrees),
         cmocka_unit_test(fused_layers_agree),
         cmocka_unit_test(average_pools_agree),
         cmocka_unit_test(upsampling_agrees),
         cmocka_unit_test(lrn_agrees),
         cmocka_unit_test(linear_agrees),
-        cmocka_unit_test(layer_norm_gelu_and_positions_agree),
+        cmocka_unit_test(activations_agree),
+        cmocka_unit_test(layer_norm_rms_norm_and_positions_agree),
         cmocka_unit_test(attention_agrees),
         cmocka_unit_test(embeddings_agree),
         cmocka_unit_test(convolutions_agree),

@@ -104,11 +104,11 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
     const bool is_product =
         (desc.kind == NETS_PROJECT && (is_cuda || !earlier)) || (desc.kind == NETS_LINEAR && !earlier);
-    const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || desc.kind == NETS_GELU;
+    const bool is_activation = desc.kind >= NETS_LEAKY_RELU && desc.kind <= NETS_GELU;
+    const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || is_activation;
     const bool native =
-        is_cuda
-            ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
-            : !batch && ((nets_dnn_has_bf16() && is_product) || desc.kind == NETS_GELU || desc.kind == NETS_ATTENTION);
+        is_cuda ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
+                : !batch && ((nets_dnn_has_bf16() && is_product) || is_activation || desc.kind == NETS_ATTENTION);
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
     p->rounds_dw = native && is_cuda && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
@@ -219,6 +219,11 @@ static const struct {
     {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {2, 3, 4, 5}},
     {NETS_ADD, {0}, {2, 5, 3, 9}},
     {NETS_ADD, {0}, {3, 33, 21, 8}}, /* several thread blocks */
+    {NETS_MUL, {0}, {2, 5, 3, 9}},
+    {NETS_GROUP_NORM, {.groups = 3}, {2, 21, 17, 9}},
+    {NETS_GROUP_NORM, {.groups = 4}, {2, 21, 17, 24}},
+    {NETS_RMS_NORM, {0}, {2, 7, 1, 24}},
+    {NETS_RMS_NORM, {0}, {2, 40, 1, 520}},
     {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
     {NETS_BATCH_NORM, {0}, {3, 7, 9, 40}}, /* eight channels a thread */
     {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
@@ -227,6 +232,11 @@ static const struct {
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 20}},
     {NETS_LAYER_NORM, {0}, {2, 40, 1, 520}}, /* several vectors a lane, several partial sums */
+    {NETS_LEAKY_RELU, {0}, {2, 7, 5, 13}},
+    {NETS_RELU6, {0}, {2, 7, 5, 13}},
+    {NETS_SIGMOID, {0}, {3, 33, 21, 5}},
+    {NETS_SILU, {0}, {2, 7, 5, 13}},
+    {NETS_HARD_SWISH, {0}, {2, 7, 5, 13}},
     {NETS_GELU, {0}, {2, 7, 1, 24}},
     {NETS_GELU, {.tanh = true}, {3, 33, 21, 5}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
@@ -248,6 +258,17 @@ static void an_op_of_bf16_maps_rounds_what_the_f32_op_gives(void **state) {
             if (mode == 2 && !nets_param_spec_of(CASES[i].kind, 0)) continue; /* there is no backward */
             op_rig_init(&rig, CASES[i].kind, &CASES[i].attrs, CASES[i].x, mode != 1, mode == 0);
             check(&rig, false, mode == 2);
+        }
+}
+
+static void a_map_times_numbers_of_its_channels_is_rounded_once(void **state) {
+    (void)state;
+    for (int channels = 13; channels <= 24; channels += 11)
+        for (int earlier = 0; earlier < 2; earlier++) {
+            op_rig rig;
+            op_rig_init_two(&rig, NETS_MUL, NULL, (const int64_t[]){3, 21, 17, channels},
+                            (const int64_t[]){3, 1, 1, channels}, true, true);
+            check(&rig, earlier, false);
         }
 }
 
@@ -312,6 +333,7 @@ static void the_losss_probabilities_are_f32(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
+        cmocka_unit_test(a_map_times_numbers_of_its_channels_is_rounded_once),
         cmocka_unit_test(an_embedding_of_bf16_maps_rounds_its_rows),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),

@@ -112,8 +112,64 @@ double op_formula_crop(const op_rig *rig, int64_t e) {
 
 double op_formula_relu(const op_rig *rig, int64_t e) { return fmax(op_rig_floats(rig, NETS_X)[e], 0); }
 
+double op_formula_leaky_relu(const op_rig *rig, int64_t e) {
+    const double x = (double)op_rig_floats(rig, NETS_X)[e];
+    return x < 0 ? (double)rig->desc.attrs.slope * x : x;
+}
+
+double op_formula_relu6(const op_rig *rig, int64_t e) { return fmin(fmax(op_rig_floats(rig, NETS_X)[e], 0), 6); }
+
+double op_formula_sigmoid(const op_rig *rig, int64_t e) {
+    return 1 / (1 + exp(-(double)op_rig_floats(rig, NETS_X)[e]));
+}
+
+double op_formula_silu(const op_rig *rig, int64_t e) {
+    return (double)op_rig_floats(rig, NETS_X)[e] * op_formula_sigmoid(rig, e);
+}
+
+double op_formula_hard_swish(const op_rig *rig, int64_t e) {
+    const double x = (double)op_rig_floats(rig, NETS_X)[e];
+    return x * fmin(fmax(x + 3, 0), 6) / 6;
+}
+
+double op_formula_gelu(const op_rig *rig, int64_t e) {
+    const double x = (double)op_rig_floats(rig, NETS_X)[e], root = sqrt(2 / acos(-1));
+    return rig->desc.attrs.tanh ? x * (1 + tanh(root * (x + 0.044715 * x * x * x))) / 2 : x * erfc(-x / sqrt(2)) / 2;
+}
+
 double op_formula_add(const op_rig *rig, int64_t e) {
     return op_rig_floats(rig, NETS_X)[e] + op_rig_floats(rig, NETS_X2)[e];
+}
+
+/* X2 has X's shape, or one number for each image and channel. */
+double op_formula_mul(const op_rig *rig, int64_t e) {
+    const spot at = spot_of(&rig->desc.y, e);
+    const int64_t *d = rig->desc.x[1].dims;
+    const int64_t y = d[1] == 1 ? 0 : at.y, x = d[2] == 1 ? 0 : at.x;
+    return (double)op_rig_floats(rig, NETS_X)[e] *
+           op_rig_floats(rig, NETS_X2)[((at.n * d[1] + y) * d[2] + x) * d[3] + at.c];
+}
+
+double op_formula_group_norm(const op_rig *rig, int64_t e) {
+    const spot at = spot_of(&rig->desc.y, e);
+    const int64_t *d = rig->desc.x[0].dims, pixels = d[1] * d[2], each = d[3] / rig->desc.attrs.groups;
+    const float *image = op_rig_floats(rig, NETS_X) + at.n * pixels * d[3] + at.c / each * each;
+    double mean = 0, var = 0;
+    for (int64_t i = 0; i < pixels * each; i++) mean += image[i / each * d[3] + i % each];
+    mean /= (double)(pixels * each);
+    for (int64_t i = 0; i < pixels * each; i++) var += pow(image[i / each * d[3] + i % each] - mean, 2);
+    var /= (double)(pixels * each);
+    return (op_rig_floats(rig, NETS_X)[e] - mean) / sqrt(var + (double)rig->desc.attrs.eps) *
+               op_rig_floats(rig, NETS_W)[at.c] +
+           op_rig_floats(rig, NETS_B)[at.c];
+}
+
+double op_formula_rms_norm(const op_rig *rig, int64_t e) {
+    const int64_t channels = rig->desc.x[0].dims[3], c = e % channels;
+    const float *row = op_rig_floats(rig, NETS_X) + (e - c);
+    double squares = 0;
+    for (int64_t i = 0; i < channels; i++) squares += (double)row[i] * row[i];
+    return row[c] / sqrt(squares / (double)channels + (double)rig->desc.attrs.eps) * op_rig_floats(rig, NETS_W)[c];
 }
 
 /* One window: its maximum and that element's index, its sum, the number of its elements inside the image. */

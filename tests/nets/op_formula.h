@@ -13,7 +13,16 @@ double op_formula_lrn(const op_rig *rig, int64_t e);
 double op_formula_upsample(const op_rig *rig, int64_t e);
 double op_formula_crop(const op_rig *rig, int64_t e);
 double op_formula_relu(const op_rig *rig, int64_t e);
+double op_formula_leaky_relu(const op_rig *rig, int64_t e);
+double op_formula_relu6(const op_rig *rig, int64_t e);
+double op_formula_sigmoid(const op_rig *rig, int64_t e);
+double op_formula_silu(const op_rig *rig, int64_t e);
+double op_formula_hard_swish(const op_rig *rig, int64_t e);
+double op_formula_gelu(const op_rig *rig, int64_t e);
 double op_formula_add(const op_rig *rig, int64_t e);
+double op_formula_mul(const op_rig *rig, int64_t e);
+double op_formula_group_norm(const op_rig *rig, int64_t e);
+double op_formula_rms_norm(const op_rig *rig, int64_t e);
 double op_formula_max_pool(const op_rig *rig, int64_t e);
 double op_formula_avg_pool(const op_rig *rig, int64_t e);
 

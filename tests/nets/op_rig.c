@@ -99,7 +99,8 @@ static void infer(op_rig *rig, const nets_attrs *attrs) {
         char name[32];
         const nets_attrs conv = {.out_channels = rig->desc.x[i].dims[3], .kernel = {1, 1}};
         snprintf(name, sizeof name, "input%d", i);
-        inputs[i] = nets_add1(net, name, NETS_CONV, &conv, inputs[0]);
+        const bool is_map = rig->desc.x[i].dims[1] == x[1] && rig->desc.x[i].dims[2] == x[2];
+        inputs[i] = nets_add1(net, name, is_map ? NETS_CONV : NETS_GLOBAL_AVG_POOL, is_map ? &conv : NULL, inputs[0]);
     }
     int layer = nets_add(net, "layer", rig->desc.kind, attrs, inputs, n);
     if (layer < 0) fail_msg("%s", mm_last_error());
@@ -164,6 +165,16 @@ void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs,
     make_ready(rig);
 }
 
+void op_rig_init_two(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], const int64_t x2[4],
+                     bool training, bool wants_dx) {
+    op_rig_open(rig, NULL);
+    rig->desc = (nets_op_desc){.kind = kind, .n_inputs = 2, .training = training, .wants_dx = wants_dx};
+    rig->desc.x[0] = (nets_shape){4, {x[0], x[1], x[2], x[3]}};
+    rig->desc.x[1] = (nets_shape){4, {x2[0], x2[1], x2[2], x2[3]}};
+    infer(rig, attrs);
+    make_ready(rig);
+}
+
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx) {
     op_rig_open(rig, NULL);
@@ -182,8 +193,8 @@ void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, 
 
 void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
                  bool wants_dx) {
-    op_rig_init_inputs(rig, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD ? 2 : 1, training,
-                       wants_dx);
+    op_rig_init_inputs(rig, kind, attrs, x, (const int64_t[]){x[3], x[3]}, kind == NETS_ADD || kind == NETS_MUL ? 2 : 1,
+                       training, wants_dx);
 }
 
 void op_rig_reopen(op_rig *rig, const nets_backend_config *config) {

@@ -54,6 +54,9 @@ void *op_rig_alloc(op_rig *rig, int64_t bytes);
 /* Makes an op on an input of {n, h, w, c}, and fills its inputs with random numbers. Fails the test on an error. */
 void op_rig_init(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], bool training,
                  bool wants_dx);
+/* op_rig_init with two inputs {n, h, w, c}; x2 may have other channels, or be {n, 1, 1, c}. */
+void op_rig_init_two(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], const int64_t x2[4],
+                     bool training, bool wants_dx);
 /* op_rig_init with several inputs of dims x, each with its own number of channels. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);

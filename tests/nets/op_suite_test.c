@@ -22,12 +22,26 @@ static void fill_distinct(op_rig *rig) {
     for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 389 % n - n / 2) * 0.01f; /* a prime that does not divide n */
 }
 
+/* From -10.5 to 10.5, none within a difference's step of 0, 3 or 6, where some activations bend. */
+static void fill_unbent(op_rig *rig) {
+    float *x = op_rig_floats(rig, NETS_X);
+    const int64_t n = op_rig_elems(rig, NETS_X);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 389 % n - n / 2) * 21 / (float)n + 0.01f;
+}
+
 static void fill_norm(op_rig *rig) {
     for (int c = 0; c < nets_shape_channels(&rig->desc.y); c++) {
         op_rig_floats(rig, NETS_MEAN)[c] = 0.01f * (float)c;
         op_rig_floats(rig, NETS_VAR)[c] = 1.0f + 0.1f * (float)c;
         op_rig_floats(rig, NETS_X)[c] += (float)c; /* an outlier, so that channels differ */
     }
+}
+
+/* Channels with other means. */
+static void fill_uneven(op_rig *rig) {
+    const int64_t channels = nets_shape_channels(&rig->desc.x[0]);
+    for (int64_t i = 0; i < op_rig_elems(rig, NETS_X); i++)
+        op_rig_floats(rig, NETS_X)[i] += 0.3f * (float)(i % channels);
 }
 
 static void fill_dropout(op_rig *rig) {
@@ -48,6 +62,8 @@ typedef enum op_check {
     FORWARD_INPLACE = 2,      /* in training */
     EVALUATION_INPLACE = 4,
     BACKWARD_INPLACE = 8,
+    OF_INPUT = EVALUATION_INPLACE | BACKWARD_INPLACE, /* activations whose gradient is a function of the input */
+    OF_OUTPUT = OF_INPUT | FORWARD_INPLACE,           /* or of the output */
 } op_check;
 
 /* For ops linear in each argument, differences are exact but for rounding. For others the step is small enough that
@@ -70,7 +86,16 @@ static const struct operation {
     [NETS_UPSAMPLE] = {op_formula_upsample, NULL, 1e-5, 0.25f, 1e-3, 0},
     [NETS_CROP] = {op_formula_crop, NULL, 0, 0.25f, 1e-3, 0},
     [NETS_ADD] = {op_formula_add, NULL, 1e-6, 0.25f, 1e-3, FORWARD_INPLACE},
+    [NETS_MUL] = {op_formula_mul, NULL, 1e-6, 0.25f, 1e-3, EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_GROUP_NORM] = {op_formula_group_norm, fill_uneven, 2e-5, 0.01f, 1e-2, EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_RMS_NORM] = {op_formula_rms_norm, NULL, 1e-5, 0.01f, 1e-2, EVALUATION_INPLACE | BACKWARD_INPLACE},
     [NETS_RELU] = {op_formula_relu, NULL, 0, 0, 0, FORWARD_INPLACE | EVALUATION_INPLACE | BACKWARD_INPLACE},
+    [NETS_LEAKY_RELU] = {op_formula_leaky_relu, fill_unbent, 1e-6, 0.004f, 1e-3, OF_OUTPUT},
+    [NETS_RELU6] = {op_formula_relu6, fill_unbent, 0, 0.004f, 1e-3, OF_OUTPUT},
+    [NETS_SIGMOID] = {op_formula_sigmoid, fill_unbent, 1e-6, 0.01f, 1e-3, OF_OUTPUT},
+    [NETS_SILU] = {op_formula_silu, fill_unbent, 3e-6, 0.01f, 1e-3, OF_INPUT},
+    [NETS_HARD_SWISH] = {op_formula_hard_swish, fill_unbent, 3e-6, 0.004f, 1e-3, OF_INPUT},
+    [NETS_GELU] = {op_formula_gelu, fill_unbent, 3e-6, 0.01f, 1e-3, OF_INPUT},
     [NETS_DROPOUT] = {NULL, fill_dropout, 0, 0.25f, 1e-3, FORWARD_INPLACE | BACKWARD_INPLACE},
     [NETS_BATCH_NORM] = {NULL, fill_norm, 0, 0.01f, 1e-2, EVALUATION_INPLACE | BACKWARD_INPLACE},
     [NETS_LOSS] = {NULL, fill_labels, 0, 0, 0, FORWARD_INPLACE},
@@ -81,6 +106,7 @@ typedef struct op_case {
     nets_op_kind kind;
     nets_attrs attrs;
     int64_t x[4];
+    int64_t x2[4];      /* the second input, if it is not as the first */
     int64_t y[2];       /* height and width of the output; 0: not checked */
     bool sums_by_image; /* for batch 1 with an earlier contribution, the host's library sums in another order */
 } op_case;
@@ -88,7 +114,10 @@ typedef struct op_case {
 static const struct operation *operation_of(const op_case *c) { return &OPERATIONS[c->kind]; }
 
 static void start(op_rig *rig, const op_case *c, bool training, bool wants_dx) {
-    op_rig_init(rig, c->kind, &c->attrs, c->x, training, wants_dx);
+    if (c->x2[0])
+        op_rig_init_two(rig, c->kind, &c->attrs, c->x, c->x2, training, wants_dx);
+    else
+        op_rig_init(rig, c->kind, &c->attrs, c->x, training, wants_dx);
     if (operation_of(c)->fill) operation_of(c)->fill(rig);
 }
 
@@ -163,6 +192,7 @@ static void check_inplace(const op_case *c, bool training, mm_phase phase, nets_
         op_rig_run(&together, p);
     }
     check_same(&apart, together.args.at[output], output);
+    if (phase == MM_BACKWARD) check_same(&apart, together.storage[NETS_DX2], NETS_DX2);
     for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_PARAMS; i++)
         check_same(&apart, together.storage[NETS_DPARAM + i], (nets_role)(NETS_DPARAM + i));
     op_rig_fini(&apart);
@@ -383,7 +413,25 @@ static const op_case CASES[] = {
     {"crop_of_the_middle", NETS_CROP, {.out_size = {4, 3}, .center = true}, .x = {2, 7, 6, 3}, .y = {4, 3}},
     {"crop_of_all", NETS_CROP, {.out_size = {7, 6}}, .x = {2, 7, 6, 3}, .y = {7, 6}},
     {"add", NETS_ADD, {0}, .x = {3, 5, 7, 9}},
+    {"mul", NETS_MUL, {0}, .x = {3, 5, 7, 9}},
+    {"mul_of_a_map_by_a_number_for_each_channel", NETS_MUL, {0}, .x = {3, 5, 7, 9}, .x2 = {3, 1, 1, 9}},
+    {"mul_of_a_large_map_by_a_number_for_each_channel", NETS_MUL, {0}, .x = {2, 23, 29, 16}, .x2 = {2, 1, 1, 16}},
+    {"mul_of_one_pixel", NETS_MUL, {0}, .x = {3, 1, 1, 20}},
+    {"group_norm", NETS_GROUP_NORM, {.groups = 8}, .x = {3, 5, 4, 24}},
+    {"group_norm_of_one_group", NETS_GROUP_NORM, {.groups = 1}, .x = {3, 5, 4, 6}},
+    {"group_norm_of_a_group_for_each_channel", NETS_GROUP_NORM, {.groups = 9}, .x = {3, 5, 7, 9}},
+    {"group_norm_of_large_maps", NETS_GROUP_NORM, {.groups = 2, .eps = 0.01f}, .x = {2, 23, 29, 8}},
+    {"rms_norm", NETS_RMS_NORM, {0}, .x = {2, 1, 75, 20}},
+    {"rms_norm_of_many_channels", NETS_RMS_NORM, {.eps = 0.01f}, .x = {2, 3, 5, 264}},
     {"relu", NETS_RELU, {0}, .x = {3, 5, 7, 9}},
+    {"leaky_relu", NETS_LEAKY_RELU, {0}, .x = {2, 3, 5, 7}},
+    {"leaky_relu_of_darknet", NETS_LEAKY_RELU, {.slope = 0.1f}, .x = {2, 3, 5, 7}},
+    {"relu6", NETS_RELU6, {0}, .x = {2, 3, 5, 7}},
+    {"sigmoid", NETS_SIGMOID, {0}, .x = {2, 3, 5, 7}},
+    {"silu", NETS_SILU, {0}, .x = {2, 3, 5, 7}},
+    {"hard_swish", NETS_HARD_SWISH, {0}, .x = {2, 3, 5, 7}},
+    {"gelu", NETS_GELU, {0}, .x = {2, 3, 5, 7}},
+    {"gelu_by_tanh", NETS_GELU, {.tanh = true}, .x = {2, 3, 5, 7}},
     {"dropout", NETS_DROPOUT, {.p = 0.3f}, .x = {3, 5, 7, 9}},
     {"batch_norm", NETS_BATCH_NORM, {0}, .x = {4, 3, 5, 24}},
     {"loss", NETS_LOSS, {0}, .x = {5, 1, 1, 7}},
@@ -392,9 +440,9 @@ enum { N_CASES = sizeof CASES / sizeof *CASES };
 
 /* Where operations are tested that this table does not suit: of several inputs, or of tokens. */
 static const char *const ELSEWHERE[NETS_OP_KINDS] = {
-    [NETS_CONCAT] = "op_slices_test",     [NETS_EMBEDDING] = "token_ops_test",  [NETS_POSITION] = "token_ops_test",
-    [NETS_LAYER_NORM] = "token_ops_test", [NETS_GELU] = "token_ops_test",       [NETS_PROJECT] = "token_ops_test",
-    [NETS_ATTENTION] = "token_ops_test",  [NETS_TOKEN_LOSS] = "token_ops_test",
+    [NETS_CONCAT] = "op_slices_test",     [NETS_EMBEDDING] = "token_ops_test", [NETS_POSITION] = "token_ops_test",
+    [NETS_LAYER_NORM] = "token_ops_test", [NETS_PROJECT] = "token_ops_test",   [NETS_ATTENTION] = "token_ops_test",
+    [NETS_TOKEN_LOSS] = "token_ops_test",
 };
 
 static void each_operation_has_a_case(void **state) {

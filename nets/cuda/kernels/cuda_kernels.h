@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "mm/core/status.h"
+#include "nets/activation.h"
 #include "nets/cuda/kernels/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
@@ -38,6 +39,9 @@ void nets_cuda_relu_backward(mm_dtype maps, const void *dy, nets_cuda_gate gate,
                              int64_t n, cudaStream_t stream);
 /* y = a + b; b NULL: y = a. */
 void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream);
+/* y = a b (+ earlier) */
+void nets_cuda_product(mm_dtype maps, const void *a, const void *b, const void *earlier, void *y, int64_t n,
+                       cudaStream_t stream);
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
@@ -48,6 +52,19 @@ typedef struct nets_cuda_dropout {
 
 void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,
                     cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_activation_kernels.cu */
+
+typedef struct nets_cuda_activation {
+    nets_activation activation;
+    float slope; /* the layer's attribute */
+} nets_cuda_activation;
+
+/* y may be x. */
+void nets_cuda_activate(mm_dtype maps, nets_cuda_activation a, const void *x, void *y, int64_t n, cudaStream_t stream);
+/* in: x or y, as nets_activation_by says; or NULL, and `mask` has its signs. dx may be dy. */
+void nets_cuda_activate_backward(mm_dtype maps, nets_cuda_activation a, const void *in, const uint32_t *mask,
+                                 const void *dy, const void *earlier, void *dx, int64_t n, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_update_kernels.cu */
 
@@ -126,6 +143,40 @@ void nets_cuda_pad_pixels(mm_dtype maps, const float *from, void *to, int64_t pi
 /* to[b][c][r] = from[b][r][c] for each of the batches. A matrix has at most INT32_MAX elements. */
 void nets_cuda_transpose(mm_dtype maps, const void *from, void *to, int64_t batches, int64_t rows, int64_t columns,
                          cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_images_kernels.cu */
+
+/* A map as images of pixels. Images times pixels are at most INT32_MAX. */
+typedef struct nets_cuda_images {
+    int64_t images, pixels;
+    int channels;
+} nets_cuda_images;
+
+/* y = x times the image's factor of the channel, factors[image][channel] (+ earlier); y may be x or `earlier`. */
+void nets_cuda_scale_images(mm_dtype maps, nets_cuda_images m, const void *x, const void *factors, const void *earlier,
+                            void *y, cudaStream_t stream);
+/* Bytes of scratch for sums of so many quantities over images' pixels. */
+int64_t nets_cuda_images_bytes(nets_cuda_images m, int quantities);
+/* sums[image][channel] = the sum of a b over the image's pixels (+ earlier). The scratch is for one quantity. */
+void nets_cuda_image_products(mm_dtype maps, nets_cuda_images m, const void *a, const void *b, const void *earlier,
+                              void *scratch, void *sums, cudaStream_t stream);
+
+typedef struct nets_cuda_group_norm {
+    nets_cuda_images images;
+    int groups;
+    float eps;
+} nets_cuda_group_norm;
+
+/* Bytes of scratch, forward and backward. */
+int64_t nets_cuda_group_norm_bytes(nets_cuda_group_norm gn);
+/* `means`, `factors` (1 / deviation), [images][groups]; NULL: not wanted. y may be x. */
+void nets_cuda_group_norm_forward(mm_dtype maps, nets_cuda_group_norm gn, const void *x, const float *weight,
+                                  const float *bias, void *scratch, void *y, float *means, float *factors,
+                                  cudaStream_t stream);
+/* dx may be dy; NULL: not wanted. */
+void nets_cuda_group_norm_backward(mm_dtype maps, nets_cuda_group_norm gn, const void *x, const float *weight,
+                                   const float *means, const float *factors, const void *dy, const void *earlier,
+                                   void *scratch, void *dx, float *dweight, float *dbias, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- op_windows_kernels.cu */
 

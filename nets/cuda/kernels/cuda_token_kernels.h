@@ -36,17 +36,13 @@ void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const flo
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
                               float *dweight, cudaStream_t stream);
 
-/* by_tanh: the approximation by tanh. y may be x, and dx may be dy. */
-void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream);
-void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
-                             int64_t n, cudaStream_t stream);
-
 /* ---------------------------------------------------------------- op_layer_norm_kernels.cu */
 
 typedef struct nets_cuda_layer_norm {
     int64_t rows;
     int channels;
     float eps;
+    bool rms; /* an RMS norm: the mean is taken for 0, and there is no bias: `means`, `bias` and `dbias` are NULL */
 } nets_cuda_layer_norm;
 
 /* `means`, `factors` (1 / deviation), [rows]: NULL: not wanted. y may be x. */

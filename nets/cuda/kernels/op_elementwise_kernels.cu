@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* ReLU, sums and dropout. */
+/* ReLU, sums, products and dropout. */
 #include "nets/cuda/kernels/elements.h"
 
 #define MM_PHILOX_FUNCTION static __device__ inline
@@ -33,6 +33,20 @@ template <typename T> struct sum {
     T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const { return plus(loaded<V>(a + i), b, i); }
+};
+
+/* ---------------------------------------------------------------- product */
+
+template <typename T> struct product {
+    const T *a, *b, *earlier;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        const vec<V> factor = loaded<V>(b + i);
+        vec<V> v = loaded<V>(a + i);
+        for (int k = 0; k < V; k++) v.at[k] *= factor.at[k];
+        return plus(v, earlier, i);
+    }
 };
 
 /* ---------------------------------------------------------------- dropout */
@@ -98,6 +112,18 @@ template <typename T> static void launch_sum(const void *a, const void *b, void 
 
 void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t n, cudaStream_t stream) {
     NETS_BY_STORAGE(maps, launch_sum, a, b, y, n, stream);
+}
+
+template <typename T>
+static void launch_product(const void *a, const void *b, const void *earlier, void *y, int64_t n, cudaStream_t stream) {
+    const product<T> f = {static_cast<const T *>(a), static_cast<const T *>(b), static_cast<const T *>(earlier),
+                          static_cast<T *>(y)};
+    launch_elements<T, PER_LOAD<T>>(f, n, stream);
+}
+
+void nets_cuda_product(mm_dtype maps, const void *a, const void *b, const void *earlier, void *y, int64_t n,
+                       cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, launch_product, a, b, earlier, y, n, stream);
 }
 
 template <typename T>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Layer norm: a warp has a row. The gradients by weight and bias are summed over the rows of each part, then over the
+/* Layer norm: a warp has a row. RMS norm (RMS) is a layer norm that takes each row's mean for 0, and has no bias. The
+ * gradients by weight and bias are summed over the rows of each part, then over the
  * parts, in order. The parts depend only on the shape. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/vector.h"
@@ -22,7 +23,7 @@ static __device__ inline float sum_of_warp(float v) {
 static __device__ inline int64_t row_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.y; }
 
 /* A lane reads its own elements of the row several times, from cache, and writes no others; so y may be x. */
-template <typename T, int V>
+template <typename T, int V, bool RMS>
 static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *bias, T *y,
                                  float *means, float *factors) {
     const int64_t row = row_of_warp();
@@ -30,18 +31,18 @@ static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const floa
     const T *own = x + row * ln.channels;
     const int first = (int)threadIdx.x * V;
     float sum = 0, squares = 0;
-    for (int c = first; c < ln.channels; c += WARP * V) {
+    for (int c = first; c < ln.channels && !RMS; c += WARP * V) {
         const vec<V> v = loaded<V>(own + c);
         for (int k = 0; k < V; k++) sum += v.at[k];
     }
-    const float mean = sum_of_warp(sum) / (float)ln.channels;
+    const float mean = RMS ? 0 : sum_of_warp(sum) / (float)ln.channels;
     for (int c = first; c < ln.channels; c += WARP * V) {
         const vec<V> v = loaded<V>(own + c);
         for (int k = 0; k < V; k++) squares += (v.at[k] - mean) * (v.at[k] - mean);
     }
     const float factor = 1.0f / sqrtf(sum_of_warp(squares) / (float)ln.channels + ln.eps);
     for (int c = first; c < ln.channels; c += WARP * V) {
-        const vec<V> w = loaded<V>(weight + c), b = loaded<V>(bias + c);
+        const vec<V> w = loaded<V>(weight + c), b = RMS ? vec<V>{} : loaded<V>(bias + c);
         vec<V> v = loaded<V>(own + c);
         for (int k = 0; k < V; k++) v.at[k] = (v.at[k] - mean) * factor * w.at[k] + b.at[k];
         store(y + row * ln.channels + c, v);
@@ -52,14 +53,14 @@ static __global__ void normalise(nets_cuda_layer_norm ln, const T *x, const floa
 }
 
 /* dx = factor (g - mean(g) - xhat mean(g xhat)), where g = dy weight, and xhat = (x - mean) factor. */
-template <typename T, int V>
+template <typename T, int V, bool RMS>
 static __global__ void give_dx(nets_cuda_layer_norm ln, const T *x, const float *weight, const float *means,
                                const float *factors, const T *dy, const T *earlier, T *dx) {
     const int64_t row = row_of_warp();
     if (row >= ln.rows) return;
     const int64_t begin = row * ln.channels;
     const int first = (int)threadIdx.x * V;
-    const float mean = means[row], factor = factors[row];
+    const float mean = RMS ? 0 : means[row], factor = factors[row];
     float by_mean = 0, by_factor = 0;
     for (int c = first; c < ln.channels; c += WARP * V) {
         const vec<V> w = loaded<V>(weight + c), d = loaded<V>(dy + begin + c), v = loaded<V>(x + begin + c);
@@ -69,7 +70,7 @@ static __global__ void give_dx(nets_cuda_layer_norm ln, const T *x, const float 
             by_factor += g * ((v.at[k] - mean) * factor);
         }
     }
-    by_mean = sum_of_warp(by_mean) / (float)ln.channels;
+    by_mean = RMS ? 0 : sum_of_warp(by_mean) / (float)ln.channels;
     by_factor = sum_of_warp(by_factor) / (float)ln.channels;
     for (int c = first; c < ln.channels; c += WARP * V) {
         const vec<V> w = loaded<V>(weight + c), d = loaded<V>(dy + begin + c), v = loaded<V>(x + begin + c);
@@ -94,7 +95,7 @@ static __device__ inline void put_sums(vec<V> all[2][WARPS][WARP], const vec<V> 
 }
 
 /* sums[part] = {by weight [channels], by bias [channels]} over the part's rows; each warp has every eighth row. */
-template <typename T, int V>
+template <typename T, int V, bool RMS>
 static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *means,
                                 const float *factors, const T *dy, float *sums) {
     __shared__ vec<V> all[2][WARPS][WARP];
@@ -103,7 +104,7 @@ static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *
     vec<V> by_weight = {}, by_bias = {};
     for (int64_t row = from + threadIdx.y; row < end && c < ln.channels; row += WARPS) {
         const vec<V> d = loaded<V>(dy + row * ln.channels + c), v = loaded<V>(x + row * ln.channels + c);
-        const float mean = means[row], factor = factors[row];
+        const float mean = RMS ? 0 : means[row], factor = factors[row];
         for (int k = 0; k < V; k++) by_weight.at[k] += d.at[k] * ((v.at[k] - mean) * factor);
         by_bias = sum_of(by_bias, d);
     }
@@ -111,7 +112,7 @@ static __global__ void sum_part(nets_cuda_layer_norm ln, int64_t each, const T *
 }
 
 /* Computes dx and the sums in one pass over x and dy: a warp holds a row, N vectors a lane. */
-template <typename T, int N>
+template <typename T, int N, bool RMS>
 static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N < HELD ? 2 : 1)
     give_all(nets_cuda_layer_norm ln, int64_t each, const T *x, const float *weight, const float *means,
              const float *factors, const T *dy, const T *earlier, T *dx, float *sums) {
@@ -123,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N
 #pragma unroll 1
     for (int64_t row = from + threadIdx.y; row < end; row += WARPS) {
         const int64_t begin = row * ln.channels;
-        const float mean = means[row], factor = factors[row];
+        const float mean = RMS ? 0 : means[row], factor = factors[row];
         held<T, V> v[N], d[N];
         float by_mean = 0, by_factor = 0;
 #pragma unroll
@@ -145,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N
                 by_bias[i].at[k] += at_d;
             }
         }
-        by_mean = sum_of_warp(by_mean) / (float)ln.channels;
+        by_mean = RMS ? 0 : sum_of_warp(by_mean) / (float)ln.channels;
         by_factor = sum_of_warp(by_factor) / (float)ln.channels;
 #pragma unroll
         for (int i = 0; i < N; i++) {
@@ -167,7 +168,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == sizeof(bf16) && N
 }
 
 /* Adds up the parts' sums. Each lane has one of the 2 * channels sums; each of the eight warps adds up every eighth
- * part of it. */
+ * part of it. dbias NULL: RMS norm has no bias. */
 static __global__ void join_parts(int channels, int parts, const float *sums, float *dweight, float *dbias) {
     __shared__ float all[WARPS][WARP];
     const int i = (int)(blockIdx.x * WARP + threadIdx.x);
@@ -177,31 +178,40 @@ static __global__ void join_parts(int channels, int parts, const float *sums, fl
         sum += sums[(int64_t)part * 2 * channels + i];
     all[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y || i >= 2 * channels) return;
+    if (threadIdx.y || i >= (dbias ? 2 : 1) * channels) return;
     for (int warp = 1; warp < WARPS; warp++) sum += all[warp][threadIdx.x];
     *(i < channels ? dweight + i : dbias + (i - channels)) = sum;
 }
 
 /* ---------------------------------------------------------------- launchers */
 
-#define LAUNCH_VECTORS(kernel, T, grid, ...)                                                                           \
+#define LAUNCH_VECTORS(kernel, T, RMS, grid, ...)                                                                      \
     do {                                                                                                               \
         if (ln.channels % SOME)                                                                                        \
-            MM_LAUNCH((kernel<T, 1>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                            \
+            MM_LAUNCH((kernel<T, 1, RMS>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                       \
         else                                                                                                           \
-            MM_LAUNCH((kernel<T, SOME>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                         \
+            MM_LAUNCH((kernel<T, SOME, RMS>), grid, dim3(WARP, WARPS), 0, stream, ln, __VA_ARGS__);                    \
     } while (0)
 
-template <typename T>
+template <typename T, bool RMS>
 static void forward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *bias, void *y,
                     float *means, float *factors, cudaStream_t stream) {
-    LAUNCH_VECTORS(normalise, T, (unsigned)ceil_div(ln.rows, WARPS), static_cast<const T *>(x), weight, bias,
+    LAUNCH_VECTORS(normalise, T, RMS, (unsigned)ceil_div(ln.rows, WARPS), static_cast<const T *>(x), weight, bias,
                    static_cast<T *>(y), means, factors);
+}
+
+template <typename T>
+static void forward_any(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *bias, void *y,
+                        float *means, float *factors, cudaStream_t stream) {
+    if (ln.rms)
+        forward<T, true>(ln, x, weight, bias, y, means, factors, stream);
+    else
+        forward<T, false>(ln, x, weight, bias, y, means, factors, stream);
 }
 
 void nets_cuda_layer_norm_forward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
                                   const float *bias, void *y, float *means, float *factors, cudaStream_t stream) {
-    NETS_BY_STORAGE(maps, forward, ln, x, weight, bias, y, means, factors, stream);
+    NETS_BY_STORAGE(maps, forward_any, ln, x, weight, bias, y, means, factors, stream);
 }
 
 int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
@@ -209,7 +219,7 @@ int64_t nets_cuda_layer_norm_backward_bytes(nets_cuda_layer_norm ln) {
 }
 
 /* Computes the sums before dx, or together with it, because dx may lie at dy. */
-template <typename T>
+template <typename T, bool RMS>
 static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *means,
                      const float *factors, const void *dy, const void *earlier, void *scratch, void *dx, float *dweight,
                      float *dbias, cudaStream_t stream) {
@@ -222,21 +232,32 @@ static void backward(nets_cuda_layer_norm ln, const void *x, const float *weight
     float *sums = static_cast<float *>(scratch);
     const bool whole = dx && ln.channels % SOME == 0 && tiles <= HELD;
     void (*const of_rows[HELD])(nets_cuda_layer_norm, int64_t, const T *, const float *, const float *, const float *,
-                                const T *, const T *, T *,
-                                float *) = {give_all<T, 1>, give_all<T, 2>, give_all<T, 3>, give_all<T, HELD>};
+                                const T *, const T *, T *, float *) = {give_all<T, 1, RMS>, give_all<T, 2, RMS>,
+                                                                       give_all<T, 3, RMS>, give_all<T, HELD, RMS>};
     if (whole)
         MM_LAUNCH(of_rows[tiles - 1], (unsigned)parts, block, 0, stream, ln, each, in, weight, means, factors, from,
                   more, to, sums);
     else
-        LAUNCH_VECTORS(sum_part, T, grid, each, in, means, factors, from, sums);
+        LAUNCH_VECTORS(sum_part, T, RMS, grid, each, in, means, factors, from, sums);
     MM_LAUNCH(join_parts, (unsigned)ceil_div(2 * ln.channels, WARP), block, 0, stream, ln.channels, (int)parts, sums,
               dweight, dbias);
     if (dx && !whole)
-        LAUNCH_VECTORS(give_dx, T, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more, to);
+        LAUNCH_VECTORS(give_dx, T, RMS, (unsigned)ceil_div(ln.rows, WARPS), in, weight, means, factors, from, more, to);
+}
+
+template <typename T>
+static void backward_any(nets_cuda_layer_norm ln, const void *x, const float *weight, const float *means,
+                         const float *factors, const void *dy, const void *earlier, void *scratch, void *dx,
+                         float *dweight, float *dbias, cudaStream_t stream) {
+    if (ln.rms)
+        backward<T, true>(ln, x, weight, means, factors, dy, earlier, scratch, dx, dweight, dbias, stream);
+    else
+        backward<T, false>(ln, x, weight, means, factors, dy, earlier, scratch, dx, dweight, dbias, stream);
 }
 
 void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const void *x, const float *weight,
                                    const float *means, const float *factors, const void *dy, const void *earlier,
                                    void *scratch, void *dx, float *dweight, float *dbias, cudaStream_t stream) {
-    NETS_BY_STORAGE(maps, backward, ln, x, weight, means, factors, dy, earlier, scratch, dx, dweight, dbias, stream);
+    NETS_BY_STORAGE(maps, backward_any, ln, x, weight, means, factors, dy, earlier, scratch, dx, dweight, dbias,
+                    stream);
 }

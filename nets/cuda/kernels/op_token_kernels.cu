@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Embeddings, positions and GELU. The order of every sum depends only on the shape, and no two threads add to the same
+/* Embeddings and positions. The order of every sum depends only on the shape, and no two threads add to the same
  * number. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/elements.h"
@@ -147,80 +147,4 @@ static void place_backward(nets_cuda_tokens t, const void *dy, const void *earli
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
                               float *dweight, cudaStream_t stream) {
     NETS_BY_STORAGE(maps, place_backward, t, dy, earlier, dx, dweight, stream);
-}
-
-/* ---------------------------------------------------------------- GELU */
-
-/* Returns e of GELU's approximation by tanh, which takes 1 / (1 + e) as the normal distribution's share below x. e is
- * limited so that it stays finite: the slope needs the product of e and the share. __fdividef, which divides, is off by
- * at most 2 units in the last place. */
-static __device__ inline float power_of(float x) {
-    return expf(fminf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x), 80.0f));
-}
-
-/* The normal distribution's share below x. GELU is x times the share; its slope is the share plus x times the density.
- * erfc, because 1 + erf cancels for x below 0. */
-template <bool BY_TANH> static __device__ inline float share_below(float x) {
-    if (BY_TANH) return __fdividef(1.0f, 1.0f + power_of(x));
-    return 0.5f * erfcf(x * -0.7071067812f);
-}
-
-template <bool BY_TANH> static __device__ inline float slope(float x) {
-    if (!BY_TANH) return share_below<false>(x) + x * 0.3989422804f * expf(-0.5f * x * x);
-    const float e = power_of(x), share = __fdividef(1.0f, 1.0f + e);
-    return share + x * share * (e * share) * 2.0f * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
-}
-
-template <typename T, bool BY_TANH> struct gelu {
-    const T *x;
-    T *out;
-
-    template <int V> __device__ vec<V> at(int64_t i) const {
-        vec<V> v = loaded<V>(x + i);
-        for (int k = 0; k < V; k++) v.at[k] *= share_below<BY_TANH>(v.at[k]);
-        return v;
-    }
-};
-
-template <typename T, bool BY_TANH> struct gelu_backward {
-    const T *x, *dy, *earlier;
-    T *out;
-
-    template <int V> __device__ vec<V> at(int64_t i) const {
-        const vec<V> at_x = loaded<V>(x + i);
-        vec<V> v = loaded<V>(dy + i);
-        for (int k = 0; k < V; k++) v.at[k] *= slope<BY_TANH>(at_x.at[k]);
-        return plus(v, earlier, i);
-    }
-};
-
-template <typename T> static void pass_gelu(bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
-    const gelu<T, true> approximated = {static_cast<const T *>(x), static_cast<T *>(y)};
-    const gelu<T, false> exact = {static_cast<const T *>(x), static_cast<T *>(y)};
-    if (by_tanh)
-        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
-    else
-        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
-}
-
-void nets_cuda_gelu(mm_dtype maps, bool by_tanh, const void *x, void *y, int64_t n, cudaStream_t stream) {
-    NETS_BY_STORAGE(maps, pass_gelu, by_tanh, x, y, n, stream);
-}
-
-template <typename T>
-static void pass_gradient(bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx, int64_t n,
-                          cudaStream_t stream) {
-    const T *in = static_cast<const T *>(x), *from = static_cast<const T *>(dy),
-            *more = static_cast<const T *>(earlier);
-    const gelu_backward<T, true> approximated = {in, from, more, static_cast<T *>(dx)};
-    const gelu_backward<T, false> exact = {in, from, more, static_cast<T *>(dx)};
-    if (by_tanh)
-        launch_elements<T, PER_LOAD<T>>(approximated, n, stream);
-    else
-        launch_elements<T, PER_LOAD<T>>(exact, n, stream);
-}
-
-void nets_cuda_gelu_backward(mm_dtype maps, bool by_tanh, const void *x, const void *dy, const void *earlier, void *dx,
-                             int64_t n, cudaStream_t stream) {
-    NETS_BY_STORAGE(maps, pass_gradient, by_tanh, x, dy, earlier, dx, n, stream);
 }

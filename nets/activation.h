@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Activations: functions of single elements, in float32. Host and CUDA code both include the functions, so that there is
+ * one formula of each. A new one is a line here, two functions, a line of NETS_OPS and a description
+ * (ops/describe_activations.c).
+ *
+ * To get the functions, a file defines NETS_ACTIVATION_FUNCTION, what they are declared as, and
+ * NETS_ACTIVATION_EXP(x) and NETS_ACTIVATION_DIVIDE(a, b), how it computes e^x and a / b, before it includes this. */
+#ifndef NETS_ACTIVATION_H
+#define NETS_ACTIVATION_H
+
+/* Each activation as ACT(NAME, name, OP, BY): NETS_<OP> computes it (gelu computes two), and its derivative is a
+ * function of NETS_<BY>, the input or the output. Of leaky_relu's output only the sign matters. */
+#define NETS_ACTIVATIONS(ACT)                                                                                          \
+    ACT(LEAKY_RELU, leaky_relu, LEAKY_RELU, Y)                                                                         \
+    ACT(RELU6, relu6, RELU6, Y)                                                                                        \
+    ACT(SIGMOID, sigmoid, SIGMOID, Y)                                                                                  \
+    ACT(SILU, silu, SILU, X)                                                                                           \
+    ACT(HARD_SWISH, hard_swish, HARD_SWISH, X)                                                                         \
+    ACT(GELU, gelu, GELU, X)                                                                                           \
+    ACT(GELU_TANH, gelu_tanh, GELU, X)
+
+typedef enum nets_activation {
+#define NETS_ACTIVATION_NUMBER(NAME, name, OP, BY) NETS_ACTIVATION_##NAME,
+    NETS_ACTIVATIONS(NETS_ACTIVATION_NUMBER)
+#undef NETS_ACTIVATION_NUMBER
+        NETS_ACTIVATION_KINDS
+} nets_activation;
+
+#endif
+
+#if defined(NETS_ACTIVATION_FUNCTION) && !defined(NETS_ACTIVATION_FUNCTIONS)
+#define NETS_ACTIVATION_FUNCTIONS
+#include <math.h>
+
+/* For each, <name>_value, the function of x, and <name>_slope, its derivative as a function of x or y; `slope` is the
+ * layer's attribute. The value of a NaN is NaN, so that a training that diverges shows. */
+
+NETS_ACTIVATION_FUNCTION float nets_leaky_relu_value(float x, float slope) { return x > 0 ? x : x * slope; }
+NETS_ACTIVATION_FUNCTION float nets_leaky_relu_slope(float y, float slope) { return y > 0 ? 1 : slope; }
+
+NETS_ACTIVATION_FUNCTION float nets_limited_to_6(float x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
+
+NETS_ACTIVATION_FUNCTION float nets_relu6_value(float x, float slope) {
+    (void)slope;
+    return nets_limited_to_6(x);
+}
+NETS_ACTIVATION_FUNCTION float nets_relu6_slope(float y, float slope) {
+    (void)slope;
+    return y > 0 && y < 6 ? 1 : 0;
+}
+
+/* e^u, limited so that it stays finite: slopes need the product of it and 1 / (1 + e^u), and a GPU's fast division
+ * takes no divisor above 2^126. */
+NETS_ACTIVATION_FUNCTION float nets_finite_exp(float u) { return NETS_ACTIVATION_EXP(u > 80 ? 80 : u); }
+
+NETS_ACTIVATION_FUNCTION float nets_sigmoid_value(float x, float slope) {
+    (void)slope;
+    return NETS_ACTIVATION_DIVIDE(1.0f, 1.0f + nets_finite_exp(-x));
+}
+NETS_ACTIVATION_FUNCTION float nets_sigmoid_slope(float y, float slope) {
+    (void)slope;
+    return y * (1 - y);
+}
+
+NETS_ACTIVATION_FUNCTION float nets_silu_value(float x, float slope) { return x * nets_sigmoid_value(x, slope); }
+NETS_ACTIVATION_FUNCTION float nets_silu_slope(float x, float slope) {
+    const float e = nets_finite_exp(-x), share = NETS_ACTIVATION_DIVIDE(1.0f, 1.0f + e);
+    (void)slope;
+    return share * (1 + x * (e * share));
+}
+
+NETS_ACTIVATION_FUNCTION float nets_hard_swish_value(float x, float slope) {
+    (void)slope;
+    return x * (nets_limited_to_6(x + 3) * (1.0f / 6));
+}
+NETS_ACTIVATION_FUNCTION float nets_hard_swish_slope(float x, float slope) {
+    const float inside = x * (1.0f / 3) + 0.5f;
+    (void)slope;
+    return x <= -3 ? 0 : x >= 3 ? 1 : inside;
+}
+
+/* GELU is x times the normal distribution's share below x; its slope is the share plus x times the density. erfc,
+ * because 1 + erf cancels for x below 0. */
+NETS_ACTIVATION_FUNCTION float nets_share_below(float x) { return 0.5f * erfcf(x * -0.7071067812f); }
+
+NETS_ACTIVATION_FUNCTION float nets_gelu_value(float x, float slope) {
+    (void)slope;
+    return x * nets_share_below(x);
+}
+NETS_ACTIVATION_FUNCTION float nets_gelu_slope(float x, float slope) {
+    (void)slope;
+    return nets_share_below(x) + x * 0.3989422804f * NETS_ACTIVATION_EXP(-0.5f * x * x);
+}
+
+/* The approximation by tanh takes 1 / (1 + e) as the share; this is e. */
+NETS_ACTIVATION_FUNCTION float nets_gelu_power(float x) {
+    return nets_finite_exp(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x));
+}
+
+NETS_ACTIVATION_FUNCTION float nets_gelu_tanh_value(float x, float slope) {
+    (void)slope;
+    return x * NETS_ACTIVATION_DIVIDE(1.0f, 1.0f + nets_gelu_power(x));
+}
+NETS_ACTIVATION_FUNCTION float nets_gelu_tanh_slope(float x, float slope) {
+    const float e = nets_gelu_power(x), share = NETS_ACTIVATION_DIVIDE(1.0f, 1.0f + e);
+    (void)slope;
+    return share + x * share * (e * share) * 2.0f * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+#endif
