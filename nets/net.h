@@ -92,6 +92,7 @@ typedef struct nets_attrs {
     float eps;            /* batch_norm, group_norm, layer_norm, rms_norm */
     float momentum;       /* batch_norm: running = (1 - momentum) running + momentum new */
     float p;              /* dropout: the rate of zeros */
+    bool by_sample;       /* dropout: drops whole samples, not single elements */
     int64_t vocabulary;   /* embedding: how many tokens there are */
     int64_t heads;        /* attention: into how many parts, attended separately, the channels are divided */
     float slope;          /* leaky_relu: the factor of negative numbers */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Dropout. No mask is stored: the backward draws the same random numbers again. Element e of layer l in iteration i
  * uses word e % 4 of Philox(key = seed, counter = {e / 4, its high word, l, i}). Elements are counted from the whole
- * batch's first. */
+ * batch's first. By sample, all elements of sample e use that word. */
 #include <stdlib.h>
 
 #include "mm/core/philox.h"
@@ -14,6 +14,7 @@ typedef struct dropout_op {
     int64_t elems, image_elems;
     uint32_t threshold; /* a word below it drops the element */
     float scale;        /* multiplies the others: 1 / (1 - p) */
+    bool by_sample;
 } dropout_op;
 
 /* out := in with the layer's elements dropped; in may be out. */
@@ -26,14 +27,33 @@ typedef struct dropping {
     float *out;
 } dropping;
 
+static void draw(const dropping *d, uint64_t block, uint32_t words[4]) {
+    const uint32_t key[2] = {d->rng[0], d->rng[1]};
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), d->layer, d->rng[2]};
+    mm_philox(key, counter, words);
+}
+
+static void drop_samples(const void *ctx, int64_t from, int64_t to) {
+    const dropping *d = ctx;
+    const dropout_op *op = d->op;
+    for (int64_t i = from, end; i < to; i = end) {
+        const uint64_t sample = (uint64_t)((d->first + i) / op->image_elems);
+        uint32_t words[4];
+        draw(d, sample / 4, words);
+        const bool dropped = words[sample % 4] < op->threshold;
+        end = (i / op->image_elems + 1) * op->image_elems;
+        if (end > to) end = to;
+        for (int64_t k = i; k < end; k++) d->out[k] = dropped ? 0 : d->in[k] * op->scale;
+    }
+}
+
 static void drop(const void *ctx, int64_t from, int64_t to) {
     const dropping *d = ctx;
     const dropout_op *op = d->op;
-    uint32_t key[2] = {d->rng[0], d->rng[1]}, words[4];
+    uint32_t words[4];
     for (int64_t i = from; i < to;) {
-        const uint64_t element = (uint64_t)(d->first + i), block = element / 4;
-        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), d->layer, d->rng[2]};
-        mm_philox(key, counter, words);
+        const uint64_t element = (uint64_t)(d->first + i);
+        draw(d, element / 4, words);
         for (int k = (int)(element % 4); k < 4 && i < to; k++, i++)
             d->out[i] = words[k] < op->threshold ? 0 : d->in[i] * op->scale;
     }
@@ -47,7 +67,7 @@ static void drop_all(const dropout_op *op, const nets_op_args *args, nets_role i
                         .first = rng[NETS_RNG_IMAGE] * op->image_elems,
                         .in = args->at[in],
                         .out = args->at[out]};
-    nets_ranges(op->pool, op->elems, 4, 1, drop, &d);
+    nets_ranges(op->pool, op->elems, 4, 1, op->by_sample ? drop_samples : drop, &d);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
@@ -70,6 +90,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->elems = nets_shape_elems(&desc->x[0]);
     op->image_elems = op->elems / desc->x[0].dims[0];
     op->threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0);
+    op->by_sample = desc->attrs.by_sample;
     op->scale = 1.0f / (1.0f - desc->attrs.p);
     *op_out = &op->base;
     return MM_OK;

@@ -11,7 +11,8 @@ const nets_op_info nets_info_dropout = {
     .output = "the input's",
     .example = LAYER("drop", "dropout", "\"data\"", ", \"p\": 0.5"),
     .min_inputs = 1, .max_inputs = 1,
-    .attrs = ATTRS(ATTR(p, "the rate of zeros", VALUE(0), 0, 1, false, true, NULL)),
+    .attrs = ATTRS(ATTR(p, "the rate of zeros", VALUE(0), 0, 1, false, true, NULL),
+        ATTR(by_sample, "drops whole samples (stochastic depth), not single elements", FLAG)),
     .infer = nets_infer_same,
     .steps = {
         .kind = MM_LAYER_DROPOUT,

@@ -27,6 +27,8 @@ zoo_builder zoo_build_fcn8s;                   /* fcn.c */
 zoo_builder zoo_build_googlenet;               /* googlenet.c */
 zoo_builder zoo_build_gpt;                     /* gpt.c: what zoo_option says */
 zoo_builder zoo_build_inception_v4;            /* inception_v4.c: blocks A, B, C */
+zoo_builder zoo_build_mobilenet_v2;            /* mobile.c */
+zoo_builder zoo_build_efficientnet_b0;         /* */
 zoo_builder zoo_build_nin;                     /* nin.c */
 zoo_builder zoo_build_nin_cifar;               /* */
 zoo_builder zoo_build_overfeat;                /* overfeat.c */

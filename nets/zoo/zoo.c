@@ -115,6 +115,8 @@ static const zoo_entry ZOO[] = {
      1000, parse_three},
     {"squeezenet1_0", "SqueezeNet 1.0", zoo_build_squeezenet, {0}, 224, 1000, NULL},
     {"densenet121", "DenseNet-121", zoo_build_densenet, {6, 12, 24, 16}, 224, 1000, NULL},
+    {"mobilenet_v2", "MobileNetV2", zoo_build_mobilenet_v2, {0}, 224, 1000, NULL},
+    {"efficientnet_b0", "EfficientNet-B0", zoo_build_efficientnet_b0, {0}, 224, 1000, NULL},
     {"fcn8s-vgg16", "FCN-8s on VGG-16: 21 classes for each pixel", zoo_build_fcn8s, {0}, 224, 21, NULL},
     {"unet", "U-Net, 572x572x1: 2 classes for each of 388x388 pixels", zoo_build_unet, {0}, 572, 2, NULL},
     {"resnet20", "CIFAR ResNet of depth 20, 32x32x3, 10 classes", zoo_build_resnet_cifar, {3}, 32, 10, NULL},

@@ -96,6 +96,7 @@ static void relu_add_mul_and_dropout_agree_bit_for_bit(void **state) {
         check_exact_op(NETS_ADD, NULL, SIZES[i]);
         check_exact_op(NETS_MUL, NULL, SIZES[i]);
         check_exact_op(NETS_DROPOUT, &(nets_attrs){.p = 0.4f}, SIZES[i]);
+        check_exact_op(NETS_DROPOUT, &(nets_attrs){.p = 0.4f, .by_sample = true}, SIZES[i]);
     }
 }
 

@@ -433,6 +433,7 @@ static const op_case CASES[] = {
     {"gelu", NETS_GELU, {0}, .x = {2, 3, 5, 7}},
     {"gelu_by_tanh", NETS_GELU, {.tanh = true}, .x = {2, 3, 5, 7}},
     {"dropout", NETS_DROPOUT, {.p = 0.3f}, .x = {3, 5, 7, 9}},
+    {"dropout_of_samples", NETS_DROPOUT, {.p = 0.3f, .by_sample = true}, .x = {5, 3, 3, 7}},
     {"batch_norm", NETS_BATCH_NORM, {0}, .x = {4, 3, 5, 24}},
     {"loss", NETS_LOSS, {0}, .x = {5, 1, 1, 7}},
 };

@@ -30,6 +30,8 @@ static const char *const SMALL[] = {
     "inception-v4:1,1,1@107,classes=5,thin=16",
     "squeezenet1_0@43,classes=5,thin=8",
     "densenet121@64,classes=5,thin=8",
+    "mobilenet_v2@64,classes=5,thin=8",
+    "efficientnet_b0@64,classes=5,thin=8",
     "fcn8s-vgg16@32,classes=3,thin=32",
     "unet@188,thin=32",
     "tiny@16",

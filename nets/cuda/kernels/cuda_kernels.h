@@ -48,6 +48,7 @@ typedef struct nets_cuda_dropout {
     int64_t image_elems; /* elements of an image: random words are numbered over the whole batch */
     uint32_t layer, threshold;
     float scale;
+    bool by_sample; /* an image's elements share a random word */
 } nets_cuda_dropout;
 
 void nets_cuda_drop(mm_dtype maps, nets_cuda_dropout how, const void *in, const void *earlier, void *out, int64_t n,

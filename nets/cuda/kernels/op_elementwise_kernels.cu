@@ -63,7 +63,31 @@ template <typename T> struct drop {
         mm_philox(key, counter, words);
     }
 
+    /* What an element of the image is multiplied by. */
+    __device__ float factor_of(uint64_t image) const {
+        uint32_t words[4];
+        draw(image / 4, words);
+        return words[image % 4] < how.threshold ? 0 : how.scale;
+    }
+
+    template <int V> __device__ vec<V> of_samples(int64_t i) const {
+        uint64_t image = how.rng[NETS_RNG_IMAGE] + (uint64_t)(i / how.image_elems);
+        int64_t left = how.image_elems - i % how.image_elems;
+        float factor = factor_of(image);
+        vec<V> v;
+        load(in + i, &v);
+        for (int k = 0; k < V; k++) {
+            if (left-- == 0) {
+                factor = factor_of(++image);
+                left = how.image_elems - 1;
+            }
+            v.at[k] = factor == 0 ? 0 : v.at[k] * factor;
+        }
+        return plus(v, earlier, i);
+    }
+
     template <int V> __device__ vec<V> at(int64_t i) const {
+        if (how.by_sample) return of_samples<V>(i);
         const uint64_t element = (uint64_t)i + (uint64_t)how.rng[NETS_RNG_IMAGE] * (uint64_t)how.image_elems;
         const int first = (int)(element % 4);
         uint32_t words[V > 4 ? 12 : 8];

@@ -38,7 +38,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->elems = nets_shape_elems(&desc->x[0]);
     op->dropout = (nets_cuda_dropout){.image_elems = op->elems / desc->x[0].dims[0],
                                       .threshold = (uint32_t)((double)desc->attrs.p * 4294967296.0),
-                                      .scale = 1.0f / (1.0f - desc->attrs.p)};
+                                      .scale = 1.0f / (1.0f - desc->attrs.p),
+                                      .by_sample = desc->attrs.by_sample};
     *op_out = &op->base;
     return MM_OK;
 }
