@@ -156,6 +156,25 @@ int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs
     return nets_add(net, name, op, attrs, &input, 1);
 }
 
+static mm_status try_name_params(nets_net *net, const char *const *names, int n_names) {
+    const nets_layer *layer = &net->layers[net->n_layers - 1];
+    if (n_names != layer->n_params)
+        return mm_fail(MM_ERR_INVALID, "layer %s: %d names for %d parameters", layer->name, n_names, layer->n_params);
+    for (int i = 0; i < n_names; i++) {
+        if (!*names[i] || strlen(names[i]) >= NETS_PARAM_NAME_CAPACITY)
+            return mm_fail(MM_ERR_INVALID, "layer %s: a parameter needs a name of 1 to %d bytes", layer->name,
+                           NETS_PARAM_NAME_CAPACITY - 1);
+        strcpy(net->params[layer->first_param + i].name, names[i]);
+    }
+    return MM_OK;
+}
+
+void nets_name_params(nets_net *net, const char *const *names, int n_names) {
+    if (net->status == MM_OK) net->status = try_name_params(net, names, n_names);
+}
+
+mm_status nets_net_status(const nets_net *net) { return net->status; }
+
 static mm_status try_add_data(nets_net *net, const nets_shape *shape, int64_t classes) {
     char text[NETS_SHAPE_TEXT_CAPACITY];
     if (net->n_layers)
@@ -185,15 +204,23 @@ int nets_add_data(nets_net *net, int64_t height, int64_t width, int64_t channels
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static mm_status check_names_differ(const nets_net *net) {
-    const char **names = malloc((size_t)net->n_layers * sizeof *names);
-    if (!names) return mm_fail(MM_ERR_NOMEM, "net %s: no memory for %d names", net->name, net->n_layers);
-    for (int i = 0; i < net->n_layers; i++) names[i] = net->layers[i].name;
-    qsort(names, (size_t)net->n_layers, sizeof *names, compare_names);
-    mm_status status = MM_OK;
-    for (int i = 1; i < net->n_layers && status == MM_OK; i++)
+/* Sorts the names, and fails if two are equal; `what`: whose names they are. */
+static mm_status check_differ(const nets_net *net, const char **names, int n, const char *what) {
+    qsort(names, (size_t)n, sizeof *names, compare_names);
+    for (int i = 1; i < n; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            status = mm_fail(MM_ERR_INVALID, "net %s: two layers are called %s", net->name, names[i]);
+            return mm_fail(MM_ERR_INVALID, "net %s: two %s are called %s", net->name, what, names[i]);
+    return MM_OK;
+}
+
+static mm_status check_names_differ(const nets_net *net) {
+    const int most = net->n_layers > net->n_params ? net->n_layers : net->n_params;
+    const char **names = malloc((size_t)most * sizeof *names);
+    if (!names) return mm_fail(MM_ERR_NOMEM, "net %s: no memory for %d names", net->name, most);
+    for (int i = 0; i < net->n_layers; i++) names[i] = net->layers[i].name;
+    mm_status status = check_differ(net, names, net->n_layers, "layers");
+    for (int i = 0; i < net->n_params; i++) names[i] = net->params[i].name;
+    if (status == MM_OK) status = check_differ(net, names, net->n_params, "parameters");
     free(names);
     return status;
 }

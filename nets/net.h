@@ -41,6 +41,7 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(LOSS, loss)                       \
     OP(EMBEDDING, embedding)             \
     OP(POSITION, position)               \
+    OP(CLASS_TOKEN, class_token)         \
     OP(LAYER_NORM, layer_norm)           \
     OP(RMS_NORM, rms_norm)               \
     OP(PROJECT, project)                 \
@@ -95,10 +96,13 @@ typedef struct nets_attrs {
     bool by_sample;       /* dropout: drops whole samples, not single elements */
     int64_t vocabulary;   /* embedding: how many tokens there are */
     int64_t heads;        /* attention: into how many parts, attended separately, the channels are divided */
+    bool full;            /* attention: each token attends to all, not only to those up to itself */
+    bool by_output;       /* project: the weight is [out_channels, channels] */
     float slope;          /* leaky_relu: the factor of negative numbers */
     bool tanh;            /* gelu: uses the tanh approximation */
     bool tied;            /* token_loss: its weight is that of the embedding */
-    float deviation;      /* embedding, position, project, token_loss: standard deviation of the initial weights */
+    /* embedding, position, class_token, project, token_loss: standard deviation of the initial weights */
+    float deviation;
 } nets_attrs;
 
 typedef struct nets_layer {
@@ -146,8 +150,15 @@ int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs 
 /* nets_add with one input. */
 int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, int input);
 
+/* Names the parameters of the layer added last, in the order of its operation's list, in place of "<layer>.<name>". Such
+ * a failure is kept, too. */
+void nets_name_params(nets_net *net, const char *const *names, int n_names);
+
+/* The first failure so far. */
+MM_CHECKED mm_status nets_net_status(const nets_net *net);
+
 /* Checks the whole net: its last layer, and no other, is a loss with a score for each class; every other layer is used;
- * all names differ. */
+ * all names differ, of layers and of parameters. */
 MM_CHECKED mm_status nets_net_finish(nets_net *net);
 
 /* Reading a finished net; everything is borrowed from it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Causal attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
+/* Attention, block by block (Dao et al. 2022, "FlashAttention"): of the scores, which are the square of the
  * context, only one block exists at a time, in the cache. One thread computes a whole head of a sample, in a fixed
  * order.
  *
@@ -9,6 +9,8 @@
  *   rows 2   |   |     |  \  |         backward:  p = e^(s - saved); dp = dy v; ds = p (dp - y dy) scale;
  *            whole blocks, then half of             dv += p dy; dq += ds k; dk += ds q
  *            the one on the diagonal
+ *
+ * That is causal attention; in full attention each row sees all blocks of keys, whole.
  *
  * The input's channels are q, k, v, each of `heads` times `size`. With bf16 maps a thread copies its head to f32 in the
  * workspace, and rounds the results once. */
@@ -26,8 +28,8 @@ enum { BLOCK = 128 }; /* rows and keys of a block: its scores take 64 KiB, of a 
 
 /* Products of blocks. OUTPUT and the gradients of q, k and v add to their results. */
 enum { SCORES, OUTPUT, BY_P, BY_V, BY_Q, BY_K, PRODUCTS };
-/* The sizes of blocks. Only the last block of rows can be smaller, and its keys only in the block on the diagonal. */
-enum { WHOLE, LAST_ROWS, LAST_BOTH, SIZES };
+/* The sizes of blocks. Only the last block of rows, or of keys, can be smaller; keys alone only in full attention. */
+enum { WHOLE, LAST_ROWS, LAST_KEYS, LAST_BOTH, SIZES };
 
 typedef struct attention_op {
     nets_op base;
@@ -43,6 +45,7 @@ typedef struct attention_op {
     int64_t scratch_bytes;    /* a product's */
     int64_t place_bytes;      /* a thread's part of the workspace */
     float scale;
+    bool full;
 } attention_op;
 
 typedef struct attention_run {
@@ -76,11 +79,12 @@ static block block_of(const attention_op *op, int64_t i, int64_t j) {
                    .key = j * each,
                    .rows = i == last ? rest : each,
                    .keys = j == last ? rest : each,
-                   .size = i < last   ? WHOLE
-                           : j < last ? LAST_ROWS
-                                      : LAST_BOTH,
-                   .diagonal = i == j};
+                   .size = i < last ? (j < last ? WHOLE : LAST_KEYS) : (j < last ? LAST_ROWS : LAST_BOTH),
+                   .diagonal = i == j && !op->full};
 }
+
+/* How many blocks of keys the block of rows i sees. */
+static int64_t key_blocks(const attention_op *op, int64_t i) { return op->full ? op->blocks.pieces : i + 1; }
 
 static int64_t row_of_x(const attention_op *op) { return 3 * op->heads * op->size; }
 static int64_t row_of_y(const attention_op *op) { return op->heads * op->size; }
@@ -124,7 +128,7 @@ static mm_status attend_rows(const head *h, int64_t i) {
     const attention_op *op = h->op;
     const block whole = block_of(op, i, i);
     memset(h->o, 0, (size_t)(whole.rows * op->size) * sizeof *h->o);
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j < key_blocks(op, i); j++) {
         const block b = block_of(op, i, j);
         MM_TRY(add_block(h, &b));
     }
@@ -167,7 +171,7 @@ static mm_status give_rows(const head *h, int64_t i) {
         const int64_t at = (whole.row + r) * op->y_pitch;
         h->top[r] = op->loops->dot(h->y + at, h->dy + at, op->size);
     }
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = 0; j < key_blocks(op, i); j++) {
         const block b = block_of(op, i, j);
         MM_TRY(give_block(h, &b));
     }
@@ -317,7 +321,9 @@ static mm_status make_products(attention_op *op, bool training) {
     const int64_t x = op->x_pitch, y = op->y_pitch, each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
     const int64_t size = op->size;
     for (int s = op->blocks.pieces > 1 ? WHOLE : LAST_BOTH; s < SIZES; s++) {
-        const int64_t rows = s == WHOLE ? each : rest, keys = s == LAST_BOTH ? rest : each;
+        if (s == LAST_KEYS && !op->full) continue;
+        const int64_t rows = s == WHOLE || s == LAST_KEYS ? each : rest;
+        const int64_t keys = s == LAST_BOTH || s == LAST_KEYS ? rest : each;
         const nets_dnn_product_desc products[PRODUCTS] = {
             [SCORES] = {rows, size, keys, false, true, x, x, keys, false},
             [OUTPUT] = {rows, keys, size, false, false, keys, x, size, true},
@@ -345,6 +351,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->heads = desc->attrs.heads;
     op->size = nets_shape_channels(&desc->y) / op->heads;
     op->scale = 1.0f / sqrtf((float)op->size);
+    op->full = desc->attrs.full;
     op->lines = nets_simd_map_best(desc->maps);
     op->elem_bytes = mm_dtype_table[desc->maps].bytes;
     op->widens = desc->maps != MM_F32;

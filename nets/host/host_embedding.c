@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Embeddings: a row of weights for each token, or for each position. A row's gradient is the sum over its tokens in
+/* Embeddings: a row of weights for each token, or for each position, also behind a class token. A row's gradient is the sum over its tokens in
  * order. Threads divide the channels, or the positions, so no two write the same element. */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ typedef struct embedding_op {
 
 typedef struct embedding_run {
     const embedding_op *op;
-    const float *x, *weight, *dy;
-    float *y, *dweight;
+    const float *x, *weight, *token, *dy, *earlier;
+    float *y, *dx, *dweight;
 } embedding_run;
 
 /* ---------------------------------------------------------------- tokens */
@@ -108,13 +108,63 @@ static mm_status run_position_backward(nets_op *base, const nets_op_args *args) 
     return MM_OK;
 }
 
+/* ---------------------------------------------------------------- class tokens */
+
+/* Rows of the output: each sample's first is the class token, the others are its rows of x. */
+static void put_tokens(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels, places = r->op->rows_per_sample;
+    for (int64_t i = from; i < to; i++) {
+        const int64_t place = i % places;
+        const float *own = place ? r->x + (i - i / places - 1) * channels : r->token;
+        const float *position = r->weight + place * channels;
+        float *y = r->y + i * channels;
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++) y[c] = own[c] + position[c];
+    }
+}
+
+static mm_status run_class_token_forward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const embedding_run r = {
+        .op = op, .x = args->at[NETS_X], .token = args->at[NETS_W], .weight = args->at[NETS_B], .y = args->at[NETS_Y]};
+    nets_ranges(op->pool, op->rows, 1, op->channels, put_tokens, &r);
+    return MM_OK;
+}
+
+/* Rows of dx. */
+static void pass_rest(const void *ctx, int64_t from, int64_t to) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels, pixels = r->op->rows_per_sample - 1;
+    for (int64_t i = from; i < to; i++) {
+        float *dx = r->dx + i * channels;
+        memcpy(dx, r->dy + (i + i / pixels + 1) * channels, (size_t)channels * sizeof *dx);
+        nets_host_accumulate(dx, r->earlier ? r->earlier + i * channels : NULL, channels);
+    }
+}
+
+/* The class token's gradient is that of its position. */
+static mm_status run_class_token_backward(nets_op *base, const nets_op_args *args) {
+    const embedding_op *op = (const embedding_op *)base;
+    const int64_t samples = op->rows / op->rows_per_sample;
+    const embedding_run r = {.op = op,
+                             .dy = args->at[NETS_DY],
+                             .earlier = args->at[NETS_EARLIER],
+                             .dx = args->at[NETS_DX],
+                             .dweight = args->at[NETS_DB]};
+    nets_ranges(op->pool, op->rows_per_sample * op->channels, UNIT, samples, sum_places, &r);
+    memcpy(args->at[NETS_DW], r.dweight, (size_t)op->channels * sizeof *r.dweight);
+    if (r.dx) nets_ranges(op->pool, op->rows - samples, 1, op->channels, pass_rest, &r);
+    return MM_OK;
+}
+
 /* ---------------------------------------------------------------- creation */
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
     const bool tokens = desc->kind == NETS_EMBEDDING;
     embedding_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an embedding");
-    op->base.impl = tokens ? &nets_host_op_embedding.base : &nets_host_op_position.base;
+    op->base.impl = backend->ops->impls[desc->kind];
     op->base.adds = tokens && desc->training && (desc->pass.adds || desc->shared);
     op->pool = nets_host_pool(backend);
     op->rows = nets_shape_rows(&desc->y);
@@ -129,3 +179,5 @@ const nets_host_impl nets_host_op_embedding =
     NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_forward, run_backward);
 const nets_host_impl nets_host_op_position =
     NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL, run_position_forward, run_position_backward);
+const nets_host_impl nets_host_op_class_token = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, nets_host_free, NULL,
+                                                               run_class_token_forward, run_class_token_backward);

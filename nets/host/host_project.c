@@ -5,6 +5,7 @@
  * the whole batch. */
 #include <stdlib.h>
 
+#include "nets/contract/op_project.h"
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
@@ -76,6 +77,7 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    if (desc->attrs.by_output) return nets_project_as_linear(backend, desc, op_out);
     const bool half = desc->maps == MM_BF16;
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     if (half && desc->adds_earlier) /* the earlier gradient would be added to a rounded one */

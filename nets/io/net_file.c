@@ -12,6 +12,7 @@
 #include "mm/core/nearest.h"
 #include "mm/core/text.h"
 #include "nets/net_attrs.h"
+#include "nets/net_ops.h"
 #include "nets/zoo/zoo.h"
 
 enum { MAX_FILE_BYTES = 16 << 20 };
@@ -27,6 +28,23 @@ static mm_status print_string(FILE *stream, const char *text) {
     return printed ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a network file");
 }
 
+/* Prints the names of the layer's parameters, if they are not "<layer>.<name>". */
+static mm_status print_params(FILE *stream, const nets_net *net, const nets_layer *layer) {
+    bool named = false;
+    for (int i = 0; i < layer->n_params; i++) {
+        const nets_param *param = nets_net_param(net, layer->first_param + i);
+        const size_t length = strlen(layer->name);
+        named |= strncmp(param->name, layer->name, length) != 0 || param->name[length] != '.' ||
+                 strcmp(param->name + length + 1, nets_param_spec_of(layer->op, param->place)->name) != 0;
+    }
+    for (int i = 0; named && i < layer->n_params; i++) {
+        fprintf(stream, "%s", i ? ", " : ", \"parameters\": [");
+        MM_TRY(print_string(stream, nets_net_param(net, layer->first_param + i)->name));
+    }
+    if (named) fprintf(stream, "]");
+    return MM_OK;
+}
+
 static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
     const nets_layer *layer = nets_net_layer(net, index);
     nets_attrs told;
@@ -39,6 +57,7 @@ static mm_status print_layer(FILE *stream, const nets_net *net, int index) {
         MM_TRY(print_string(stream, nets_net_layer(net, layer->inputs[i])->name));
     }
     fprintf(stream, "]");
+    MM_TRY(print_params(stream, net, layer));
     const nets_attr *attr;
     char text[NETS_ATTR_TEXT_CAPACITY];
     for (size_t i = 0; (attr = nets_attr_of(layer->op, i)); i++)

@@ -32,7 +32,7 @@ typedef struct shown {
     char text[256];
 } shown;
 
-enum { SHOWN_TEXT = 108, SHOWN_PATH = 176 }; /* so that a message has room for a path and all operations. Chosen */
+enum { SHOWN_TEXT = 108, SHOWN_PATH = 176 }; /* chosen */
 
 static bool continues_character(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
@@ -48,13 +48,15 @@ static shown show(const char *text) {
     return s;
 }
 
-/* Cuts a long path's beginning, since its end says more. */
+/* Cuts a long path's beginning, since its end says more. The path gets the room that the message leaves (status.h). */
 static shown show_path(const char *path) {
     shown s;
-    size_t n = strlen(path);
-    bool cut = n > SHOWN_PATH;
+    const size_t taken = strlen(mm_last_error()) + sizeof "...: ";
+    const size_t left = taken < MM_MESSAGE_CAPACITY ? MM_MESSAGE_CAPACITY - taken : 0;
+    const size_t n = strlen(path), most = left < SHOWN_PATH ? left : SHOWN_PATH;
+    const bool cut = n > most;
     if (cut)
-        for (path += n - SHOWN_PATH; continues_character(*path);) path++;
+        for (path += n - most; continues_character(*path);) path++;
     snprintf(s.text, sizeof s.text, "%s%s", cut ? "..." : "", path);
     return s;
 }
@@ -202,7 +204,7 @@ static mm_status read_attr(const nets_attr *attr, const char *name, const char *
 }
 
 static bool is_layer_key(const char *key) {
-    static const char *const keys[] = {"name", "op", "inputs", "comment"};
+    static const char *const keys[] = {"name", "op", "inputs", "parameters", "comment"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(keys[i], key) == 0) return true;
     return false;
@@ -298,6 +300,29 @@ static mm_status check_place(parser *p, const char *where, const char *name, net
     return MM_OK;
 }
 
+/* Names the parameters of the layer added last, if the file does. */
+static mm_status read_params(parser *p, const json_t *object, const char *where) {
+    const json_t *array, *value;
+    const char *names[NETS_MAX_PARAMS];
+    size_t i;
+    if (!json_object_get(object, "parameters")) return MM_OK;
+    MM_TRY(get(object, where, "parameters", JSON_ARRAY, "an array of names", &array));
+    if (json_array_size(array) > NETS_MAX_PARAMS)
+        return mm_fail(MM_ERR_FORMAT, "%s%zu names of parameters, at most %d", where, json_array_size(array),
+                       NETS_MAX_PARAMS);
+    json_array_foreach(array, i, value) {
+        names[i] = json_string_value(value);
+        if (!names[i])
+            return mm_fail(MM_ERR_FORMAT, "%s\"parameters\" must be an array of names, not of %s", where,
+                           type_name(value));
+        if (strcmp(show(names[i]).text, names[i]) != 0)
+            return mm_fail(MM_ERR_FORMAT, "%sa parameter's name is too long, or has a control character: '%s'", where,
+                           show(names[i]).text);
+    }
+    nets_name_params(p->net, names, (int)i);
+    return nets_net_status(p->net);
+}
+
 static mm_status count_params(parser *p, const nets_layer *layer) {
     for (int i = 0; i < layer->n_params; i++) {
         p->param_elems += nets_net_param(p->net, layer->first_param + i)->elems;
@@ -335,6 +360,7 @@ static mm_status read_layer(parser *p, const json_t *object, size_t index) {
     MM_TRY(check_place(p, where, name, op));
     MM_TRY(check_comment(object, where));
     MM_TRY(add_layer(p, object, name, where, op, &added));
+    MM_TRY(read_params(p, object, where));
     MM_TRY(count_params(p, nets_net_layer(p->net, added)));
     return mm_names_add(&p->names, name, added);
 }

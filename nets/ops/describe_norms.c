@@ -74,7 +74,7 @@ const nets_op_info nets_info_group_norm = {
     .name = "group_norm",
     .what = "normalises each image's groups of channels, then scales and shifts each channel",
     .output = "the input's",
-    .example = LAYER("gn1", "group_norm", "\"conv1\"", ", \"groups\": 8"),
+    .example = LAYER("gn1", "group_norm", "\"conv1\"", ", \"groups\": 2"),
     .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
     .attrs = ATTRS(
         ATTR(groups, "of channels, each normalised by itself", REQUIRED, EXTENT, &DIVISOR),

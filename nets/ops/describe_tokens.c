@@ -77,6 +77,45 @@ const nets_op_info nets_info_position = {
     },
 };
 
+/* clang-format on */
+
+static mm_status infer_class_token(nets_layer *layer, const nets_shape *in) {
+    layer->shape = (nets_shape){3, {1, nets_shape_rows(in) + 1, nets_shape_channels(in)}};
+    return MM_OK;
+}
+
+static int class_token_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    (void)layer;
+    dims_out[2] = nets_shape_channels(in);
+    return 3;
+}
+
+static int class_token_position(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
+    dims_out[1] = nets_shape_rows(&layer->shape);
+    return class_token_weight(layer, in, dims_out);
+}
+
+/* clang-format off */
+const nets_op_info nets_info_class_token = {
+    .name = "class_token",
+    .what = "the pixels as tokens behind a learned one; a learned row is added to each, by its place",
+    .output = "1, height * width + 1; channels",
+    .example = LAYER("tokens", "class_token", "\"patches\"", ""),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(DEVIATION),
+    .infer = infer_class_token,
+    .params = {
+        {"token", "1, 1, channels", class_token_weight, CONSTANT(0), .learned = true, .decayed = true},
+        {"position", "1, height * width + 1, channels", class_token_position, NORMAL, .learned = true, .decayed = true},
+    },
+    .steps = {
+        .kind = MM_LAYER_EMBEDDING,
+        .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX, W(DW), W(DB)}},
+    },
+};
+
 /* ---------------------------------------------------------------- maps */
 
 static nets_shape saved_rows(const nets_attrs *attrs, const nets_shape *x, const nets_shape *y) {
@@ -130,20 +169,23 @@ static mm_status infer_project(nets_layer *layer, const nets_shape *in) {
 }
 
 static int project_weight(const nets_layer *layer, const nets_shape *in, int64_t dims_out[MM_RANK_MAX]) {
-    return matrix(nets_shape_channels(in), layer->attrs.out_channels, dims_out);
+    const int64_t channels = nets_shape_channels(in), out = layer->attrs.out_channels;
+    return layer->attrs.by_output ? matrix(out, channels, dims_out) : matrix(channels, out, dims_out);
 }
 
 /* clang-format off */
 const nets_op_info nets_info_project = {
     .name = "project",
-    .what = "linear in the channels of each token; the weight is stored as GPT-2's, by input channel",
+    .what = "linear in the channels of each token",
     .output = "height, width; out_channels",
     .example = LAYER("c_fc", "project", "\"ln_2\"", ", \"out_channels\": 512, \"bias\": true"),
     .min_inputs = 1, .max_inputs = 1,
-    .attrs = ATTRS(OUT_CHANNELS, BIAS, DEVIATION),
+    .attrs = ATTRS(OUT_CHANNELS, BIAS,
+        ATTR(by_output, "the weight is stored by output channel, as torch's; else by input, as GPT-2's", FLAG),
+        DEVIATION),
     .infer = infer_project,
     .params = {
-        {"weight", "channels, out_channels", project_weight, NORMAL, .learned = true, .decayed = true,
+        {"weight", "channels, out_channels (by_output: the other way)", project_weight, NORMAL, .learned = true, .decayed = true,
          .factor = true},
         {"bias", "out_channels", nets_channels_out, CONSTANT(0), .learned = true, .with = "bias"},
     },
@@ -178,11 +220,12 @@ static nets_shape saved_heads(const nets_attrs *attrs, const nets_shape *x, cons
 /* clang-format off */
 const nets_op_info nets_info_attention = {
     .name = "attention",
-    .what = "causal attention; the input's channels are all heads' queries, then keys, then values",
+    .what = "attention; the input's channels are all heads' queries, then keys, then values",
     .output = "height, width; channels / 3",
     .example = LAYER("attn", "attention", "\"c_attn\"", ", \"heads\": 4"),
     .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
-    .attrs = ATTRS(ATTR(heads, "parts of the width, each attended by itself", REQUIRED, EXTENT, &DIVIDES_WIDTH)),
+    .attrs = ATTRS(ATTR(heads, "parts of the width, each attended by itself", REQUIRED, EXTENT, &DIVIDES_WIDTH),
+        ATTR(full, "each token attends to all; else (causal) to those up to itself", FLAG)),
     .infer = infer_attention,
     .steps = {
         .kind = MM_LAYER_ATTENTION,

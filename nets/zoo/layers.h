@@ -40,6 +40,7 @@ zoo_builder zoo_build_squeezenet;              /* squeezenet.c */
 zoo_builder zoo_build_tiny;                    /* tiny.c */
 zoo_builder zoo_build_unet;                    /* unet.c */
 zoo_builder zoo_build_vgg;                     /* vgg.c: convolutions of each group */
+zoo_builder zoo_build_vit;                     /* vit.c: layers, width, heads, height and width of a patch */
 
 /* A layer's name, returned by value: zoo_namef("%s.conv1", block).text. */
 typedef struct zoo_name {

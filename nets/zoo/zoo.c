@@ -117,6 +117,7 @@ static const zoo_entry ZOO[] = {
     {"densenet121", "DenseNet-121", zoo_build_densenet, {6, 12, 24, 16}, 224, 1000, NULL},
     {"mobilenet_v2", "MobileNetV2", zoo_build_mobilenet_v2, {0}, 224, 1000, NULL},
     {"efficientnet_b0", "EfficientNet-B0", zoo_build_efficientnet_b0, {0}, 224, 1000, NULL},
+    {"vit_b_16", "ViT-B/16, the vision transformer", zoo_build_vit, {12, 768, 12, 16}, 224, 1000, NULL},
     {"fcn8s-vgg16", "FCN-8s on VGG-16: 21 classes for each pixel", zoo_build_fcn8s, {0}, 224, 21, NULL},
     {"unet", "U-Net, 572x572x1: 2 classes for each of 388x388 pixels", zoo_build_unet, {0}, 572, 2, NULL},
     {"resnet20", "CIFAR ResNet of depth 20, 32x32x3, 10 classes", zoo_build_resnet_cifar, {3}, 32, 10, NULL},
@@ -171,12 +172,14 @@ static mm_status not_found(const char *name) {
     size_t at = 0;
     mm_nearest near = {.text = name, .length = strlen(name)};
     for (size_t i = 0; i < ZOO_ENTRIES; i++) {
+        if (ZOO[i].parse) continue;
         int n = snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", ZOO[i].name);
         if (n > 0 && at + (size_t)n < sizeof list) at += (size_t)n;
-        if (!ZOO[i].parse) mm_nearest_try(&near, ZOO[i].name);
+        mm_nearest_try(&near, ZOO[i].name);
     }
-    return mm_fail(MM_ERR_NOT_FOUND, "no net %s%s; %s%s", MM_BRIEF(name), MM_DID_YOU_MEAN(&near),
-                   near.found ? "'mm nets' lists them" : "there are ", near.found ? "" : list);
+    return mm_fail(MM_ERR_NOT_FOUND, "no net %s%s; %s%s%s", MM_BRIEF(name), MM_DID_YOU_MEAN(&near),
+                   near.found ? "'mm nets' lists them" : "there are ", near.found ? "" : list,
+                   near.found ? "" : ", and families ('mm nets')");
 }
 
 /* ---------------------------------------------------------------- names */

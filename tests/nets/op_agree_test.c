@@ -295,6 +295,7 @@ static void layer_norm_rms_norm_and_positions_agree(void **state) {
         if (SIZES[i][3] > 1) check_op(NETS_LAYER_NORM, NULL, SIZES[i], 1e-5);
         if (SIZES[i][3] > 1) check_op(NETS_RMS_NORM, NULL, SIZES[i], 1e-5);
         check_op(NETS_POSITION, NULL, SIZES[i], 1e-6);
+        check_op(NETS_CLASS_TOKEN, NULL, SIZES[i], 1e-6);
     }
     check_op(NETS_LAYER_NORM, &(nets_attrs){.eps = 0.01f}, (const int64_t[4]){3, 1, 300, 260}, 1e-5);
     for (int channels = 200; channels <= 1032; channels += 208) /* one to five vectors a lane */
@@ -309,8 +310,9 @@ static void attention_agrees(void **state) {
     } CASES[] = {{1, 32, 130}, {2, 6, 70}, {3, 40, 70}, {1, 64, 64}, {2, 96, 50}, {1, 128, 33}, {1, 20, 1}};
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
-        check_op(NETS_ATTENTION, &(nets_attrs){.heads = CASES[i].heads},
-                 (const int64_t[4]){2, 1, CASES[i].tokens, 3 * CASES[i].heads * CASES[i].size}, 1e-5);
+        for (int full = 0; full < 2; full++)
+            check_op(NETS_ATTENTION, &(nets_attrs){.heads = CASES[i].heads, .full = full},
+                     (const int64_t[4]){2, 1, CASES[i].tokens, 3 * CASES[i].heads * CASES[i].size}, 1e-5);
 }
 
 /* Some tokens are frequent, some absent. */

@@ -99,11 +99,12 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     desc.maps = MM_BF16;
     desc.f32_inputs = batch;
     if (weight && weight->factor) give_copy(p, &desc);
-    if (desc.kind == NETS_PROJECT && desc.attrs.bias && is_cuda) round_role(rig, NETS_B); /* cuBLASLt has it in bf16 */
+    if (desc.kind == NETS_PROJECT && desc.attrs.bias && !desc.attrs.by_output && is_cuda)
+        round_role(rig, NETS_B); /* cuBLASLt has it in bf16 */
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
     const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
-    const bool is_product =
-        (desc.kind == NETS_PROJECT && (is_cuda || !earlier)) || (desc.kind == NETS_LINEAR && !earlier);
+    const bool is_product = (desc.kind == NETS_PROJECT && ((is_cuda && !desc.attrs.by_output) || !earlier)) ||
+                            (desc.kind == NETS_LINEAR && !earlier);
     const bool is_activation = desc.kind >= NETS_LEAKY_RELU && desc.kind <= NETS_GELU;
     const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || is_activation;
     const bool native =
@@ -242,6 +243,11 @@ static const struct {
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 16, .bias = true}, {2, 7, 1, 24}},
     {NETS_PROJECT, {.out_channels = 12}, {2, 7, 1, 24}},
+    {NETS_PROJECT, {.out_channels = 16, .bias = true, .by_output = true}, {2, 7, 1, 24}},
+    {NETS_CLASS_TOKEN, {0}, {3, 4, 4, 20}},
+    {NETS_CLASS_TOKEN, {0}, {2, 4, 5, 24}},
+    {NETS_ATTENTION, {.heads = 2, .full = true}, {2, 1, 70, 48}},
+    {NETS_ATTENTION, {.heads = 1, .full = true}, {1, 1, 70, 192}},
     {NETS_ATTENTION, {.heads = 2}, {2, 1, 70, 48}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 96}}, /* tensor cores: tiles of 32, 64 and 128 channels */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations of transformers, on each device that has them, against PyTorch's in float64. references/tokens.py recorded
+/* Operations of transformers, and activations, on each device that has them, against PyTorch's in float64. references/tokens.py recorded
  * some elements. Outputs and gradients differ by at most 1e-5 of the largest; with bf16 maps, by a unit in the last
  * place plus a bound on sums. And tests of single operations. */
 #include <math.h>
@@ -49,6 +49,17 @@ static const op_case CASES[] = {
     {"attention_of_64_channels", NETS_ATTENTION, {.heads = 1}, {1, 1, 70, 192}, 1, 0},
     {"token_loss", NETS_TOKEN_LOSS, {.out_channels = 37}, {2, 1, 75, 16}, 1, 0},
     {"token_loss_of_chunks", NETS_TOKEN_LOSS, {.out_channels = 19}, {3, 1, 700, 8}, 1, 0},
+    {"rms_norm", NETS_RMS_NORM, {0}, {2, 1, 75, 20}, 3, 1},
+    {"class_token", NETS_CLASS_TOKEN, {0}, {3, 4, 4, 20}, 1, 0},
+    {"leaky_relu", NETS_LEAKY_RELU, {.slope = 0.1f}, {2, 1, 65, 20}, 8, 0},
+    {"relu6", NETS_RELU6, {0}, {2, 1, 65, 20}, 8, 0},
+    {"sigmoid", NETS_SIGMOID, {0}, {2, 1, 65, 20}, 8, 0},
+    {"silu", NETS_SILU, {0}, {2, 1, 65, 20}, 8, 0},
+    {"hard_swish", NETS_HARD_SWISH, {0}, {2, 1, 65, 20}, 8, 0},
+    {"project_by_output", NETS_PROJECT, {.out_channels = 40, .bias = true, .by_output = true}, {2, 1, 75, 24}, 1, 0},
+    {"full_attention_of_one_block", NETS_ATTENTION, {.heads = 3, .full = true}, {2, 1, 33, 72}, 2, 0},
+    {"full_attention_of_blocks", NETS_ATTENTION, {.heads = 2, .full = true}, {1, 1, 300, 48}, 2, 0},
+    {"full_attention_of_64_channels", NETS_ATTENTION, {.heads = 1, .full = true}, {1, 1, 70, 192}, 1, 0},
 };
 
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
@@ -103,12 +114,14 @@ static double last_place(const op_rig *rig, nets_role role, double value) {
  *
  * With bf16 maps, operations may round intermediate results to bf16 before multiplying them, with an error of at most
  * 2^-9: the loss its scores' gradients; attention its probabilities and scores' gradients (and its backward reads its
- * rounded output). A sum is then off by at most 2^-9 of the sum of its terms' magnitudes. Here that sum is up to 1.6
+ * rounded output); a sigmoid's gradient dy y (1 - y), from its rounded output, is off by 2^-9 of dy, which here is at
+ * most 2^-5 of the largest gradient recorded. A sum is then off by at most 2^-9 of the sum of its terms' magnitudes. Here that sum is up to 1.6
  * times the largest element for the loss, so its bound always holds. For attention's gradients it is up to 8.8 times,
  * which would give 2^-5.8. Errors cancel: measured is 0.0034 (2^-8.2), and 2^-7 is chosen. */
 static double tolerance(const op_rig *rig) {
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_TOKEN_LOSS) return ldexp(1, -8);
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_ATTENTION) return ldexp(1, -7);
+    if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_SIGMOID) return ldexp(1, -5);
     return TOLERANCE;
 }
 

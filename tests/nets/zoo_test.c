@@ -40,7 +40,7 @@ static void numbers_of_parameters_are_torchvisions(void **state) {
         {"alexnet", 61100840},   {"vgg11", 132863336},      {"vgg13", 133047848},         {"vgg16", 138357544},
         {"vgg19", 143667240},    {"resnet18", 11689512},    {"resnet34", 21797672},       {"resnet50", 25557032},
         {"resnet101", 44549160}, {"resnet152", 60192808},   {"squeezenet1_0", 1248424},   {"densenet121", 7978856},
-        {"googlenet", 6624904},  {"mobilenet_v2", 3504872}, {"efficientnet_b0", 5288548},
+        {"googlenet", 6624904},  {"mobilenet_v2", 3504872}, {"efficientnet_b0", 5288548}, {"vit_b_16", 86567656},
     };
     expect_counts(known, sizeof known / sizeof known[0]);
 }

@@ -32,6 +32,7 @@ static const char *const SMALL[] = {
     "densenet121@64,classes=5,thin=8",
     "mobilenet_v2@64,classes=5,thin=8",
     "efficientnet_b0@64,classes=5,thin=8",
+    "vit_b_16@32,classes=5,thin=16",
     "fcn8s-vgg16@32,classes=3,thin=32",
     "unet@188,thin=32",
     "tiny@16",

@@ -136,6 +136,38 @@ static void expect_built_in_round_trip(const char *name) {
     nets_net_destroy(net);
 }
 
+TEST_CASE(a_file_names_parameters_as_others_do) {
+    nets_net *net;
+    char *text = edited("\"bias\": true", "\"bias\": true, \"parameters\": [\"head_weight\", \"fc.bias\"]");
+    assert_int_equal(nets_net_parse("named", text, strlen(text), &net), MM_OK);
+    assert_true(nets_net_find_param(net, "head_weight") >= 0);
+    assert_true(nets_net_find_param(net, "fc.bias") >= 0);
+    assert_true(nets_net_find_param(net, "fc.weight") < 0);
+    free(expect_round_trip(net));
+    nets_net_destroy(net);
+    free(text);
+}
+
+TEST_CASE(bad_names_of_parameters_are_refused) {
+    static const char *const bad[][2] = {
+        {"[\"w\"]", "layer fc: 1 names for 2 parameters"},
+        {"\"w\"", "layer fc: \"parameters\" must be an array of names, not text"},
+        {"[\"w\", 1]", "layer fc: \"parameters\" must be an array of names, not of a whole number"},
+        {"[\"w\", \"\"]", "layer fc: a parameter needs a name of 1 to 127 bytes"},
+        {"[\"w\", \"\\u0007\"]", "layer fc: a parameter's name is too long, or has a control character: '?'"},
+        {"[\"w\", \"w\"]", "net good: two parameters are called w"},
+        {"[\"bn.weight\", \"b\"]", "net good: two parameters are called bn.weight"},
+        {"[\"1\", \"2\", \"3\", \"4\", \"5\", \"6\", \"7\"]", "layer fc: 7 names of parameters, at most 6"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char to[128];
+        snprintf(to, sizeof to, "\"bias\": true, \"parameters\": %s", bad[i][0]);
+        char *text = edited("\"bias\": true", to);
+        expect_refused(text, bad[i][1]);
+        free(text);
+    }
+}
+
 TEST_CASE(every_net_of_the_zoo_comes_back_equal) {
     const char *name;
     for (size_t i = 0; (name = nets_zoo_list(i, NULL)); i++)

@@ -36,6 +36,13 @@ void nets_cuda_place(mm_dtype maps, nets_cuda_tokens t, const void *x, const flo
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
                               float *dweight, cudaStream_t stream);
 
+/* y = the weight `token` [channels] before each sample's rows of x, plus `position` [places][channels]. t is y's. */
+void nets_cuda_class_token(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *token, const float *position,
+                           void *y, cudaStream_t stream);
+/* dx NULL: not wanted. */
+void nets_cuda_class_token_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                                    float *dtoken, float *dposition, cudaStream_t stream);
+
 /* ---------------------------------------------------------------- op_layer_norm_kernels.cu */
 
 typedef struct nets_cuda_layer_norm {
@@ -65,6 +72,7 @@ typedef struct nets_cuda_attention {
     int64_t samples, tokens;
     int heads, size;
     float scale;
+    bool full; /* each token attends to all, not only to those up to itself */
 } nets_cuda_attention;
 
 /* log_sums, [samples][heads][tokens]: the logarithm of the sum of a row's exponentials; NULL: not wanted. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* Causal attention (Dao et al. 2022, "FlashAttention"). All scores would take the square of the context; each block of
- * threads has only one tile of them at a time. With s = scale q k for each query and the keys up to it:
+/* Attention (Dao et al. 2022, "FlashAttention"). All scores would take the square of the context; each block of
+ * threads has only one tile of them at a time. With s = scale q k for each query and the keys up to it, or
+ * with full attention all keys:
  *
  *   attend     a block of threads has a tile of queries and goes over the tiles of keys; top = the largest s so far:
  *                l = sum of e^(s - top), o = sum of e^(s - top) v; both are rescaled when a tile raises the top.
@@ -56,6 +57,15 @@ static __device__ inline void put(const nets_cuda_attention &a, const float sums
     }
 }
 
+static __device__ inline bool is_seen(const nets_cuda_attention &a, int64_t row, int64_t key) {
+    return a.full ? key < a.tokens : key <= row;
+}
+
+/* The keys that the tile of rows from `first` on sees end before this one. */
+template <typename E> static __device__ inline int64_t end_of_keys(const nets_cuda_attention &a, int64_t first) {
+    return a.full || first + E::OWN > a.tokens ? a.tokens : first + E::OWN;
+}
+
 /* ---------------------------------------------------------------- forward */
 
 /* The maximum, or the sum, over the LANES neighbours in a warp that share a row; all of them get it. */
@@ -86,7 +96,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
         l[i] = 0;
     }
     E::fetch(a, h.q, h.x_pitch, first, &q);
-    for (int64_t key = 0; key < first + E::OWN && key < a.tokens; key += E::OTHER) {
+    for (int64_t key = 0; key < end_of_keys<E>(a, first); key += E::OTHER) {
         float s[E::ROWS][E::SCORES];
         go_on<E>(a, h.k, h.x_pitch, h.v, h.x_pitch, key, &k, &v);
         E::multiply(q, k, s);
@@ -94,7 +104,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
             const int64_t row = first + E::row(i);
             float most = -INFINITY, sum = 0;
             for (int j = 0; j < E::SCORES; j++) {
-                s[i][j] = key + E::column(j) <= row ? s[i][j] * a.scale : -INFINITY;
+                s[i][j] = is_seen(a, row, key + E::column(j)) ? s[i][j] * a.scale : -INFINITY;
                 most = fmaxf(most, s[i][j]);
             }
             most = fmaxf(top[i], highest_of_row<E::LANES>(most)); /* not minus infinity: every row sees the first key */
@@ -141,7 +151,7 @@ struct shares {
 
 static __device__ inline shares shares_of(const nets_cuda_attention &a, int64_t row, int64_t key, float s, float dp,
                                           float log_sum, float at_y) {
-    const float p = row < a.tokens && key <= row ? expf(s * a.scale - log_sum) : 0;
+    const float p = row < a.tokens && is_seen(a, row, key) ? expf(s * a.scale - log_sum) : 0;
     const shares of = {p, p * (dp - at_y)};
     return of;
 }
@@ -160,7 +170,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     clear<E>(dq);
     E::fetch(a, h.q, h.x_pitch, first, &q);
     E::fetch(a, dy + h.y_at, h.y_pitch, first, &g);
-    for (int64_t key = 0; key < first + E::OWN && key < a.tokens; key += E::OTHER) {
+    for (int64_t key = 0; key < end_of_keys<E>(a, first); key += E::OTHER) {
         float s[E::ROWS][E::SCORES], dp[E::ROWS][E::SCORES];
         go_on<E>(a, h.k, h.x_pitch, h.v, h.x_pitch, key, &k, &v);
         E::multiply(q, k, s);
@@ -190,7 +200,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     clear<E>(dv);
     E::fetch(a, h.k, h.x_pitch, first, &k);
     E::fetch(a, h.v, h.x_pitch, first, &v);
-    for (int64_t row = first / E::OTHER * E::OTHER; row < a.tokens; row += E::OTHER) {
+    for (int64_t row = a.full ? 0 : first / E::OTHER * E::OTHER; row < a.tokens; row += E::OTHER) {
         float s[E::ROWS][E::SCORES], dp[E::ROWS][E::SCORES];
         go_on<E>(a, h.q, h.x_pitch, dy + h.y_at, h.y_pitch, row, &q, &g);
         E::multiply(k, q, s);

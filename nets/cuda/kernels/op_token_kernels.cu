@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Embeddings and positions. The order of every sum depends only on the shape, and no two threads add to the same
+/* Embeddings, positions and class tokens. The order of every sum depends only on the shape, and no two threads add to the same
  * number. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/elements.h"
@@ -147,4 +147,63 @@ static void place_backward(nets_cuda_tokens t, const void *dy, const void *earli
 void nets_cuda_place_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
                               float *dweight, cudaStream_t stream) {
     NETS_BY_STORAGE(maps, place_backward, t, dy, earlier, dx, dweight, stream);
+}
+
+/* ---------------------------------------------------------------- class tokens */
+
+template <typename T> struct put_token {
+    int64_t sample; /* elements of a sample of the output */
+    int64_t channels;
+    const T *x;
+    const float *token, *position;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        const int64_t e = i % sample;
+        const vec<V> own = e < channels ? loaded<V>(token + e) : loaded<V>(x + (i - (i / sample + 1) * channels));
+        return sum_of(own, loaded<V>(position + e));
+    }
+};
+
+/* The gradient with respect to x: dy without each sample's first row. */
+template <typename T> struct pass_rest {
+    int64_t sample; /* elements of a sample of x */
+    int64_t channels;
+    const T *dy, *earlier;
+    T *out;
+
+    template <int V> __device__ vec<V> at(int64_t i) const {
+        return plus(loaded<V>(dy + i + (i / sample + 1) * channels), earlier, i);
+    }
+};
+
+template <typename T>
+static void put_tokens(nets_cuda_tokens t, const void *x, const float *token, const float *position, void *y,
+                       cudaStream_t stream) {
+    const put_token<T> f = {t.places * t.channels, t.channels, static_cast<const T *>(x), token, position,
+                            static_cast<T *>(y)};
+    launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
+}
+
+void nets_cuda_class_token(mm_dtype maps, nets_cuda_tokens t, const void *x, const float *token, const float *position,
+                           void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, put_tokens, t, x, token, position, y, stream);
+}
+
+template <typename T>
+static void class_token_backward(nets_cuda_tokens t, const void *dy, const void *earlier, void *dx, float *dtoken,
+                                 float *dposition, cudaStream_t stream) {
+    const int64_t sample = t.places * t.channels, elems = t.rows * t.channels, samples = t.rows / t.places;
+    const T *from = static_cast<const T *>(dy);
+    const sum_places<T> by_position = {sample, elems, from, dposition}, by_token = {sample, elems, from, dtoken};
+    const pass_rest<T> rest = {sample - t.channels, t.channels, from, static_cast<const T *>(earlier),
+                               static_cast<T *>(dx)};
+    launch_in_rows<float, PER_LOAD<T>>(by_position, sample, t.channels, stream);
+    launch_in_rows<float, PER_LOAD<T>>(by_token, t.channels, t.channels, stream);
+    if (dx) launch_in_rows<T, PER_LOAD<T>>(rest, elems - samples * t.channels, t.channels, stream);
+}
+
+void nets_cuda_class_token_backward(mm_dtype maps, nets_cuda_tokens t, const void *dy, const void *earlier, void *dx,
+                                    float *dtoken, float *dposition, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, class_token_backward, t, dy, earlier, dx, dtoken, dposition, stream);
 }

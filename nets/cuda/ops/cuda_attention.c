@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Causal attention: glue to op_attention_kernels.cu, and to cuDNN's engines where these were chosen. */
+/* Attention: glue to op_attention_kernels.cu, and for causal attention to cuDNN's engines where these were chosen. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -52,10 +52,11 @@ static void destroy(nets_op *base) {
     free(base);
 }
 
-/* Whether cuDNN may compute this attention. cuDNN always saves what the backward reads, cannot add to an earlier
+/* Whether cuDNN may compute this attention. Its graph here is of causal attention. cuDNN always saves what the backward reads, cannot add to an earlier
  * gradient, and wants heads that begin at multiples of 16 bytes. */
 static bool may_be_dnn(const nets_op_desc *desc, int64_t size) {
-    return desc->maps == MM_BF16 && size % 8 == 0 && desc->training && desc->wants_dx && !desc->adds_earlier;
+    return desc->maps == MM_BF16 && !desc->attrs.full && size % 8 == 0 && desc->training && desc->wants_dx &&
+           !desc->adds_earlier;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
@@ -76,7 +77,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                                           .tokens = nets_shape_rows(&desc->y) / samples,
                                           .heads = (int)desc->attrs.heads,
                                           .size = (int)size,
-                                          .scale = 1.0f / sqrtf((float)size)};
+                                          .scale = 1.0f / sqrtf((float)size),
+                                          .full = desc->attrs.full};
     mm_status status =
         nets_cudnn_attention_init(&op->dnn, (nets_cuda_backend *)backend, &op->attention, may_be_dnn(desc, size));
     if (status != MM_OK) {

@@ -15,6 +15,7 @@
 
 #include "mm/core/graph/dtype.h"
 #include "mm/core/log.h"
+#include "nets/contract/op_project.h"
 #include "nets/cuda/libraries/cudnn_conv.h"
 
 /* Bytes of a chunk's sums. Chosen: they stay in a GPU's L2 cache until the bias is added (A100 40 MB, H100 50 MB). */
@@ -158,6 +159,7 @@ static void set_workspaces(project_op *op, bool training) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    if (desc->attrs.by_output) return nets_project_as_linear(backend, desc, op_out);
     MM_TRY(nets_cuda_check_dims(desc));
     const bool rounds = desc->maps == MM_BF16 && desc->f32_inputs;
     if (rounds && desc->wants_dx)

@@ -71,12 +71,13 @@ def embedding(vocabulary, width, tokens):
     case("embedding", lambda w: torch.nn.functional.embedding(ids.reshape(2, -1), w), w=number(2, vocabulary, width))
 
 
-def attention(heads):
+def attention(heads, full=False):
     def compute(x):
         n, tokens, width = x.shape
         q, k, v = (t.reshape(n, tokens, heads, -1).transpose(1, 2) for t in x.chunk(3, dim=-1))
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-        scores = scores.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), float("-inf"))
+        if not full:
+            scores = scores.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), float("-inf"))
         return (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, tokens, width // 3)
 
     return compute
@@ -198,12 +199,26 @@ embedding(11, 20, 30)
 case("position", lambda x, w: x + w, x=number(1, 3, 17, 20), w=number(2, 17, 20))
 case("layer_norm", lambda x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), x=3 * number(1, 2, 75, 20) + 1,
      w=number(2, 20), b=number(3, 20))
+case("rms_norm", lambda x, w: x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w, x=3 * number(1, 2, 75, 20) + 1,
+     w=number(2, 20))
+case("class_token", lambda x, w, b: torch.cat([w.expand(3, 1, 20), x], 1) + b, x=number(1, 3, 16, 20),
+     w=number(2, 1, 1, 20), b=number(3, 1, 17, 20))
+case("leaky_relu", lambda x: functional.leaky_relu(x, 0.1), x=8 * number(1, 2, 65, 20))
+case("relu6", lambda x: functional.relu6(x), x=8 * number(1, 2, 65, 20))
+case("sigmoid", lambda x: x.sigmoid(), x=8 * number(1, 2, 65, 20))
+case("silu", lambda x: functional.silu(x), x=8 * number(1, 2, 65, 20))
+case("hard_swish", lambda x: functional.hardswish(x), x=8 * number(1, 2, 65, 20))
 case("gelu_tanh", lambda x: functional.gelu(x, approximate="tanh"), x=4 * number(1, 2, 65, 20))
 case("gelu_erf", functional.gelu, x=4 * number(1, 2, 65, 20))
 case("project", lambda x, w, b: x @ w + b, factor=True, x=number(1, 2, 75, 24), w=number(2, 24, 40), b=number(3, 40))
+case("project_by_output", lambda x, w, b: functional.linear(x, w, b), factor=True, x=number(1, 2, 75, 24),
+     w=number(2, 40, 24), b=number(3, 40))
 case("attention_of_one_block", attention(3), x=2 * number(1, 2, 33, 72))
 case("attention_of_blocks", attention(2), x=2 * number(1, 1, 300, 48))
 case("attention_of_64_channels", attention(1), x=number(1, 1, 70, 192))
+case("full_attention_of_one_block", attention(3, True), x=2 * number(1, 2, 33, 72))
+case("full_attention_of_blocks", attention(2, True), x=2 * number(1, 1, 300, 48))
+case("full_attention_of_64_channels", attention(1, True), x=number(1, 1, 70, 192))
 token_loss("token_loss", 150, 16, 37)
 token_loss("token_loss_of_chunks", 2100, 8, 19)
 torch.set_default_dtype(torch.float32)
