@@ -93,11 +93,37 @@ static void seed_iteration_and_layer_each_change_the_choices(void **state) {
     op_rig_fini(&first);
 }
 
+/* Image i of the batch is dropped by word i, also where the batch is a later part of a whole one. */
+static void samples_are_dropped_as_wholes_at_the_rate(void **state) {
+    static const int64_t IMAGES[4] = {400, 1, 3, 3};
+    bool dropped[400];
+    (void)state;
+    for (uint32_t first = 0; first <= 3; first += 3) {
+        op_rig rig;
+        int64_t zeros = 0;
+        op_rig_init(&rig, NETS_DROPOUT, &(nets_attrs){.p = RATE, .by_sample = true}, IMAGES, true, true);
+        memcpy(rig.args.at[NETS_RNG], (const uint32_t[4]){12345, 678, 9, 0}, 16);
+        ((uint32_t *)rig.args.at[NETS_RNG])[NETS_RNG_IMAGE] = first;
+        for (int64_t i = 0; i < op_rig_elems(&rig, NETS_X); i++) op_rig_floats(&rig, NETS_X)[i] = 1;
+        op_rig_run(&rig, MM_FORWARD);
+        for (int64_t i = 0; i < 400; i++) {
+            const float *y = op_rig_floats(&rig, NETS_Y) + 9 * i;
+            zeros += y[0] == 0;
+            for (int k = 0; k < 9; k++) assert_true(y[k] == (y[0] == 0 ? 0 : 1 / (1 - RATE)));
+            if (first == 0) dropped[i] = y[0] == 0;
+            if (first > 0 && i + first < 400) assert_int_equal(dropped[i + first], y[0] == 0);
+        }
+        assert_true(fabs((double)zeros - 400 * (double)RATE) < 4 * sqrt(400 * (double)(RATE * (1 - RATE))));
+        op_rig_fini(&rig);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_published_words),
         cmocka_unit_test(forward_drops_at_the_rate_and_scales_the_rest),
         cmocka_unit_test(backward_replays_the_forwards_choices),
+        cmocka_unit_test(samples_are_dropped_as_wholes_at_the_rate),
         cmocka_unit_test(seed_iteration_and_layer_each_change_the_choices),
     };
     OP_RIG_RUN(tests);

@@ -228,14 +228,35 @@ static const char of_tokens[] =
     "    {\"name\": \"attn\", \"op\": \"attention\", \"inputs\": [\"qkv\"], \"heads\": 2},\n"
     "    {\"name\": \"act\", \"op\": \"gelu\", \"inputs\": [\"attn\"], \"tanh\": true},\n"
     "    {\"name\": \"loss\", \"op\": \"token_loss\", \"inputs\": [\"act\"], \"out_channels\": 7, \"tied\": true}\n  ]\n}\n";
+
+static const char of_gates[] =
+    "{\n  \"format\": \"mm net\",\n  \"version\": 1,\n  \"name\": \"gates\",\n"
+    "  \"input\": {\"height\": 4, \"width\": 4, \"channels\": 4, \"classes\": 5},\n  \"layers\": [\n"
+    "    {\"name\": \"gn\", \"op\": \"group_norm\", \"inputs\": [\"data\"], \"groups\": 2, \"eps\": 0.001},\n"
+    "    {\"name\": \"leaky\", \"op\": \"leaky_relu\", \"inputs\": [\"gn\"], \"slope\": 0.1},\n"
+    "    {\"name\": \"silu\", \"op\": \"silu\", \"inputs\": [\"leaky\"]},\n"
+    "    {\"name\": \"hs\", \"op\": \"hard_swish\", \"inputs\": [\"silu\"]},\n"
+    "    {\"name\": \"relu6\", \"op\": \"relu6\", \"inputs\": [\"hs\"]},\n"
+    "    {\"name\": \"pool\", \"op\": \"global_avg_pool\", \"inputs\": [\"relu6\"]},\n"
+    "    {\"name\": \"gate\", \"op\": \"sigmoid\", \"inputs\": [\"pool\"]},\n"
+    "    {\"name\": \"mul\", \"op\": \"mul\", \"inputs\": [\"relu6\", \"gate\"]},\n"
+    "    {\"name\": \"deep\", \"op\": \"dropout\", \"inputs\": [\"mul\"], \"p\": 0.5, \"by_sample\": true},\n"
+    "    {\"name\": \"tokens\", \"op\": \"class_token\", \"inputs\": [\"deep\"], \"deviation\": 0.5, "
+    "\"parameters\": [\"class_token\", \"place\"]},\n"
+    "    {\"name\": \"rms\", \"op\": \"rms_norm\", \"inputs\": [\"tokens\"], \"eps\": 0.001},\n"
+    "    {\"name\": \"qkv\", \"op\": \"project\", \"inputs\": [\"rms\"], \"out_channels\": 12, \"by_output\": true},\n"
+    "    {\"name\": \"attn\", \"op\": \"attention\", \"inputs\": [\"qkv\"], \"heads\": 2, \"full\": true},\n"
+    "    {\"name\": \"fc\", \"op\": \"linear\", \"inputs\": [\"attn\"], \"out_channels\": 5},\n"
+    "    {\"name\": \"loss\", \"op\": \"loss\", \"inputs\": [\"fc\"]}\n  ]\n}\n";
 /* clang-format on */
 
 TEST_CASE(mutants_with_every_operation_are_refused_or_come_back) {
     for (int op = 0; op < NETS_OP_KINDS; op++) {
         char text[64];
         snprintf(text, sizeof text, "\"op\": \"%s\"", nets_op_name((nets_op_kind)op));
-        assert_true(op == NETS_DATA || strstr(of_every_op, text) || strstr(of_tokens, text));
+        assert_true(op == NETS_DATA || strstr(of_every_op, text) || strstr(of_tokens, text) || strstr(of_gates, text));
     }
     mutants_of(of_every_op, sizeof of_every_op - 1, ROUNDS);
     mutants_of(of_tokens, sizeof of_tokens - 1, ROUNDS / 4);
+    mutants_of(of_gates, sizeof of_gates - 1, ROUNDS / 4);
 }

@@ -156,9 +156,11 @@ def expect_near(name, got, want, bound, least):
 
 
 def compare_with_torchvision(name, size, state):
+    if "thin=" in name:
+        return "torchvision has no thin networks"
     sized = {"image_size": size["height"]} if name.startswith("vit") else {}
     try:
-        model = getattr(importlib.import_module("torchvision").models, name)(num_classes=size["classes"], **sized)
+        model = getattr(importlib.import_module("torchvision").models, name.split("@")[0])(num_classes=size["classes"], **sized)
     except (ImportError, AttributeError):
         return "torchvision has no such model here"
     want = {k: list(v.shape) for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
@@ -222,7 +224,7 @@ def main(mm, name, images=4):
             momentum = {**defaults["batch_norm"], **next(n for n in net["layers"] if n["name"] == layer)}["momentum"]
             expect_near(tensor, state[tensor], (1 - momentum) * first + momentum * new, 1e-3, 1e-3)
     print("%s: loss %.6f; gradients of %d tensors off by at most %.1e of the norm, torch's in float32 by %.1e; %s" %
-          (name, loss, len(learned), worst, peer, compare_with_torchvision(name.split("@")[0].split(",")[0], size, state)))
+          (name, loss, len(learned), worst, peer, compare_with_torchvision(name, size, state)))
 
 
 if __name__ == "__main__":

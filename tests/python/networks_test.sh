@@ -20,7 +20,7 @@ mobilenet_v2_agrees_() { agrees mobilenet_v2@96,classes=7 6; }
 
 efficientnet_b0_agrees_() { agrees efficientnet_b0@64,classes=7 4; }
 
-vit_b_16_agrees_() { agrees vit_b_16@48,classes=7 2; }
+vit_b_16_agrees_() { agrees vit_b_16@48,classes=7,thin=4 2; }
 
 darknets_cifar_agrees_() { agrees "file:$example" 2; }
 
