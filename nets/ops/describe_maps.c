@@ -63,7 +63,7 @@ static mm_status infer_mul(nets_layer *layer, const nets_shape *in) {
 /* clang-format off */
 const nets_op_info nets_info_mul = {
     .name = "mul",
-    .what = "product with a second input of one shape, or of 1, 1, channels (squeeze and excite)",
+    .what = "the first input times a second, of its shape, or 1, 1, channels (squeeze and excite)",
     .output = "the first input's",
     .example = LAYER("scaled1", "mul", "\"conv2\", \"gate1\"", ""),
     .min_inputs = 2, .max_inputs = 2,

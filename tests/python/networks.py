@@ -160,9 +160,10 @@ def compare_with_torchvision(name, size, state):
         return "torchvision has no thin networks"
     sized = {"image_size": size["height"]} if name.startswith("vit") else {}
     try:
-        model = getattr(importlib.import_module("torchvision").models, name.split("@")[0])(num_classes=size["classes"], **sized)
+        build = getattr(importlib.import_module("torchvision").models, name.split("@")[0].split(",")[0])
     except (ImportError, AttributeError):
         return "torchvision has no such model here"
+    model = build(num_classes=size["classes"], **sized)
     want = {k: list(v.shape) for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")}
     got = {k: list(v.shape) for k, v in state.items() if not k.startswith("momentum.")}
     if got != want:
