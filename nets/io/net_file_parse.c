@@ -253,8 +253,11 @@ static mm_status read_op(const json_t *object, const char *where, nets_op_kind *
     *op_out = nets_op_find(name);
     if (*op_out < NETS_OP_KINDS) return MM_OK;
     char known[NETS_OP_NAMES_CAPACITY], like[MM_NEAREST_CAPACITY];
-    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"%s; there are %s; see 'mm nets --ops'", where, show(name).text,
-                   nets_op_like(name, like), nets_op_names(known));
+    if (*nets_op_like(name, like))
+        return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"%s; 'mm nets --ops' lists them", where, show(name).text,
+                       like);
+    return mm_fail(MM_ERR_FORMAT, "%sunknown op \"%s\"; there are %s; see 'mm nets --ops'", where, show(name).text,
+                   nets_op_names(known));
 }
 
 static mm_status no_such_input(const parser *p, const char *where, const char *name) {

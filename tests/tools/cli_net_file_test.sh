@@ -65,7 +65,7 @@ bad_files_are_named_with_the_layer_() {
         refused 1 "cannot read none.json: No such file" "${run[@]}" --net file:none.json
         refused 1 "cannot read .: Is a directory" "${run[@]}" --net file:.
         sed 's/"op": "max_pool"/"op": "maxpool"/' "$example" >bad.json
-        refused 1 'bad.json: layer pool1: unknown op "maxpool" (did you mean max_pool?); there are conv, ' "${run[@]}" \
+        refused 1 'bad.json: layer pool1: unknown op "maxpool" (did you mean max_pool?)' "${run[@]}" \
             --net file:bad.json
         sed 's/"kernel": 2/"kernal": 2/' "$example" >bad.json
         refused 1 'bad.json: layer pool1: "kernal" is no attribute of max_pool' "${run[@]}" --net file:bad.json

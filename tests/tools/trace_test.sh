@@ -52,7 +52,7 @@ hidden_in_a_row_is_that_of_the_same_run_s_trace_() {
         expect 0 train --net resnet8 --batch 16 --iterations 6 --policy $policy --quiet --trace trace --json row
         busy=$(sum_of trace codec_busy_us) wait=$(sum_of trace codec_wait_us) hidden=$(value row codec_hidden_share)
         is_less 0 "$busy" || fail "$policy: no codec ran"
-        awk -v b="$busy" -v w="$wait" -v h="$hidden" 'BEGIN { d = 1 - w / b - h; exit !(d < 0.02 && d > -0.02) }' ||
+        awk -v b="$busy" -v w="$wait" -v h="$hidden" 'BEGIN { d = (w < b ? 1 - w / b : 0) - h; exit !(d < 0.02 && d > -0.02) }' ||
             fail "$policy: the row says $hidden, the trace $wait of $busy us"
     done
 }
