@@ -79,7 +79,7 @@ static mm_status try_proposal(const search *s, int proposal, mm_when when, mm_tr
     policy.config.when = when;
     *takes_out = s->try_policy(s->ctx, &policy, false);
     mm_policy_fini(&policy);
-    return MM_OK;
+    return takes_out->no_memory ? MM_ERR_NOMEM : MM_OK;
 }
 
 static bool is_within(const mm_trial *t, int64_t device_bytes, int64_t pinned_bytes) {
@@ -124,7 +124,7 @@ static mm_status try_auto(const search *s, mm_trial *takes_out) {
     policy.config.own[MM_AUTO_EFFORT] = 0;
     *takes_out = s->try_policy(s->ctx, &policy, true);
     mm_policy_fini(&policy);
-    return MM_OK;
+    return takes_out->no_memory ? MM_ERR_NOMEM : MM_OK;
 }
 
 /* Whether a proposal need not be tried. Where auto has a plan, no other lossless policy is better. But with a limit of

@@ -18,20 +18,23 @@ static mm_status fail_errno(const char *path, const char *what) {
     return mm_fail(error == ENOMEM ? MM_ERR_NOMEM : MM_ERR_IO, "%s: %s: %s", path, what, strerror(error));
 }
 
-/* A link's target, relative to the link's folder. NULL: not a link, or out of memory. The caller frees it. */
-static char *follow(const char *path) {
+/* Replaces *path by the target of the link that it is, relative to the link's folder. *more_out: it was a link. */
+static mm_status follow(char **path, bool *more_out) {
     enum { TARGET_MOST = 4096 };
     char target[TARGET_MOST];
-    const ssize_t n = readlink(path, target, sizeof target);
-    const char *slash = strrchr(path, '/');
-    const size_t folder = n > 0 && target[0] != '/' && slash ? (size_t)(slash + 1 - path) : 0;
-    if (n <= 0 || n == TARGET_MOST) return NULL;
+    const ssize_t n = readlink(*path, target, sizeof target);
+    const char *slash = strrchr(*path, '/');
+    const size_t folder = n > 0 && target[0] != '/' && slash ? (size_t)(slash + 1 - *path) : 0;
+    *more_out = n > 0 && n < TARGET_MOST;
+    if (!*more_out) return MM_OK;
     char *leads_to = malloc(folder + (size_t)n + 1);
-    if (!leads_to) return NULL;
-    memcpy(leads_to, path, folder);
+    if (!leads_to) return mm_fail(MM_ERR_NOMEM, "%s: out of memory to follow the link", *path);
+    memcpy(leads_to, *path, folder);
     memcpy(leads_to + folder, target, (size_t)n);
     leads_to[folder + (size_t)n] = '\0';
-    return leads_to;
+    free(*path);
+    *path = leads_to;
+    return MM_OK;
 }
 
 /* The descriptor that the path names: /dev/stdout, /dev/fd/63 of a shell's >(...); -1: it names none. */
@@ -78,10 +81,12 @@ static mm_status resolve(const char *path, char **resolved_out) {
     char *file = realpath(path, NULL);
     if (!file && errno == ENOENT) file = strdup(path);
     if (!file) return fail_errno(path, "cannot be written");
-    char *next = NULL;
-    for (int i = 0; i < LINKS_MOST && (next = follow(file)); i++) {
+    mm_status status = MM_OK;
+    bool more = true;
+    for (int i = 0; i < LINKS_MOST && more && status == MM_OK; i++) status = follow(&file, &more);
+    if (status != MM_OK) {
         free(file);
-        file = next;
+        return status;
     }
     *resolved_out = file;
     return MM_OK;

@@ -61,8 +61,9 @@ static int64_t most_to_ask(mm_device *device, mm_memory_kind kind) {
 
 /* Reserves `bytes`; or, if the device has less than it said, or others took some meanwhile, a part of what it gives:
  * seven eighths of device memory, so that libraries can allocate beside the arena; half of pinned memory, which the
- * system needs too. PARTS is the number of sizes that are tried: the result is at most 1/32 of `bytes` too small, and
- * less than that is not worth taking. All three numbers are chosen. */
+ * system needs too. If a second attempt gets all, there is no shortage: an allocation of our own had failed. PARTS is
+ * the number of sizes that are tried: the result is at most 1/32 of `bytes` too small, and less than that is not worth
+ * taking. All three numbers are chosen. */
 static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
     enum { PARTS = 32 };
     const int left_per = kind == MM_MEMORY_PINNED ? 2 : 8;
@@ -74,6 +75,7 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     mm_failure_save(&refused, status);
     most = most_to_ask(m->device, kind); /* asked again, because it may have changed meanwhile */
     status = reserve_less(m, kind, most < bytes ? most : bytes, bytes / PARTS, pool_out);
+    if (status == MM_OK && mm_pool_bytes(*pool_out) == bytes) return MM_OK;
     if (status == MM_OK) {
         most = mm_pool_bytes(*pool_out);
         mm_pool_destroy(*pool_out);

@@ -26,35 +26,46 @@ mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_graph_fac
     return mm_facts_apply(ctx, graph, MM_FACTS_TIMES, facts);
 }
 
-/* The predicted time of an iteration; INT64_MAX: it cannot be predicted. Sets nominal times if the facts have none. */
-static int64_t predict(const mm_refused *r, mm_planned *planned) {
+/* Predicts the time of an iteration; INT64_MAX: it cannot be predicted. Sets nominal times if the facts have none. */
+static mm_status predict(const mm_refused *r, mm_planned *planned, int64_t *ns_out) {
     mm_simulation simulation;
+    *ns_out = INT64_MAX;
     if (mm_nominal_is_due(planned->facts)) mm_nominal_times(r->graph, planned->facts);
-    if (mm_program_simulate(planned->program, planned->facts, &simulation) != MM_OK) return INT64_MAX;
-    int64_t ns = simulation.iteration_ns;
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
+    *ns_out = simulation.iteration_ns;
     mm_simulation_fini(&simulation);
-    return ns;
+    return MM_OK;
 }
 
-static bool has_times(const mm_refused *r, mm_graph_facts *facts) {
-    mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_ERR_FORMAT;
-    return status == MM_OK || status == MM_ERR_FORMAT;
+/* Adds times, if there are any of this graph. */
+static mm_status add_times(const mm_refused *r, mm_graph_facts *facts) {
+    mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_OK;
+    return status == MM_ERR_FORMAT ? MM_OK : status;
+}
+
+/* Plans, and sets what the plan takes. Leaves `t` as it is if there is none. */
+static mm_status make(const mm_refused *r, const mm_policy *policy, const mm_limits *limits, mm_planned *planned,
+                      mm_trial *t) {
+    MM_TRY(add_times(r, planned->facts));
+    mm_planned_set_rates(planned, &r->rates);
+    MM_TRY(mm_planned_make(planned, policy, r->graph, limits));
+    t->needs_function = !can_run(r, planned->plan);
+    t->bytes = planned->plan->peak_bytes;
+    t->pinned_bytes = planned->plan->pinned_bytes;
+    t->step_ns = INT64_MAX;
+    return t->bytes <= limits->device_bytes ? predict(r, planned, &t->step_ns) : MM_OK;
 }
 
 static mm_trial try_within(const mm_refused *r, const mm_policy *policy, const mm_limits *limits) {
     mm_trial t = {.bytes = INT64_MAX};
     mm_planned planned;
-    if (mm_planned_init(&planned, policy, r->graph, r->device) != MM_OK) return t; /* the device lacks its codecs */
-    bool timed = has_times(r, planned.facts);
-    mm_planned_set_rates(&planned, &r->rates);
-    for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
-    if (timed && mm_planned_make(&planned, policy, r->graph, limits) == MM_OK) {
-        t.needs_function = !can_run(r, planned.plan);
-        t.bytes = planned.plan->peak_bytes;
-        t.pinned_bytes = planned.plan->pinned_bytes;
-        t.step_ns = t.bytes <= limits->device_bytes ? predict(r, &planned) : INT64_MAX;
+    mm_status status = mm_planned_init(&planned, policy, r->graph, r->device); /* the device may lack its codecs */
+    if (status == MM_OK) {
+        for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
+        status = make(r, policy, limits, &planned, &t);
+        mm_planned_fini(&planned);
     }
-    mm_planned_fini(&planned);
+    t.no_memory = status == MM_ERR_NOMEM;
     return t;
 }
 

@@ -363,28 +363,28 @@ static mm_status init_rows(const nets_dnn_windows *w, const part_desc *d, const 
     return MM_OK;
 }
 
-/* Makes pieces of rows of images, if there are too few images for the threads. False: that is not possible or not
- * needed, and nothing is made. */
-static bool make_rows(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, nets_piecewise *run) {
+/* Makes pieces of rows of images, if there are too few images for the threads. Makes no pieces if that is not possible
+ * or not needed. MM_ERR_NOMEM is returned: whole images, in its place, would give other bits. */
+static mm_status make_rows(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, nets_piecewise *run) {
     enum { PARTS_MOST = 64, LEAST_ROWS = 2 };
     bool by_x = d->kind == NETS_DNN_CONV_BY_DATA;
     int64_t images = w->x[0], wanted = 2 * mm_host_pool_threads(dnn->pool), most = pieces_of(dnn, w, d) / images;
-    if (mm_host_pool_threads(dnn->pool) == 1 || images >= wanted) return false;
+    if (mm_host_pool_threads(dnn->pool) == 1 || images >= wanted) return MM_OK;
     int64_t n = (wanted + images - 1) / images;
     if (d->sums && n > most) n = nets_larger(most, 1);
     const nets_cut cut = nets_cut_of(by_x ? w->x[1] : w->y[1], n < PARTS_MOST ? (int)n : PARTS_MOST,
                                      by_x ? w->stride[0] : 1, LEAST_ROWS);
     row_part parts[PARTS_MOST];
-    if (cut.pieces < 2) return false;
+    if (cut.pieces < 2) return MM_OK;
     for (int i = 0; i < cut.pieces; i++) {
         int64_t from = i * cut.each, to = from + cut.each < cut.items ? from + cut.each : cut.items;
-        if (!find_rows(w, by_x, from, to, &parts[i])) return false;
+        if (!find_rows(w, by_x, from, to, &parts[i])) return MM_OK;
     }
-    if (!number_kernels(parts, cut.pieces)) return false;
-    if (make_row_kernels(dnn, d, parts, cut.pieces, run) == MM_OK && init_rows(w, d, parts, cut.pieces, run) == MM_OK)
-        return true;
-    nets_piecewise_fini(run);
-    return false;
+    if (!number_kernels(parts, cut.pieces)) return MM_OK;
+    mm_status status = make_row_kernels(dnn, d, parts, cut.pieces, run);
+    if (status == MM_OK) status = init_rows(w, d, parts, cut.pieces, run);
+    if (status != MM_OK) nets_piecewise_fini(run);
+    return status == MM_ERR_NOMEM ? status : MM_OK;
 }
 
 /* ---------------------------------------------------------------- parts */
@@ -406,7 +406,8 @@ static mm_status make_images(const nets_dnn *dnn, const nets_dnn_windows *w, con
 static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
                            conv_part *part) {
     const nets_dnn *dnn = op->dnn;
-    if (one_by_one || !make_rows(dnn, w, d, &part->run)) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
+    if (!one_by_one) MM_TRY(make_rows(dnn, w, d, &part->run));
+    if (part->run.n_pieces == 0) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
     part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
     const bool adds = d->sums && op->base.adds;
     MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, adds, &part->reorder));

@@ -11,7 +11,10 @@ MM_COPTS = [
 ]
 
 # Of tests that link //tests/core:alloc_fault.
-ALLOC_FAULT_LINKOPTS = ["-Wl,--wrap=" + name for name in ["aligned_alloc", "calloc", "malloc", "realloc"]]
+ALLOC_FAULT_LINKOPTS = ["-Wl,--wrap=" + name for name in [
+    "aligned_alloc", "asprintf", "calloc", "fdopen", "fopen", "malloc", "open_memstream", "realloc", "realpath",
+    "strdup", "strndup",
+]]
 
 def mm_library(name, copts = [], **kw):
     native.cc_library(name = name, copts = MM_COPTS + copts, **kw)

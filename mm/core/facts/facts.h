@@ -213,6 +213,10 @@ MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph,
 MM_CHECKED mm_status mm_graph_facts_merge(const mm_graph_facts *from, const mm_graph *graph, mm_facts_part part,
                                           mm_graph_facts *facts);
 
+/* mm_facts_load of JSON that was read (json_text.h). path: for messages. */
+struct json_t;
+MM_CHECKED mm_status mm_facts_parse(const char *path, const struct json_t *root, mm_facts **facts_out);
+
 /* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file names steps by layer and phase,
  * and codes by tensor and codec. MM_ERR_INVALID: two steps have the same layer name and phase; MM_ERR_IO,
  * MM_ERR_NOMEM. */

@@ -20,7 +20,6 @@
  *
  * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no
  * sizes of bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@
 #include "mm/core/atomic_file.h"
 #include "mm/core/facts/facts.h"
 #include "mm/core/graph/graph.h"
-#include "mm/core/nearest.h"
+#include "mm/core/json_text.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 
@@ -190,6 +189,8 @@ static const int64_t MAX_BYTES = INT64_C(1) << 62;
 /* Most bytes of a code. Chosen: far above the bytes of any map, and small enough that a sum of 2^18 such numbers fits
  * 64 bits. */
 static const int64_t MAX_CODE_BYTES = INT64_C(1) << 44;
+/* Chosen: far more than any policies have, and codes, of which each codec has one for each tensor, of 300 MB. */
+enum { MOST_CODECS = 1024, MOST_CODES = 1 << 22 };
 
 static mm_status load_header(loader *l, const json_t *root) {
     const char *format = json_string_value(json_object_get(root, "format"));
@@ -336,7 +337,11 @@ static mm_status index_tensors(loader *l, const json_t *codecs) {
                            0) return no_memory(l);
     }
     size_t n = json_object_size(l->tensors), n_codecs = json_array_size(codecs);
-    if (n > INT32_MAX || n_codecs > INT32_MAX / (n + 1)) return bad(l, "codecs", "too many codes");
+    if (n_codecs > MOST_CODECS || n_codecs * n > MOST_CODES)
+        return mm_fail(MM_ERR_FORMAT,
+                       "facts file %s: codecs: %zu codecs and %zu tensors: there must be at most %d codecs "
+                       "and %d codes",
+                       l->path, n_codecs, n, MOST_CODECS, MOST_CODES);
     l->file->tensors = calloc(n + 1, sizeof *l->file->tensors);
     f->codecs = calloc(n_codecs + 1, sizeof *f->codecs);
     f->codes = calloc(n_codecs * n + 1, sizeof *f->codes);
@@ -409,37 +414,26 @@ static mm_status load_all(loader *l, const json_t *root) {
     return MM_OK;
 }
 
-static mm_status parse(const char *path, json_t **root_out) {
-    json_error_t error;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (root) {
-        *root_out = root;
-        return MM_OK;
-    }
-    if (json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "facts: cannot open %s: %s%s", path,
-                       strerror(errno), /* error.text may cut the path */
-                       MM_DID_YOU_MEAN_FILE(path));
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return mm_fail(MM_ERR_NOMEM, "out of memory for facts file %s", path);
-    return mm_fail(MM_ERR_FORMAT, "facts file %s, line %d: %s", path, error.line, error.text);
+mm_status mm_facts_parse(const char *path, const json_t *root, mm_facts **facts_out) {
+    loader l = {.path = path, .file = calloc(1, sizeof *l.file)};
+    if (l.file) l.facts = &l.file->by_name;
+    mm_status status = l.file ? load_all(&l, root) : no_memory(&l);
+    json_decref(l.tensors);
+    free(l.steps);
+    if (status == MM_OK)
+        *facts_out = l.file;
+    else
+        mm_facts_destroy(l.file);
+    return status;
 }
 
 mm_status mm_facts_load(const char *path, mm_facts **facts_out) {
     json_t *root;
     MM_TRY(mm_check_given(path, "mm_facts_load", "path"));
     MM_TRY(mm_check_given(facts_out, "mm_facts_load", "facts_out"));
-    MM_TRY(parse(path, &root));
-    loader l = {.path = path, .file = calloc(1, sizeof *l.file)};
-    if (l.file) l.facts = &l.file->by_name;
-    mm_status status = l.file ? load_all(&l, root) : no_memory(&l);
-    json_decref(l.tensors);
+    MM_TRY(mm_json_read("facts file ", path, JSON_REJECT_DUPLICATES, &root));
+    const mm_status status = mm_facts_parse(path, root, facts_out);
     json_decref(root);
-    free(l.steps);
-    if (status == MM_OK)
-        *facts_out = l.file;
-    else
-        mm_facts_destroy(l.file);
     return status;
 }
 

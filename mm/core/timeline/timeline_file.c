@@ -11,10 +11,12 @@
  *       its graph and policy */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/account/plan_memory.h"
 #include "mm/core/atomic_file.h"
 #include "mm/core/graph/graph.h"
+#include "mm/core/json_text.h"
 #include "mm/core/plan/plan_codes.h"
 #include "mm/core/status.h"
 #include "mm/core/timeline/timeline.h"
@@ -56,6 +58,13 @@ static mm_status put(writer *w, json_t *event) {
     const bool good = json_dumpf(event, w->file, JSON_COMPACT | JSON_REAL_PRECISION(15)) == 0 || ferror(w->file);
     json_decref(event);
     return good ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a trace");
+}
+
+/* Returns the object if `set`, the result of adding something to it, is 0. Otherwise releases it: NULL. */
+static json_t *whole(json_t *object, int set) {
+    if (set == 0) return object;
+    json_decref(object);
+    return NULL;
 }
 
 /* ---------------------------------------------------------------- names */
@@ -116,7 +125,7 @@ mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_progr
                                  const mm_graph_facts *facts) {
     json_t *memory;
     MM_TRY(mm_plan_memory(program->plan, facts, &memory));
-    char *text = json_dumps(memory, JSON_COMPACT);
+    char *text = mm_json_print(memory, JSON_COMPACT);
     json_decref(memory);
     if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for the memory of a plan in a trace");
     free(timeline->plans[plan].memory);
@@ -127,8 +136,12 @@ mm_status mm_timeline_add_memory(mm_timeline *timeline, int plan, const mm_progr
 
 static mm_status put_plan(writer *w, const mm_timeline_plan *plan, int pid) {
     if (!plan->memory) return MM_OK;
-    json_t *memory = json_loads(plan->memory, 0, NULL);
-    if (memory) json_object_update_new(memory, json_pack("{ss ss}", "graph", plan->graph, "policy", plan->policy));
+    json_error_t error;
+    json_t *memory;
+    if (mm_json_parse(plan->memory, strlen(plan->memory), 0, &memory, &error) != MM_OK)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a trace");
+    memory = whole(memory,
+                   json_object_update_new(memory, json_pack("{ss ss}", "graph", plan->graph, "policy", plan->policy)));
     return put(w, json_pack("{ss ss si si so}", "ph", "M", "name", "memory", "pid", pid, "tid", thread_of(pid, 0),
                             "args", memory));
 }
@@ -156,9 +169,8 @@ static json_t *args_of(const scene *s, const mm_timeline_piece *p) {
     json_t *args = json_pack("{sI ss? si ss ss sI sI}", "iteration", (json_int_t)s->number, "layer", p->layer,
                              "tensor_id", (int)p->tensor, "tensor", p->tensor_name, "action", action, "bytes",
                              (json_int_t)p->bytes, "stored_bytes", (json_int_t)p->stored_bytes);
-    if (args && p->parts > 1)
-        json_object_update_new(args, json_pack("{si si}", "part", p->part + 1, "parts", p->parts));
-    return args;
+    if (p->parts == 1) return args;
+    return whole(args, json_object_update_new(args, json_pack("{si si}", "part", p->part + 1, "parts", p->parts)));
 }
 
 static bool is_known(const scene *s, int32_t piece) { return piece >= 0 && mm_period_is_known(&s->spans[piece]); }
@@ -241,8 +253,8 @@ static mm_status put_link(scene *s, const mm_timeline_flow *flow, int i) {
                               thread_of_stream(s->pid, s->plan->pieces[piece].stream), "ts",
                               us_since_origin(s->w, s->spans[piece].start_ns), "args", "iteration",
                               (json_int_t)s->number, "tensor_id", (int)flow->tensor);
-    if (event) json_object_set_new(event, "bp", json_string("e")); /* "bp": "e": binds to the slice around it */
-    return put(s->w, event);
+    /* "bp": "e": binds to the slice around it */
+    return put(s->w, whole(event, json_object_set_new(event, "bp", json_string("e"))));
 }
 
 static mm_status put_flows(scene *s) {
@@ -262,10 +274,11 @@ static mm_status put_memory(scene *s) {
         const mm_timeline_step *step = &s->plan->steps[i];
         if (!is_known(s, step->piece)) continue;
         json_t *bytes = json_object();
+        int set = 0;
         for (int k = 0; k < MM_ACCOUNT_KINDS; k++)
-            json_object_set_new(bytes, mm_account_kind_name((mm_account_kind)k), json_integer(step->bytes[k]));
+            set |= json_object_set_new(bytes, mm_account_kind_name((mm_account_kind)k), json_integer(step->bytes[k]));
         MM_TRY(put(s->w, json_pack("{ss ss si sf so}", "ph", "C", "name", "device memory", "pid", s->pid, "ts",
-                                   us_since_origin(s->w, s->spans[step->piece].start_ns), "args", bytes)));
+                                   us_since_origin(s->w, s->spans[step->piece].start_ns), "args", whole(bytes, set))));
     }
     return MM_OK;
 }

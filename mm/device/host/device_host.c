@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "mm/core/size.h"
+#include "mm/core/system_file.h"
 #include "mm/device/host/host_internal.h"
 
 /* Bytes that malloc has handed out in this process. */
@@ -176,11 +177,9 @@ static void host_describe(mm_device *base, mm_device_description *description_ou
     long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (cache_bytes > 0) description.cache_bytes = cache_bytes;
 #endif
-    char line[256];
-    FILE *info = fopen("/proc/cpuinfo", "re");
-    while (info != NULL && fgets(line, sizeof line, info) != NULL)
-        if (sscanf(line, "model name : %127[^\n]", description.model) == 1) break;
-    if (info != NULL) fclose(info);
+    char info[4096]; /* what it says of the first CPU */
+    const char *model = mm_system_file_read("/proc/cpuinfo", info, sizeof info) ? strstr(info, "\nmodel name") : NULL;
+    if (model != NULL) (void)sscanf(model, " model name : %127[^\n]", description.model);
     if (out > 0 && in > 0) { /* only with a simulated link: without one, the link is a memcpy, and no rates are given */
         description.memory_bytes_per_s = memory_bytes_per_s;
         description.link_bytes_per_s = out < in ? out : in;

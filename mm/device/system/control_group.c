@@ -6,19 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/system_file.h"
+
 int mm_group_numbers(const char *folder, const char *file, const char *key, int wanted, int64_t numbers[]) {
-    char path[MM_GROUP_PATH_CAPACITY + 64], line[256];
-    const size_t length = strlen(key);
+    char path[MM_GROUP_PATH_CAPACITY + 64], text[8192];
     int n = 0;
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    FILE *from = fopen(path, "re");
-    while (from && fgets(line, sizeof line, from)) {
-        if (strncmp(line, key, length) != 0) continue;
-        const char *at = line + length;
-        for (int used; n < wanted && sscanf(at, "%" SCNd64 "%n", &numbers[n], &used) == 1; at += used) n++;
-        break;
+    if (!mm_system_file_read(path, text, sizeof text)) return 0;
+    const char *at = mm_system_file_after(text, key), *end = at ? at + strcspn(at, "\n") : NULL;
+    for (int used; at && n < wanted && sscanf(at, "%" SCNd64 "%n", &numbers[n], &used) == 1 && at + used <= end;) {
+        at += used;
+        n++;
     }
-    if (from) fclose(from);
     return n;
 }
 
@@ -120,15 +119,13 @@ static void climb_mounts(const group *g) {
 
 /* Lines of /proc/self/cgroup are "ID:CONTROLLERS:/PATH". */
 void mm_groups_visit(const char *root, const char *controller, mm_group_fn fn, void *ctx) {
-    char path[MM_GROUP_PATH_CAPACITY], line[MM_GROUP_PATH_CAPACITY], *controllers, *group_path;
+    char path[MM_GROUP_PATH_CAPACITY], text[8 * MM_GROUP_PATH_CAPACITY], *controllers, *group_path, *rest = NULL;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *groups = fopen(path, "re");
-    while (groups && fgets(line, sizeof line, groups)) {
-        line[strcspn(line, "\n")] = '\0';
+    if (!mm_system_file_read(path, text, sizeof text)) return;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (!(controllers = strchr(line, ':')) || !(group_path = strchr(++controllers, ':'))) continue;
         *group_path++ = '\0';
         if (*controllers && !lists(controllers, controller)) continue;
         climb_mounts(&(group){controllers, group_path, root, controller, fn, ctx});
     }
-    if (groups) fclose(groups);
 }

@@ -385,10 +385,9 @@ static mm_status choose(nets_cudnn_attention *a) {
     }
     if (cudnnGetVersion() < NETS_CUDNN_ATTENTION_OLDEST) return MM_OK;
     if (!by_dnn) return choose_anew(a, &terms);
-    if (make_kept(a, kept) == MM_OK) {
-        use(a, kept);
-        return MM_OK;
-    }
+    const mm_status status = make_kept(a, kept);
+    if (status == MM_OK) use(a, kept);
+    if (status == MM_OK || status == MM_ERR_NOMEM) return status; /* other steps might give other bits */
     mm_log_send(log_of(a), MM_LOG_DEBUG, "no cached choice for attention holds, chooses anew: %s", mm_last_error());
     drop_steps(a);
     return choose_anew(a, &terms);

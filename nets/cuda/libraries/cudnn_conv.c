@@ -41,17 +41,17 @@ static mm_status make_kept(nets_cudnn_conv *conv, const nets_conv_choice *kept) 
  * on which of them a plan has room for. */
 static int used_of(const nets_cudnn_conv *conv, int n) { return conv->cuda->config.deterministic ? 1 : n; }
 
-/* Prepares the cached choices. False: one of them no longer holds, for instance because another build of the library
- * made it. */
-static bool take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept) {
-    for (int i = 0; i < used_of(conv, kept->n); i++) {
-        if (make_kept(conv, &kept->of[i]) == MM_OK) continue;
-        mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "chooses a convolution's algorithms anew: %s",
-                    mm_last_error());
-        keep_none(conv);
-        return false;
-    }
-    return true;
+/* Prepares the cached choices. *taken_out false: one of them no longer holds, for instance because another build of the
+ * library made it. MM_ERR_NOMEM is returned: other algorithms might give other bits. */
+static mm_status take_kept(nets_cudnn_conv *conv, const nets_conv_pareto *kept, bool *taken_out) {
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < used_of(conv, kept->n); i++) status = make_kept(conv, &kept->of[i]);
+    *taken_out = status == MM_OK;
+    if (status == MM_OK) return MM_OK;
+    keep_none(conv);
+    if (status == MM_ERR_NOMEM) return status;
+    mm_log_send(&conv->cuda->config.log, MM_LOG_DEBUG, "chooses a convolution's algorithms anew: %s", mm_last_error());
+    return MM_OK;
 }
 
 /* Without a device nothing is prepared: takes the choices cached for any device, `kept`, for their workspaces. If there
@@ -78,7 +78,9 @@ static mm_status choose(nets_cudnn_conv *conv) {
         describe(conv, kept);
         return MM_OK;
     }
-    return kept && take_kept(conv, kept) ? MM_OK : choose_anew(conv);
+    bool taken = false;
+    if (kept) MM_TRY(take_kept(conv, kept, &taken));
+    return taken ? MM_OK : choose_anew(conv);
 }
 
 static int64_t elems(int64_t a, int64_t b, int64_t c, int64_t d) { return a * b * c * d; }
