@@ -11,7 +11,7 @@ typedef struct mm_trial {
     int64_t step_ns;             /* predicted */
     bool lossy;
     bool needs_function; /* the plan recomputes, and there is no function that recomputes layers */
-    bool no_memory; /* it is not known, since memory ran out; mm_last_error says so */
+    bool no_memory;      /* it is not known, since memory ran out; mm_last_error says so */
 } mm_trial;
 
 /* Plans a policy within the limits. any: any plan that fits will do; it need not be the fastest. */

@@ -7,6 +7,7 @@
 #include "mm/core/atomic_file.h"
 #include "mm/core/nearest.h"
 #include "tools/args/commands.h"
+#include "tools/args/json_file.h"
 #include "tools/shell.h"
 
 static int cmd_completion(int argc, char **argv);
@@ -77,6 +78,7 @@ static int run(int argc, char **argv) {
 
 /* The command fails if its output could not be written, even if the rest succeeded. */
 int main(int argc, char **argv) {
+    json_file_watch();
     int code = run(argc, argv);
     if (!ferror(stdout) && fflush(stdout) == 0) return code;
     fprintf(stderr, "mm: cannot write to standard output: %s\n", strerror(mm_stream_errno(stdout)));

@@ -94,13 +94,18 @@ static char *read_all(FILE *file, size_t *n_out, int *error_out) {
 }
 
 mm_status mm_json_read(const char *what, const char *path, size_t flags, json_t **root_out) {
+    FILE *file = fopen(path, "rbe");
+    if (!file) return cannot_read(what, path, errno);
+    const mm_status status = mm_json_read_stream(what, path, file, flags, root_out);
+    fclose(file);
+    return status;
+}
+
+mm_status mm_json_read_stream(const char *what, const char *path, FILE *file, size_t flags, json_t **root_out) {
     json_error_t error;
     size_t n;
     int why;
-    FILE *file = fopen(path, "rbe");
-    if (!file) return cannot_read(what, path, errno);
     char *text = read_all(file, &n, &why);
-    fclose(file);
     mm_status status = why ? cannot_read(what, path, why)
                        : n > TEXT_MOST
                            ? mm_fail(MM_ERR_FORMAT, "%s%s: has more than %d MiB", what, path, TEXT_MOST >> 20)

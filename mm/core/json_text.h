@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "mm/core/status.h"
 
@@ -17,6 +18,10 @@
  * MM_ERR_IO if it cannot be read; MM_ERR_FORMAT if it is no JSON (the message has the line), or its values would take
  * more than MM_JSON_MOST_BYTES; MM_ERR_NOMEM. The caller releases *root_out. */
 MM_CHECKED mm_status mm_json_read(const char *what, const char *path, size_t flags, json_t **root_out);
+
+/* The same of an open file, whose name is `path`. The caller closes it. */
+MM_CHECKED mm_status mm_json_read_stream(const char *what, const char *path, FILE *file, size_t flags,
+                                         json_t **root_out);
 
 /* Parses a text of n bytes, and sets no message: *error_out has jansson's. Statuses as above. */
 MM_CHECKED mm_status mm_json_parse(const char *text, size_t n, size_t flags, json_t **root_out,

@@ -36,7 +36,7 @@ static mm_status chunk_fill(input *in) {
 
 static mm_status input_open(const char *path, input *in) {
     struct stat info;
-    *in = (input){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *in = (input){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (in->fd < 0 || fstat(in->fd, &info) != 0) return mm_fail(MM_ERR_IO, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return mm_fail(MM_ERR_IO, "cannot read %s: not a regular file", path);
     MM_TRY(chunk_fill(in));

@@ -21,11 +21,13 @@ enum { MAX_FILE_BYTES = 16 << 20 };
 
 /* Prints a JSON string. */
 static mm_status print_string(FILE *stream, const char *text) {
+    errno = 0;
     json_t *string = json_string(text);
-    if (!string) return mm_fail(MM_ERR_UNSUPPORTED, "the name '%s' is not UTF-8", text);
-    bool printed = json_dumpf(string, stream, JSON_ENCODE_ANY) == 0 || ferror(stream);
+    bool printed = string && json_dumpf(string, stream, JSON_ENCODE_ANY) == 0;
     json_decref(string);
-    return printed ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a network file");
+    if (printed || (string && ferror(stream))) return MM_OK; /* the caller looks for errors of the stream */
+    if (errno == ENOMEM) return mm_fail(MM_ERR_NOMEM, "out of memory for a network file");
+    return mm_fail(MM_ERR_UNSUPPORTED, "the name '%s' is not UTF-8", text);
 }
 
 /* Prints the names of the layer's parameters, if they are not "<layer>.<name>". */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "mm/core/graph/names.h"
+#include "mm/core/json_text.h"
 #include "mm/core/nearest.h"
 #include "nets/io/net_file.h"
 #include "nets/net_attrs.h"
@@ -417,14 +418,14 @@ static mm_status read_net(parser *p, const json_t *root) {
 
 static mm_status parse_json(const char *text, size_t n_bytes, json_t **root_out) {
     json_error_t error;
-    *root_out = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &error);
-    if (*root_out) return MM_OK;
-    if (json_error_code(&error) == json_error_out_of_memory) return mm_fail(MM_ERR_NOMEM, "out of memory");
-    return mm_fail(MM_ERR_FORMAT, "line %d, column %d: %s", error.line, error.column, show(error.text).text);
+    const mm_status status = mm_json_parse(text, n_bytes, JSON_REJECT_DUPLICATES, root_out, &error);
+    if (status == MM_ERR_NOMEM) return mm_fail(status, "out of memory");
+    if (status == MM_OK) return MM_OK;
+    return mm_fail(status, "line %d, column %d: %s", error.line, error.column, show(error.text).text);
 }
 
 mm_status nets_net_parse(const char *path, const char *text, size_t n_bytes, nets_net **net_out) {
-    json_t *root;
+    json_t *root = NULL;
     parser p = {0};
     mm_status status = parse_json(text, n_bytes, &root);
     if (status == MM_OK) status = read_net(&p, root);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "mm/core/json_text.h"
 #include "nets/net_ops.h"
 
 /* ---------------------------------------------------------------- for people */
@@ -59,6 +60,13 @@ static const char INTRODUCTION[] =
 
 /* ---------------------------------------------------------------- for machines */
 
+/* Appends to an array, and returns it; NULL: out of memory, and the array is released. */
+static json_t *append(json_t *array, json_t *value) {
+    if (json_array_append_new(array, value) == 0) return array;
+    json_decref(array);
+    return NULL;
+}
+
 static json_t *default_json(const nets_attr *attr) {
     if (attr->from != NETS_DEFAULT_VALUE) return json_null();
     if (attr->type == NETS_ATTR_FLAG) return json_boolean(attr->value != 0);
@@ -87,32 +95,34 @@ static json_t *params_json(nets_op_kind op) {
     char init[NETS_INIT_TEXT_CAPACITY];
     json_t *all = json_array();
     for (int i = 0; (param = nets_param_spec_of(op, i)); i++)
-        json_array_append_new(all,
-                              json_pack("{s:s, s:s, s:s?, s:s, s:b, s:b}", "name", param->name, "shape", param->dims,
-                                        "with", param->with, "initial", nets_init_text(&param->init, init), "learned",
-                                        param->learned, "decayed", param->decayed));
+        all = append(all, json_pack("{s:s, s:s, s:s?, s:s, s:b, s:b}", "name", param->name, "shape", param->dims,
+                                    "with", param->with, "initial", nets_init_text(&param->init, init), "learned",
+                                    param->learned, "decayed", param->decayed));
     return all;
 }
 
 static json_t *op_json(nets_op_kind op) {
     const nets_op_info *info = nets_op_info_of(op);
     const nets_attr *attr;
+    json_error_t error;
+    json_t *example;
+    if (mm_json_parse(info->example, strlen(info->example), 0, &example, &error) != MM_OK) return NULL;
     char params[NETS_PARAMS_TEXT_CAPACITY];
     json_t *attrs = json_array();
-    for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) json_array_append_new(attrs, attr_json(attr));
+    for (size_t i = 0; (attr = nets_attr_of(op, i)); i++) attrs = append(attrs, attr_json(attr));
     return json_pack("{s:s, s:s, s:i, s:i, s:s, s:s?, s:o, s:o, s:o}", "op", info->name, "what", info->what,
                      "inputs_least", info->min_inputs, "inputs_most", info->max_inputs, "output", info->output,
                      "parameters", *nets_params_text(op, params) ? params : NULL, "parameter_list", params_json(op),
-                     "attributes", attrs, "example", json_loads(info->example, 0, NULL));
+                     "attributes", attrs, "example", example);
 }
 
 static mm_status print_json(FILE *stream, nets_op_kind first, nets_op_kind end) {
     json_t *ops = json_array();
-    bool good = true;
     for (nets_op_kind op = first; op < end; op++)
-        if (nets_op_info_of(op)->example) good &= json_array_append_new(ops, op_json(op)) == 0;
-    good = good && (json_dumpf(ops, stream, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) == 0 ||
-                    ferror(stream));
+        if (nets_op_info_of(op)->example) ops = append(ops, op_json(op));
+    const bool good =
+        ops &&
+        (json_dumpf(ops, stream, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) == 0 || ferror(stream));
     json_decref(ops);
     fputc('\n', stream);
     return good ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the list of operations");

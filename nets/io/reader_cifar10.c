@@ -66,7 +66,7 @@ static mm_status open_file(cifar10 *data, int file, const char *dir, const char 
     long long expected = (long long)data->records * RECORD_BYTES;
     if (snprintf(path, PATH_MAX, "%s/%s%s", dir, subfolder, name) >= PATH_MAX)
         return mm_fail(MM_ERR_INVALID, "cifar10: the folder's name is too long (%zu bytes)", strlen(dir));
-    data->fds[file] = open(path, O_RDONLY | O_CLOEXEC);
+    data->fds[file] = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (data->fds[file] < 0)
         return mm_fail(MM_ERR_IO, "%s: %s (expected %lld bytes); " REMEDY, path, strerror(errno), expected, dir);
     struct stat info;

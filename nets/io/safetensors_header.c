@@ -2,6 +2,7 @@
 /* The parser. It trusts nothing: a file may be damaged, cut short, or made to do harm. */
 #include "nets/io/safetensors_header.h"
 
+#include "mm/core/json_text.h"
 #include "mm/core/status.h"
 
 #include <jansson.h>
@@ -24,12 +25,11 @@ static mm_status json_parse(const char *label, const uint8_t *bytes, int64_t n_b
         return mm_fail(MM_ERR_FORMAT, "%s: not a safetensors file, or cut short (%lld bytes)", label,
                        (long long)n_bytes);
     json_error_t error;
-    json_t *json = json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!json && json_error_code(&error) == json_error_out_of_memory)
-        return mm_fail(MM_ERR_NOMEM, "%s: no memory for its header of %lld bytes", label, (long long)length);
-    if (!json) return mm_fail(MM_ERR_FORMAT, "%s: header, byte %d: %s", label, error.position, error.text);
-    *json_out = json;
-    return MM_OK;
+    const mm_status status =
+        mm_json_parse((const char *)bytes + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, json_out, &error);
+    if (status == MM_ERR_NOMEM)
+        return mm_fail(status, "%s: no memory for its header of %lld bytes", label, (long long)length);
+    return status == MM_OK ? MM_OK : mm_fail(status, "%s: header, byte %d: %s", label, error.position, error.text);
 }
 
 static mm_status metadata_check(const char *label, json_t *metadata) {

@@ -2,9 +2,11 @@
 #include "nets/io/safetensors.h"
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/json_text.h"
 #include "mm/core/status.h"
 #include "nets/io/safetensors_header.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +44,12 @@ void nets_safetensors_builder_destroy(nets_safetensors_builder *builder) {
     free(builder);
 }
 
-/* Puts a member into a set, or a text under its key; refuses what JSON cannot hold. */
+/* Puts a member into a set, or a text under its key; refuses what JSON cannot hold. The caller sets errno to 0 before
+ * it makes the value. */
 static mm_status json_put(json_t *object, const char *key, json_t *value) {
-    if (!value || json_object_set_new(object, key, value) != 0)
-        return mm_fail(MM_ERR_INVALID, "safetensors: %.64s: the name or text is not UTF-8, or memory ran out", key);
-    return MM_OK;
+    if (value && json_object_set_new(object, key, value) == 0) return MM_OK;
+    if (errno == ENOMEM) return mm_fail(MM_ERR_NOMEM, "safetensors: no memory for %.64s", key);
+    return mm_fail(MM_ERR_INVALID, "safetensors: %.64s: the name or text is not UTF-8", key);
 }
 
 static mm_status room_for_one(nets_safetensors_builder *builder) {
@@ -69,6 +72,7 @@ mm_status nets_safetensors_add(nets_safetensors_builder *builder, const nets_saf
     MM_TRY(room_for_one(builder));
     char *name = strdup(tensor->name);
     if (!name) return mm_fail(MM_ERR_NOMEM, "safetensors: no memory for tensor %s", tensor->name);
+    errno = 0;
     mm_status status = json_put(builder->names, name, json_true());
     if (status != MM_OK) {
         free(name);
@@ -82,6 +86,7 @@ mm_status nets_safetensors_add(nets_safetensors_builder *builder, const nets_saf
 }
 
 mm_status nets_safetensors_add_metadata(nets_safetensors_builder *builder, const char *key, const char *text) {
+    errno = 0;
     return json_put(builder->metadata, key, json_string(text));
 }
 
@@ -117,7 +122,7 @@ static char *header_text(const nets_safetensors_builder *builder) {
                                      entry_make(&builder->tensors[i], at, at + bytes)) != 0;
         at += bytes;
     }
-    char *text = failed ? NULL : json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = failed ? NULL : mm_json_print(header, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(header);
     return text;
 }

@@ -424,7 +424,7 @@ rates_of_an_element_type_count_for_its_maps_() {
 }
 
 bad_sources_are_refused_() {
-    refused 1 "cannot open nowhere: No such file" bench --simulate nowhere
+    refused 1 "facts file nowhere: cannot be read: No such file" bench --simulate nowhere
     echo "{" >broken
     refused 1 "facts file broken, line " bench --simulate broken
     echo '{"format": "mm facts"}' >short
@@ -473,7 +473,7 @@ codes_of_variable_size_take_what_a_study_says_() {
 bad_studies_are_refused_() {
     refused 2 "--study: goes with --simulate only" bench --net tiny --study study --quiet
     refused 2 "--study: needs --facts" plan --net tiny --study study
-    refused 1 "study file study: No such file" "${simulate[@]}" --study study
+    refused 1 "study file study: cannot be read: No such file" "${simulate[@]}" --study study
     echo '[{"layer": "relu1", "ratio": {"csr": {"nhwc": 2}}}]' >study
     refused 1 "study file study: does not hold rows" "${simulate[@]}" --study study
     refused 2 "the layout must be nhwc, nchw or chwn" "${simulate[@]}" --study study,hwcn

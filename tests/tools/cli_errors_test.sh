@@ -255,6 +255,19 @@ synthetic_data_of_no_size_is_refused_() {
     refused 2 "there are only 3 samples" "${train[@]}" --data synthetic:samples=3
 }
 
+# A reader that waits for somebody to write there would wait for ever.
+a_fifo_is_no_data_() {
+    local data status
+    mkdir cifar
+    mkfifo fifo cifar/data_batch_1.bin
+    for data in text:fifo tokens:fifo cifar10:cifar files:fifo,fifo; do
+        status=0
+        timeout 60 "$mm" train --net "$([[ $data == t* ]] && echo gpt || echo tiny)" --data $data >out 2>err || status=$?
+        ((status == 1)) || fail "$data: status $status"
+        says err " regular file"
+    done
+}
+
 states_that_are_none_are_refused_() {
     expect 0 "${train[@]}" --save state
     refused 1 "none: No such file" "${train[@]}" --load none
@@ -272,6 +285,8 @@ states_that_are_none_are_refused_() {
     refused 1 "long_header: " "${train[@]}" --load long_header
     expect 0 train --net resnet20 --batch 2 --iterations 1 --quiet --save other
     refused 1 "not a state of tiny: other: of another network: its tensor conv1.weight is" "${train[@]}" --load other
+    # said before anything is planned
+    refused 1 "not a state of tiny: other: of another network" "${train[@]}" --load other --budget 1KiB
     for iteration in x - ' '; do
         sed "s/\"iteration\":\"2\"/\"iteration\":\"$iteration\"/" state >uncounted
         refused 1 "metadata iteration is '$iteration', not a count" "${train[@]}" --load uncounted

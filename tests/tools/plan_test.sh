@@ -540,7 +540,7 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
         expect 0 plan --net tiny --policy $policy --budget 4MiB --batch "$batch" --facts "$machine"
         expect 1 plan --net tiny --policy $policy --budget 4MiB --batch $((batch + 1)) --facts "$machine"
     done
-    refused 1 "cannot open none.json" plan --net tiny --max-batch --budget 1MiB --facts none.json
+    refused 1 "facts file none.json: cannot be read" plan --net tiny --max-batch --budget 1MiB --facts none.json
     expect 0 bench --simulate "$machine" --net tiny --batch 8 --policies liveness --facts facts --quiet
     refused 2 "--facts facts: was measured for one batch; with --max-batch, give a machine file" plan --net tiny --max-batch --budget 1MiB \
         --facts facts

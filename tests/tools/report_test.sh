@@ -83,9 +83,9 @@ other_files_are_refused_by_name_() {
     echo '[{"device": "host", "usable": true, "free_bytes": 1}]' >devices.json
     refused 2 "devices.json: $why" report devices.json --html page.html
     echo '{"traceEvents": [' >cut.json
-    refused 2 "cut.json: $why: not JSON: line " report cut.json --html page.html
+    refused 2 "cut.json, line 2: " report cut.json --html page.html
     : >empty.json
-    refused 2 "empty.json: $why: not JSON" report empty.json --html page.html
+    refused 2 "empty.json, line 1: " report empty.json --html page.html
     refused 1 "missing.json: cannot be read: No such file or directory" report missing.json --html page.html
     refused 1 ".: cannot be read: Is a directory" report . --html page.html
     [[ ! -e page.html ]] || fail "it wrote a page"

@@ -83,6 +83,8 @@ static void add(table *t, int column, const char *format, va_list arguments) {
 
 void table_row(table *t) { t->n_rows++; }
 
+void table_fail(table *t) { t->failed = true; }
+
 void table_cell(table *t, const char *format, ...) {
     const cell *last = t->n_cells > 0 ? &t->cells[t->n_cells - 1] : NULL;
     int column = last && last->row == t->n_rows - 1 ? last->column + 1 : 0;

@@ -34,6 +34,8 @@ void table_destroy(table *t);
 /* table_row begins a row, table_cell adds its next cell. If memory runs out, table_print returns MM_ERR_NOMEM. */
 void table_row(table *t);
 void table_cell(table *t, const char *format, ...) MM_PRINTF(2, 3);
+/* Makes table_print return MM_ERR_NOMEM: there was no memory for a cell's text. */
+void table_fail(table *t);
 /* Ends the row with a note in place of its remaining cells: a text of any length, which is wrapped. */
 void table_note(table *t, const char *format, ...) MM_PRINTF(2, 3);
 

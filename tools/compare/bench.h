@@ -96,7 +96,7 @@ row *bench_row(bench *b, const nets_net *net, int64_t batch, const char *policy,
 /* Sets the row's status by the run's result. */
 void bench_end_row(bench *b, row *r, mm_status status);
 /* Prints the row, unless the output is a terminal, so that a run that is killed before its final table shows it. */
-void bench_show_row(const bench *b, const row *r);
+void bench_show_row(bench *b, const row *r);
 
 /* Trains the row's run, and sets its figures. MM_ERR_INFEASIBLE: the message says why. */
 MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);

@@ -124,25 +124,26 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
 /* ---------------------------------------------------------------- the codec's speed */
 
 /* The first ZFP codec that a policy names; without one, zfp:rate=6.4. */
-static void first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
+static mm_status first_codec(const bench *b, char spec[MM_SPEC_CAPACITY]) {
     strcpy(spec, "zfp:rate=6.4");
     for (int p = 0; p < b->policies.n; p++) {
         char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
         int n;
-        if (mm_policy_codecs(b->policies.text[p], specs, &n) != MM_OK) continue;
+        MM_TRY(mm_policy_codecs(b->policies.text[p], specs, &n));
         for (int i = 0; i < n; i++)
             if (strncmp(specs[i], "zfp", 3) == 0) {
                 strcpy(spec, specs[i]);
-                return;
+                return MM_OK;
             }
     }
+    return MM_OK;
 }
 
 mm_status bench_codec_speed(const bench *b, int64_t *bytes_per_s_out) {
     char spec[MM_SPEC_CAPACITY];
     mm_device *device;
     device_codec_speed speed = {0};
-    first_codec(b, spec);
+    MM_TRY(first_codec(b, spec));
     const mm_device_config config = {.codec_threads = (int)b->target.codec_threads};
     MM_TRY(mm_device_create(b->target.device, &config, &device));
     mm_status status = device_speed_codec(device, spec, &speed);

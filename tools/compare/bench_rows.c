@@ -54,9 +54,12 @@ void bench_end_row(bench *b, row *r, mm_status status) {
     fprintf(stderr, "mm bench: %s, batch %lld, %s: %s\n", r->net, (long long)r->batch, r->policy, mm_last_error());
 }
 
-void bench_show_row(const bench *b, const row *r) {
+void bench_show_row(bench *b, const row *r) {
     if (isatty(fileno(b->out))) return;
-    row_print_line(b->out, r);
+    if (row_print_line(b->out, r) != MM_OK) {
+        b->failed = true;
+        fprintf(stderr, "mm bench: %s\n", mm_last_error());
+    }
     fflush(b->out);
 }
 

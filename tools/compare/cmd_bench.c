@@ -19,8 +19,8 @@ static mm_status print_all(const bench *b) {
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < n; i++) status = grid_print(b->out, &grids[i]);
     if (status == MM_OK && n == 0) status = grid_print_orders(b->out, b->rows, b->n_rows);
-    rows_print_error(b->out, b->rows, b->n_rows);
-    rows_print_idle(b->out, b->rows, b->n_rows);
+    if (status == MM_OK) status = rows_print_error(b->out, b->rows, b->n_rows);
+    if (status == MM_OK) rows_print_idle(b->out, b->rows, b->n_rows);
     if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
@@ -287,8 +287,8 @@ int cmd_bench(int argc, char **argv) {
          &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},
         {"--pinned", "SIZE",
-         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)",
-         ARG_SIZE, &b.pinned_bytes, -1, 0},
+         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
+         &b.pinned_bytes, -1, 0},
         {"--link", "SIZE", "bytes a second to host memory: 12GB, or codec/10: a tenth of the codec's speed (memcpy's)",
          ARG_TEXT, &b.link, 0, 0},
         {"--alloc-cost", "US", "cost of an unplanned allocation, in microseconds; on a GPU 200 (0)", ARG_COUNT,

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/facts/facts_source.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
-#include "mm/core/nearest.h"
+#include "mm/core/json_text.h"
 #include "mm/core/status.h"
 
 /* Takes network and batch from a training graph's name, which nets/lower/lower.c makes: "resnet32 train 128". */
@@ -21,10 +20,11 @@ static void read_subject(const char *name, facts_source *source) {
 
 mm_status facts_source_open(const char *path, facts_source *source_out) {
     facts_source source = {.path = path};
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
-    source.is_machine = root && machine_is(root);
+    json_t *root;
+    MM_TRY(mm_json_read("facts file ", path, JSON_REJECT_DUPLICATES, &root));
+    source.is_machine = machine_is(root);
     mm_status status =
-        source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_load(path, &source.facts);
+        source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_parse(path, root, &source.facts);
     json_decref(root);
     MM_TRY(status);
     if (source.facts) {
@@ -61,11 +61,9 @@ mm_status facts_source_study(facts_source *source, const char *text) {
     size_t known = 0;
     while (known < 3 && strcmp(layout, layouts[known]) != 0) known++;
     if (known == 3) return mm_fail(MM_ERR_INVALID, "--study %s: the layout must be nhwc, nchw or chwn", text);
-    json_error_t error;
-    json_t *rows = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    if (!rows && json_error_code(&error) == json_error_cannot_open_file)
-        return mm_fail(MM_ERR_IO, "study file %s: %s%s", path, strerror(errno), MM_DID_YOU_MEAN_FILE(path));
-    const json_t *last = rows && json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
+    json_t *rows;
+    MM_TRY(mm_json_read("study file ", path, JSON_REJECT_DUPLICATES, &rows));
+    const json_t *last = json_is_array(rows) ? json_array_get(rows, json_array_size(rows) - 1) : NULL;
     if (!(ratio_of(last, "zvc", layout) > 0)) {
         json_decref(rows);
         return mm_fail(MM_ERR_FORMAT, "study file %s: does not hold rows of 'mm codecs --study --json'", path);
@@ -78,18 +76,17 @@ mm_status facts_source_study(facts_source *source, const char *text) {
 /* Sets the typical sizes of one map's codes from its row of the study. */
 static void take_ratio(const facts_source *source, const json_t *row, const mm_graph *graph, mm_graph_facts *facts) {
     char name[256];
+    mm_tensor t;
     const char *layer = json_string_value(json_object_get(row, "layer"));
     if (!layer) return;
     snprintf(name, sizeof name, "%s.out", layer);
-    for (int t = 0; t < facts->n_tensors; t++) {
-        if (strcmp(mm_graph_tensor(graph, t)->name, name) != 0) continue;
-        for (int c = 0; c < facts->n_codecs; c++) {
-            mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
-            const double ratio = ratio_of(row, facts->codecs[c].spec, source->layout);
-            if (code->body_bound_bytes == 0 || !(ratio > 0)) continue;
-            code->body_typical_bytes =
-                ratio > 1 ? (int64_t)((double)code->body_bound_bytes / ratio) : code->body_bound_bytes;
-        }
+    if (mm_graph_find_tensor(graph, name, &t) != MM_OK) return;
+    for (int c = 0; c < facts->n_codecs; c++) {
+        mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
+        const double ratio = ratio_of(row, facts->codecs[c].spec, source->layout);
+        if (code->body_bound_bytes == 0 || !(ratio > 0)) continue;
+        code->body_typical_bytes =
+            ratio > 1 ? (int64_t)((double)code->body_bound_bytes / ratio) : code->body_bound_bytes;
     }
 }
 

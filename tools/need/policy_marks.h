@@ -5,12 +5,12 @@
 
 #include <stdbool.h>
 
-/* Whether a policy is lossy: it names a lossy codec. False if the text is not a policy. */
-bool policy_is_lossy(const char *policy);
-/* Whether a policy samples: it names a codec whose error bounds the policy sets from what it observes in training.
- * False if the text is not a policy. */
-bool policy_samples(const char *policy);
-/* The text that tables print after a policy's name: " (lossy)" or "". */
-const char *policy_mark(const char *policy);
+#include "mm/core/status.h"
+
+/* Finds whether a policy is lossy: it names a lossy codec. False if the text is not a policy. MM_ERR_NOMEM. */
+MM_CHECKED mm_status policy_find_lossy(const char *policy, bool *lossy_out);
+/* Finds whether a policy samples: it names a codec whose error bounds the policy sets from what it observes in
+ * training. False if the text is not a policy. MM_ERR_NOMEM. */
+MM_CHECKED mm_status policy_find_samples(const char *policy, bool *samples_out);
 
 #endif

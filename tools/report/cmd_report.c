@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "mm/core/atomic_file.h"
+#include "mm/core/json_text.h"
 #include "mm/core/nearest.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
@@ -57,11 +58,11 @@ static const char *kind_of(const json_t *json) {
     return NULL;
 }
 
-static mm_status refuse(const char *path, const char *why) {
+static mm_status refuse(const char *what) {
     return mm_fail(MM_ERR_INVALID,
                    "%s: neither rows ('mm train' or 'mm bench' --json), nor plans ('mm plan --json'), nor a trace "
-                   "(--trace), nor a log ('mm train --log')%s%s",
-                   path, *why ? ": " : "", why);
+                   "(--trace), nor a log ('mm train --log')",
+                   what);
 }
 
 /* ---------------------------------------------------------------- reading */
@@ -69,8 +70,10 @@ static mm_status refuse(const char *path, const char *why) {
 /* Adds what was read from a file. Takes over `data`. */
 static mm_status add(report_command *c, const char *path, const char *kind, json_t *data) {
     /* A path need not be UTF-8, but a JSON string must. */
+    errno = 0;
     json_t *name = json_string(path);
-    json_t *entry = json_pack("{so ss so}", "name", name ? name : json_string("?"), "kind", kind, "data", data);
+    if (!name && errno != ENOMEM) name = json_string("?");
+    json_t *entry = json_pack("{so ss so}", "name", name, "kind", kind, "data", data);
     if (json_array_append_new(json_object_get(c->data, "files"), entry) == 0) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
 }
@@ -102,26 +105,30 @@ static mm_status add_log(report_command *c, const char *path, FILE *file) {
     size_t room = 0;
     int64_t number = 1;
     json_t *columns = json_array(), *lines = json_array();
+    bool whole = true;
+    errno = 0;
     ssize_t length = getline(&line, &room, file);
     if (length <= 0 || strncmp(line, log_head, sizeof log_head - 1) != 0) length = 0;
     for (char *save = NULL, *name = strtok_r(length > 0 ? line : NULL, ",\n", &save); name;
          name = strtok_r(NULL, ",\n", &save))
-        json_array_append_new(columns, json_string(name));
-    mm_status status = !columns || !lines ? mm_fail(MM_ERR_NOMEM, "out of memory for %s", path)
-                       : length == 0      ? refuse(path, "")
-                                          : MM_OK;
+        whole &= json_array_append_new(columns, json_string(name)) == 0;
+    mm_status status = !columns || !lines || !whole ? mm_fail(MM_ERR_NOMEM, "out of memory for %s", path)
+                       : length == 0                ? refuse(path)
+                                                    : MM_OK;
     while (status == MM_OK && (length = getline(&line, &room, file)) > 0 && line[length - 1] == '\n') {
         json_t *values = log_values(line);
         number++;
         if (values && json_array_size(values) == json_array_size(columns))
-            json_array_append_new(lines, values);
+            whole = json_array_append_new(lines, values) == 0;
         else {
             json_decref(values);
+            whole = errno != ENOMEM;
             status = mm_fail(MM_ERR_INVALID, "%s: line %lld: no %zu numbers with commas between them", path,
                              (long long)number, json_array_size(columns));
         }
     }
     if (status == MM_OK && ferror(file)) status = mm_fail(MM_ERR_IO, "%s: cannot be read: %m", path);
+    if (!whole) status = mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
     free(line);
     if (status == MM_OK) return add(c, path, "log", json_pack("{so so}", "columns", columns, "lines", lines));
     json_decref(columns);
@@ -137,30 +144,21 @@ static bool is_log(FILE *file) {
 }
 
 static mm_status add_file(report_command *c, const char *path) {
-    json_error_t error;
     FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (!file) return mm_fail(MM_ERR_IO, "%s: cannot be read: %m%s", path, MM_DID_YOU_MEAN_FILE(path));
-    if (is_log(file)) {
-        mm_status status = add_log(c, path, file);
-        fclose(file);
-        return status;
-    }
-    json_t *json = json_loadf(file, 0, &error);
-    const int why = errno;
-    const bool unread = ferror(file) != 0;
+    if (!file)
+        return mm_fail(errno == ENOMEM ? MM_ERR_NOMEM : MM_ERR_IO, "%s: cannot be read: %m%s", path,
+                       MM_DID_YOU_MEAN_FILE(path));
+    json_t *json;
+    const bool log = is_log(file);
+    const mm_status status = log ? add_log(c, path, file) : mm_json_read_stream("", path, file, 0, &json);
     fclose(file);
-    if (unread) return mm_fail(MM_ERR_IO, "%s: cannot be read: %s", path, strerror(why));
-    if (!json && json_error_code(&error) == json_error_out_of_memory)
-        return mm_fail(MM_ERR_NOMEM, "out of memory for %s", path);
-    if (!json) {
-        char why[JSON_ERROR_TEXT_LENGTH + 64];
-        snprintf(why, sizeof why, "not JSON: line %d: %s", error.line, error.text);
-        return refuse(path, why);
-    }
+    if (log) return status;
+    if (status == MM_ERR_FORMAT) return refuse(mm_last_error());
+    MM_TRY(status);
     const char *kind = kind_of(json);
     if (!kind) {
         json_decref(json);
-        return refuse(path, "");
+        return refuse(path);
     }
     return add(c, path, kind, json);
 }
@@ -185,7 +183,7 @@ static void put_data(FILE *page, const char *json) {
 }
 
 static mm_status save(const report_command *c) {
-    char *json = json_dumps(c->data, JSON_COMPACT | JSON_REAL_PRECISION(15)), *bytes = NULL;
+    char *json = mm_json_print(c->data, JSON_COMPACT | JSON_REAL_PRECISION(15)), *bytes = NULL;
     size_t n_bytes = 0;
     FILE *page = json ? open_memstream(&bytes, &n_bytes) : NULL;
     bool good = page;

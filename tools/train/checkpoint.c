@@ -134,7 +134,7 @@ static mm_status take_bounds_of(const session *s, const bounded *b, const nets_s
             MM_TRY(nets_safetensors_read(file, data, 0, &bound, sizeof bound));
         }
         mm_status status = mm_bound_set(s->manager, b->graph, t, bound);
-        if (status != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s", name);
+        if (status != MM_OK) return mm_fail_in(status == MM_ERR_NOMEM ? status : MM_ERR_FORMAT, "%s", name);
     }
     return MM_OK;
 }
@@ -360,7 +360,9 @@ static mm_status take_options(const nets_safetensors_file *file, const char *pat
     for (const arg *a = options; version > 0 && a->kind != ARG_END; a++) {
         const char *then = nets_safetensors_metadata(file, a->name + 2);
         if (!then || args_given(argc, argv, a->name)) continue;
-        if (args_set(a, then) != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s: what it says of its run cannot be", path);
+        const mm_status status = args_set(a, then);
+        if (status == MM_ERR_NOMEM) return status;
+        if (status != MM_OK) return mm_fail_in(MM_ERR_FORMAT, "%s: what it says of its run cannot be", path);
     }
     return MM_OK;
 }
@@ -376,6 +378,18 @@ mm_status session_state_open(const char *path, const arg *options, int argc, cha
     }
     *file_out = file;
     return MM_OK;
+}
+
+mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net) {
+    mm_status status = MM_OK;
+    for (int i = 0; i < nets_net_params(net) && status == MM_OK; i++) {
+        const nets_param *param = nets_net_param(net, i);
+        nets_safetensors_tensor want = {.name = param->name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
+        const void *data;
+        memcpy(want.dims, param->dims, sizeof param->dims);
+        status = nets_safetensors_get(file, &want, &data);
+    }
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(net));
 }
 
 mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options, int argc,

@@ -199,11 +199,11 @@ static mm_status save_facts(const train *t, session *s, const row *r) {
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     session_config config;
     MM_TRY(train_configure(t, &config));
-    train_set_options(t);
+    MM_TRY(train_set_options(t));
     mm_status begun = session_init(s, &config);
     *ended_out = session_stopped_early(s, begun);
     if (*ended_out) {
-        session_name_row(s, r);
+        MM_TRY(session_name_row(s, r));
         say_why_nothing_ran(t, s);
         return MM_OK;
     }

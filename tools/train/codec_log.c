@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/json_text.h"
 #include "mm/manager/figures.h"
 #include "mm/manager/sampled.h"
 #include "policies/comet.h"
@@ -91,7 +92,7 @@ static mm_status write_line(FILE *file, const mm_graph *graph, const mm_sampled 
         whole = json_array_append_new(layers, layer_object(graph, sampled, all, i)) == 0;
     json_t *line = json_pack("{sI ss so so}", "iteration", (json_int_t)iteration, "graph", mm_graph_name(graph),
                              "ratio", number(ratio, ratio > 0), "layers", layers);
-    char *text = whole && line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = whole && line ? mm_json_print(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     if (text) fprintf(file, "%s\n", text);
     json_decref(line);
     free(text);

@@ -100,7 +100,10 @@ static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status)
 
 static void policy_cell(table *t, const row *r) {
     char *name = row_policy(r);
-    table_cell(t, "%s", name ? name : r->policy);
+    if (name)
+        table_cell(t, "%s", name);
+    else
+        table_fail(t);
     free(name);
 }
 
@@ -202,12 +205,13 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
     return status;
 }
 
-void row_print_line(FILE *file, const row *r) {
+mm_status row_print_line(FILE *file, const row *r) {
     char size[32], *name = row_policy(r);
+    if (!name) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
     fprintf(file, "%s, batch %lld, ", r->net, (long long)r->batch);
     if (r->ranks > 1) fprintf(file, "%d ranks, ", r->ranks);
     if (is_split(r)) fprintf(file, "sub-batch %lld, ", (long long)r->sub_batch);
-    fprintf(file, "%s", name ? name : r->policy);
+    fprintf(file, "%s", name);
     free(name);
     if (r->asked_bytes > 0) fprintf(file, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
     if (has_speed(r))
@@ -219,12 +223,14 @@ void row_print_line(FILE *file, const row *r) {
         fprintf(file, ", simulated %s", cell);
     }
     fprintf(file, ": %s\n", r->status);
+    return MM_OK;
 }
 
-void rows_print_error(FILE *file, const row *rows, int n) {
+mm_status rows_print_error(FILE *file, const row *rows, int n) {
     double *errors = malloc(((size_t)n + 1) * sizeof *errors);
     int known = 0, own = 0;
-    for (int i = 0; errors && i < n; i++) {
+    if (!errors) return mm_fail(MM_ERR_NOMEM, "out of memory for the simulator's errors");
+    for (int i = 0; i < n; i++) {
         if (error_of(&rows[i]) < 0) continue;
         if (rows[i].calibrated)
             own++;
@@ -238,6 +244,7 @@ void rows_print_error(FILE *file, const row *rows, int n) {
                 errors[known - 1]);
     }
     free(errors);
+    return MM_OK;
 }
 
 void rows_print_idle(FILE *file, const row *rows, int n) {

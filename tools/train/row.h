@@ -81,11 +81,12 @@ char *row_policy(const row *r);
 /* Prints rows as one table (table.h). MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 
-/* Prints one row as a line of its own. */
-void row_print_line(FILE *file, const row *r);
+/* Prints one row as a line of its own. MM_ERR_NOMEM. */
+MM_CHECKED mm_status row_print_line(FILE *file, const row *r);
 
-/* Prints a line with the simulator's errors over all rows that are not calibrated; nothing if there are none. */
-void rows_print_error(FILE *file, const row *rows, int n);
+/* Prints a line with the simulator's errors over all rows that are not calibrated; nothing if there are none.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status rows_print_error(FILE *file, const row *rows, int n);
 
 /* Prints a line for each policy and network in which the policy acts on nothing. */
 void rows_print_idle(FILE *file, const row *rows, int n);

@@ -116,8 +116,8 @@ static inline bool session_stopped_early(const session *s, mm_status begun) {
     return begun == MM_ERR_ORDER && session_is_stopped(s);
 }
 
-/* Sets the row's members that are known before the session runs. */
-void session_name_row(const session *s, row *row_out);
+/* Sets the row's members that are known before the session runs. MM_ERR_NOMEM. */
+MM_CHECKED mm_status session_name_row(const session *s, row *row_out);
 
 /* Called before each iteration of a training run, when session.iteration iterations have been submitted. May switch the
  * policy. */
@@ -168,6 +168,9 @@ typedef struct nets_safetensors_file nets_safetensors_file;
  * MM_ERR_FORMAT: not a state, a newer version, or an impossible value of an option. */
 MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
                                         nets_safetensors_file **file_out);
+/* Checks that the file has the network's parameters, before anything is planned; session_load checks the rest.
+ * MM_ERR_FORMAT: it is of another network. */
+MM_CHECKED mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net);
 /* Prints a line on stderr for each option whose value in the arguments differs from the state's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options,
                                           int argc, char **argv);

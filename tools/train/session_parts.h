@@ -11,7 +11,7 @@
  * and session_fill_row. MM_ERR_NOMEM. */
 MM_CHECKED mm_status session_find_effects(session *s, const mm_graph *graph);
 MM_CHECKED mm_status session_note_policy(session *s, const char **now_out);
-void session_name_policies(const session *s, row *r);
+MM_CHECKED mm_status session_name_policies(const session *s, row *r);
 MM_CHECKED mm_status session_fill_policies(session *s, row *r);
 
 /* How many images of `batch` are computed at a time. A batch smaller than a sub-batch is computed whole. */

@@ -14,12 +14,15 @@ mm_status session_find_effects(session *s, const mm_graph *graph) {
     return MM_OK;
 }
 
-/* Whether the policy is lossy in this network. A substitute is not among the session's policies; it has the codecs of
+/* Adds to *lossy whether the policy is lossy in this network. A substitute is not among the session's policies; it has the codecs of
  * the policy that it replaces. */
-static bool is_lossy(const session *s, const char *policy) {
+static mm_status add_lossy(const session *s, const char *policy, bool *lossy) {
     for (int p = 0; s->config.texts && p < s->config.policies.n; p++)
-        if (strcmp(s->config.policies.text[p], policy) == 0) return s->effects[p].lossy;
-    return policy_is_lossy(policy);
+        if (strcmp(s->config.policies.text[p], policy) == 0) {
+            *lossy |= s->effects[p].lossy;
+            return MM_OK;
+        }
+    return *lossy ? MM_OK : policy_find_lossy(policy, lossy);
 }
 
 mm_status session_note_policy(session *s, const char **now_out) {
@@ -36,11 +39,12 @@ mm_status session_note_policy(session *s, const char **now_out) {
     return MM_OK;
 }
 
-void session_name_policies(const session *s, row *r) {
+mm_status session_name_policies(const session *s, row *r) {
     r->policy = s->config.policies.text[0];
     r->idle = s->effects[0].idle;
     r->would = s->effects[0].would;
-    for (int p = 0; p < s->config.policies.n; p++) r->lossy |= is_lossy(s, s->config.policies.text[p]);
+    for (int p = 0; p < s->config.policies.n; p++) MM_TRY(add_lossy(s, s->config.policies.text[p], &r->lossy));
+    return MM_OK;
 }
 
 /* Appends to a list of policies. Frees the list. NULL: out of memory. */
@@ -56,15 +60,19 @@ static char *list_ran(const session *s) {
     enum { NAMED = 4 }; /* chosen: more make a row of several lines */
     const int n = s->n_ran, left_out = n > NAMED ? n - 2 : 0;
     char *list = strdup(""), others[32];
-    bool lossy = false;
-    for (int i = 0; i < n; i++) {
+    bool lossy = false, known = true;
+    for (int i = 0; i < n && known; i++) {
         const bool named = left_out == 0 || i == 0 || i == n - 1;
-        lossy |= !named && is_lossy(s, s->ran[i]);
+        bool own = false;
+        known = add_lossy(s, s->ran[i], &own) == MM_OK;
+        lossy |= !named && own;
         snprintf(others, sizeof others, "%d others", left_out);
         if (left_out > 0 && i == n - 1) list = append(list, others, lossy);
-        if (named) list = append(list, s->ran[i], is_lossy(s, s->ran[i]));
+        if (named) list = append(list, s->ran[i], own);
     }
-    return list;
+    if (known) return list;
+    free(list);
+    return NULL;
 }
 
 mm_status session_fill_policies(session *s, row *r) {
@@ -76,6 +84,6 @@ mm_status session_fill_policies(session *s, row *r) {
     free(list);
     if (!good) return mm_fail(MM_ERR_NOMEM, "out of memory for the names of policies");
     if (s->n_ran > 0) r->lossy = false;
-    for (int i = 0; i < s->n_ran; i++) r->lossy |= is_lossy(s, s->ran[i]);
+    for (int i = 0; i < s->n_ran; i++) MM_TRY(add_lossy(s, s->ran[i], &r->lossy));
     return MM_OK;
 }

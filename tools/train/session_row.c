@@ -73,17 +73,17 @@ mm_status session_fill_row(session *s, const mm_stats *before, row *r) {
                    (long long)touched.stray_bytes);
 }
 
-void session_name_row(const session *s, row *r) {
+mm_status session_name_row(const session *s, row *r) {
     copy_text(r->net, sizeof r->net, nets_net_name(s->config.net));
     copy_text(r->device, sizeof r->device, s->config.target.device);
     r->threads = s->config.target.backend->threads;
     copy_text(r->precision, sizeof r->precision, s->config.target.precision);
     copy_text(r->fuse, sizeof r->fuse, target_fuse_text(&s->config.target));
-    session_name_policies(s, r);
+    MM_TRY(session_name_policies(s, r));
     char specs[MM_MAX_CODECS][MM_SPEC_CAPACITY];
     int n_codecs;
-    if (mm_policy_codecs(r->policy, specs, &n_codecs) == MM_OK && n_codecs > 0)
-        copy_text(r->codec, sizeof r->codec, specs[0]);
+    MM_TRY(mm_policy_codecs(r->policy, specs, &n_codecs));
+    if (n_codecs > 0) copy_text(r->codec, sizeof r->codec, specs[0]);
     r->batch = s->config.batch;
     r->sub_batch = session_sub_batch(s, session_part(s, s->config.batch));
     r->workspace_limit_bytes = s->config.target.workspace_bytes;
@@ -91,4 +91,5 @@ void session_name_row(const session *s, row *r) {
     r->minimum_bytes = s->minimum_bytes;
     r->sample_tokens = nets_net_tokens(s->config.net);
     r->codec_hidden_share = r->test_accuracy = -1;
+    return MM_OK;
 }

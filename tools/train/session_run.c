@@ -208,7 +208,7 @@ static mm_status iterate_to_the_end(session *s, const session_run *run, progress
 }
 
 mm_status session_train(session *s, const session_run *run, row *r) {
-    session_name_row(s, r);
+    MM_TRY(session_name_row(s, r));
     s->together = s->config.ranks != NULL;
     MM_TRY(seek(s));
     const int64_t samples = s->train_size.samples;

@@ -110,8 +110,8 @@ MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
  * used. */
 MM_CHECKED mm_status train_open_state(train *t);
 
-/* Sets t->options, which the run's saved state will hold. */
-void train_set_options(train *t);
+/* Sets t->options, which the run's saved state will hold. MM_ERR_NOMEM. */
+MM_CHECKED mm_status train_set_options(train *t);
 
 /* Prints on stderr which options differ from the state's. Call it once the state is known to fit the network. */
 MM_CHECKED mm_status train_log_differences(const train *t, const session *s);

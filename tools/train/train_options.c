@@ -39,7 +39,8 @@ static mm_status read_switch(train *t, const char *text) {
     long long iteration = strtoll(text, &colon, 10);
     if (errno || colon == text || *colon != ':' || iteration < 0)
         return mm_fail(MM_ERR_INVALID, "--switch %s: must be ITERATION:POLICY, for example 100:freelunch:rate=4", text);
-    if (mm_policy_check(colon + 1) != MM_OK) return mm_fail_in(MM_ERR_INVALID, "--switch %s", text);
+    const mm_status status = mm_policy_check(colon + 1);
+    if (status != MM_OK) return mm_fail_in(status == MM_ERR_NOMEM ? status : MM_ERR_INVALID, "--switch %s", text);
     t->switches[t->n_switches++] = (policy_switch){.iteration = iteration, .policy = colon + 1};
     return MM_OK;
 }
@@ -137,7 +138,7 @@ static mm_status check_files(const train *t) {
 static mm_status check_codec_log(const train *t) {
     bool samples = !t->codec_log_path;
     for (int i = -1; i < t->n_switches && !samples; i++)
-        samples = policy_samples(i < 0 ? t->policy : t->switches[i].policy);
+        MM_TRY(policy_find_samples(i < 0 ? t->policy : t->switches[i].policy, &samples));
     if (samples) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--codec-log %s: needs a policy that samples, as comet; --policy %s does not",
                    t->codec_log_path, MM_BRIEF(t->policy));
@@ -224,6 +225,7 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
+    if (t->state) MM_TRY(session_state_check(t->state, t->network));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
     if (t->replan && !t->facts)

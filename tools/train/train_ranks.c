@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* 'mm train' as one of several processes (ranks): connects them, checks that they agree, and ends them together. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mm/core/hash.h"
 #include "nets/comm/comm_allreduce.h"
@@ -150,16 +152,16 @@ typedef struct word {
 static uint64_t build_number(void) {
     unsigned char bytes[65536];
     uint64_t digest = MM_HASH_BEGIN;
-    FILE *file = fopen("/proc/self/exe", "rb");
-    size_t n;
-    if (!file) return 0;
-    while ((n = fread(bytes, 1, sizeof bytes, file)) > 0) digest = mm_hash_bytes(digest, bytes, n);
-    fclose(file);
+    const int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+    if (fd < 0) return 0;
+    while ((n = read(fd, bytes, sizeof bytes)) > 0) digest = mm_hash_bytes(digest, bytes, (size_t)n);
+    close(fd);
     return digest;
 }
 
 /* Writes the options that must be equal on all ranks. */
-static void write_options(const train *t, char *text, size_t capacity) {
+static mm_status write_options(const train *t, char *text, size_t capacity) {
     static const char *const names[] = {"--net",         "--data",      "--batch",    "--seed",
                                         "--iterations",  "--epochs",    "--lr",       "--lr-step",
                                         "--lr-schedule", "--optimizer", "--momentum", "--weight-decay",
@@ -170,9 +172,11 @@ static void write_options(const train *t, char *text, size_t capacity) {
         const arg *a = args_find(t->table, names[i]);
         const bool open = !a || (a->kind == ARG_TEXT && !*(const char *const *)a->target);
         char *value = open ? NULL : a->kind == ARG_FLAG ? strdup(*(bool *)a->target ? "yes" : "no") : args_text(a);
+        if (!open && !value) return mm_fail(MM_ERR_NOMEM, "out of memory to compare %s", names[i]);
         n += (size_t)snprintf(text + n, capacity - n, "%s %s\n", names[i], value && *value ? value : "(not given)");
         free(value);
     }
+    return MM_OK;
 }
 
 /* Writes what else must be equal on all ranks for their gradients to match: the kind of device, which sets the layout
@@ -235,8 +239,8 @@ static mm_status judge(train *t, mm_status begun, const word *words, bool *ended
 mm_status train_ranks_agree(train *t, session *s, mm_status begun, bool *ended) {
     if (!t->ranks) return begun;
     word own = {.ended = *ended, .build = build_number()};
-    write_options(t, own.options, sizeof own.options);
-    if (s) begun = write_start(t, s, own.start, sizeof own.start);
+    if (begun == MM_OK) begun = write_options(t, own.options, sizeof own.options);
+    if (begun == MM_OK && s) begun = write_start(t, s, own.start, sizeof own.start);
     mm_failure failure;
     mm_failure_save(&failure, begun);
     own.status = begun;

@@ -32,21 +32,26 @@ static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPT
         if (a->target == &t->data) a->target = (void *)&t->data_path;
 }
 
-static bool uses_lossy(const train *t) {
-    bool lossy = policy_is_lossy(t->policy);
-    for (int i = 0; i < t->n_switches; i++) lossy |= policy_is_lossy(t->switches[i].policy);
-    return lossy;
+static mm_status uses_lossy(const train *t, bool *lossy_out) {
+    bool lossy;
+    MM_TRY(policy_find_lossy(t->policy, &lossy));
+    for (int i = 0; i < t->n_switches && !lossy; i++) MM_TRY(policy_find_lossy(t->switches[i].policy, &lossy));
+    *lossy_out = lossy;
+    return MM_OK;
 }
 
 /* The state of a run in whole batches has an empty --sub-batch. */
-void train_set_options(train *t) {
+mm_status train_set_options(train *t) {
+    bool lossy;
+    MM_TRY(uses_lossy(t, &lossy));
     t->sub_batch_text = t->sub_batch < t->part ? t->sub_batch_number : "";
-    list_options(t, uses_lossy(t), t->options);
+    list_options(t, lossy, t->options);
     int n = 0;
     while (t->options[n].kind != ARG_END) n++;
     if (*t->lr_schedule && strcmp(t->lr_schedule, "constant") != 0)
         t->options[n] =
             (arg){.name = "--" SCHEDULE_END, .kind = ARG_COUNT, .target = &t->schedule_end}; /* set when it is read */
+    return MM_OK;
 }
 
 mm_status train_read_of_state(const train *t, const char *option, mm_status status) {
