@@ -101,8 +101,13 @@ static mm_status tie(nets_net *net, nets_layer *layer, const nets_shape *in) {
     return MM_OK;
 }
 
+/* Chosen: twice as many as the deepest ResNet of the zoo has, of depth 12002. */
+enum { LAYERS_MOST = 1 << 16 };
+
 static mm_status add_layer(nets_net *net, nets_layer *layer, const nets_shape *in) {
     const nets_param_spec *spec;
+    if (net->n_layers == LAYERS_MOST)
+        return mm_fail(MM_ERR_INVALID, "net %s: more than %d layers", net->name, LAYERS_MOST);
     MM_TRY(nets_op_infer(layer, in));
     MM_TRY(check_output(layer));
     MM_TRY(tie(net, layer, in));
@@ -225,20 +230,23 @@ static mm_status check_names_differ(const nets_net *net) {
     return status;
 }
 
-static bool is_used(const nets_net *net, int layer) {
-    for (int i = layer + 1; i < net->n_layers; i++)
-        for (int k = 0; k < net->layers[i].n_inputs; k++)
-            if (net->layers[i].inputs[k] == layer) return true;
-    return false;
+static mm_status check_used(const nets_net *net) {
+    bool *used = calloc((size_t)net->n_layers, sizeof *used);
+    mm_status status =
+        used ? MM_OK : mm_fail(MM_ERR_NOMEM, "net %s: no memory for %d layers", net->name, net->n_layers);
+    for (int i = 0; used && i < net->n_layers; i++)
+        for (int k = 0; k < net->layers[i].n_inputs; k++) used[net->layers[i].inputs[k]] = true;
+    for (int i = 0; status == MM_OK && i < net->n_layers - 1; i++)
+        if (!used[i]) status = mm_fail(MM_ERR_INVALID, "net %s: nothing uses layer %s", net->name, net->layers[i].name);
+    free(used);
+    return status;
 }
 
 mm_status nets_net_finish(nets_net *net) {
     if (net->status != MM_OK) return net->status;
     if (!net->n_layers || !nets_op_info_of(net->layers[net->n_layers - 1].op)->loss)
         return mm_fail(MM_ERR_INVALID, "net %s: its last layer is not a loss", net->name);
-    for (int i = 0; i < net->n_layers - 1; i++)
-        if (!is_used(net, i))
-            return mm_fail(MM_ERR_INVALID, "net %s: nothing uses layer %s", net->name, net->layers[i].name);
+    MM_TRY(check_used(net));
     MM_TRY(check_names_differ(net));
     const nets_layer *loss = &net->layers[net->n_layers - 1];
     int64_t scores = loss->attrs.out_channels ? loss->attrs.out_channels : nets_shape_channels(&loss->shape);

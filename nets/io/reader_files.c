@@ -44,9 +44,9 @@ static mm_status check_shapes(const files *data, const int64_t map[2]) {
         return mm_fail(MM_ERR_FORMAT, "%s: has labels of %lldx%lld pixels, the images of %s have %lldx%lld",
                        labels->path, (long long)labels->dims[HEIGHT], (long long)labels->dims[WIDTH], images->path,
                        (long long)dims[HEIGHT], (long long)dims[WIDTH]);
-    if (dims[0] > INT32_MAX)
+    if (dims[0] > NETS_SAMPLES_MOST)
         return mm_fail(MM_ERR_FORMAT, "%s: has %lld images, must be at most %d", images->path, (long long)dims[0],
-                       INT32_MAX);
+                       NETS_SAMPLES_MOST);
     return MM_OK;
 }
 

@@ -7,6 +7,9 @@
 
 #include "nets/io/reader.h"
 
+/* The most samples of a set. Chosen: an epoch's order of them takes 512 MiB, and some seconds to shuffle. */
+enum { NETS_SAMPLES_MOST = 1 << 27 };
+
 typedef struct nets_source nets_source;
 
 typedef struct nets_source_ops {

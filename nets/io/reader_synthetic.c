@@ -129,9 +129,9 @@ static mm_status parse_samples(const char *argument, int64_t *samples_out) {
     char *end = NULL;
     errno = 0;
     long long samples = known ? strtoll(digits, &end, 10) : 0;
-    if (!known || *end || errno || samples < 1 || samples > INT32_MAX)
+    if (!known || *end || errno || samples < 1 || samples > NETS_SAMPLES_MOST)
         return mm_fail(MM_ERR_INVALID, "synthetic:%s: expected synthetic:samples=N, N from 1 to %d", argument,
-                       INT32_MAX);
+                       NETS_SAMPLES_MOST);
     *samples_out = samples;
     return MM_OK;
 }

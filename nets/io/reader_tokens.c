@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { TEST_SHARE = 10, CHECKED_BYTES = 1 << 16 };
+static const int64_t CHECKED_MOST = INT64_C(1) << 30; /* bytes; chosen: a second's work */
 
 typedef struct tokens {
     nets_source source;
@@ -54,13 +55,14 @@ static mm_status check_token(const tokens *data, int64_t place, int32_t token) {
                    (long long)data->source.image.classes);
 }
 
-/* Checks the split's tokens. */
+/* Checks the split's tokens; of a large file those at the beginning, and all others when they are read. */
 static mm_status check_tokens(const tokens *data) {
     uint8_t raw[CHECKED_BYTES];
-    const int64_t most = CHECKED_BYTES / data->bytes_each;
+    const int64_t most = CHECKED_BYTES / data->bytes_each, checked = CHECKED_MOST / data->bytes_each;
+    const int64_t end = data->first + (data->n < checked ? data->n : checked);
     if (data->source.image.classes > (data->bytes_each == 1 ? UINT8_MAX : UINT16_MAX)) return MM_OK;
-    for (int64_t at = data->first; at < data->first + data->n; at += most) {
-        const int64_t rest = data->first + data->n - at, n = rest < most ? rest : most;
+    for (int64_t at = data->first; at < end; at += most) {
+        const int64_t rest = end - at, n = rest < most ? rest : most;
         MM_TRY(read_at(data, at, n, raw));
         for (int64_t i = 0; i < n; i++) MM_TRY(check_token(data, at + i, token_at(data, raw, i)));
     }
@@ -88,15 +90,15 @@ static mm_status split(tokens *data, int64_t all, const nets_reader_options *opt
             MM_ERR_INVALID,
             "%s: has %lld tokens, of which %s takes %lld: too short for a context of %lld and one token more",
             data->path, (long long)all, is_test ? "evaluation" : "training", (long long)data->n, (long long)context);
-    if (data->source.samples > INT32_MAX)
+    if (data->source.samples > NETS_SAMPLES_MOST)
         return mm_fail(MM_ERR_FORMAT, "%s: has %lld samples, must be at most %d", data->path,
-                       (long long)data->source.samples, INT32_MAX);
+                       (long long)data->source.samples, NETS_SAMPLES_MOST);
     return MM_OK;
 }
 
 static mm_status open_file(tokens *data, const nets_reader_options *options) {
     struct stat file;
-    data->fd = open(data->path, O_RDONLY | O_CLOEXEC);
+    data->fd = open(data->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (data->fd < 0 || fstat(data->fd, &file) != 0)
         return mm_fail(MM_ERR_IO, "cannot read %s: %s%s", data->path, strerror(errno),
                        MM_DID_YOU_MEAN_FILE(data->path));

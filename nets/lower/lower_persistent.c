@@ -146,33 +146,33 @@ static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses)
     return n;
 }
 
-static int learned_before(const nets_lowered *out, int param) {
-    int n = 0;
-    for (int i = 0; i < param; i++) n += nets_net_param(out->net, i)->learned;
-    return n;
+static int64_t gradient_bytes(const nets_lowered *out, int param) {
+    const mm_tensor gradient = out->params[param].gradient;
+    return gradient >= 0 ? mm_graph_tensor(out->graph, gradient)->bytes : 0;
 }
 
-static int64_t gradient_bytes(const nets_lowered *out, int from, int to) {
-    int64_t bytes = 0;
-    for (int i = from; i < to; i++)
-        if (out->params[i].gradient >= 0) bytes += mm_graph_tensor(out->graph, out->params[i].gradient)->bytes;
-    return bytes;
-}
-
-/* Adds the update's parts, the last parameters first, each with at least `least` bytes of gradients. */
-static mm_status add_updates(nets_lowered *out, int64_t least, mm_use *uses) {
+/* Adds the update's parts, the last parameters first, each with at least `least` of the `all` bytes of gradients. */
+static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all, mm_use *uses) {
     const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
+    int learned = 0; /* before `to` */
+    for (int i = 0; i < nets_net_params(out->net); i++) learned += nets_net_param(out->net, i)->learned;
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
-        do from--;
-        while (from > 0 && (gradient_bytes(out, from, to) < least || gradient_bytes(out, 0, from) == 0));
-        if (from < 0) from = 0;
+        int64_t part = 0;
+        int n = 0;
+        while (from > 0 && (from == to || part < least || all == 0)) {
+            from--;
+            part += gradient_bytes(out, from);
+            all -= gradient_bytes(out, from);
+            n += nets_net_param(out->net, from)->learned;
+        }
         char name[32];
         const bool whole = from == 0 && to == nets_net_params(out->net);
         snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
         nets_step *step = &out->steps[out->n_steps];
         MM_TRY(add_last_step(out, name, uses, list_uses(out, from, to, uses)));
-        step->first_updated = learned_before(out, from);
-        step->n_updated = learned_before(out, to) - step->first_updated;
+        learned -= n;
+        step->first_updated = learned;
+        step->n_updated = n;
         out->n_updates++;
     }
     return MM_OK;
@@ -187,12 +187,14 @@ mm_status nets_lower_update(nets_lowered *out) {
     const int n_params = nets_net_params(out->net);
     if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
     if (allreduce->n > 1) MM_TRY(add_allreduces(out, allreduce->when));
-    int64_t least = gradient_bytes(out, 0, n_params);
+    int64_t all = 0;
+    for (int i = 0; i < n_params; i++) all += gradient_bytes(out, i);
+    int64_t least = all;
     if (allreduce->n > 1 && allreduce->when == MM_ALLREDUCE_AT_ONCE)
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
     mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    const mm_status status = add_updates(out, least, uses);
+    const mm_status status = add_updates(out, least, all, uses);
     free(uses);
     return status;
 }

@@ -121,9 +121,15 @@ static mm_status check_reached(const mm_engine_config *config, int rule) {
         brief(r, text[0]), brief(before, text[1]));
 }
 
+/* Chosen: one for each layer of the deepest networks; each is compared with all before it. */
+enum { RULES_MOST = 4096 };
+
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
-    char *copy = strdup(text), *rest = NULL;
     config->n_rules = 0;
+    config->rules = NULL;
+    if (count(text, ';') >= RULES_MOST)
+        return mm_fail(MM_ERR_INVALID, "%zu rules: at most %d are allowed", count(text, ';') + 1, RULES_MOST);
+    char *copy = strdup(text), *rest = NULL;
     config->rules = calloc(count(text, ';') + 1, sizeof *config->rules);
     mm_status status = copy && config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     for (char *part = copy ? strtok_r(copy, ";", &rest) : NULL; status == MM_OK && part;

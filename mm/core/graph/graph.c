@@ -285,12 +285,31 @@ static mm_status check_uses(const mm_graph *graph, mm_layer layer, mm_phase phas
         if (uses[i].form == MM_FORM_SIGN && (uses[i].access != MM_READ || !mm_dtype_table[tensor->dtype].has_sign))
             return mm_fail(MM_ERR_INVALID, "%s %s, tensor %s: MM_FORM_SIGN is only for reads of floats", name,
                            mm_phase_name(phase), tensor->name);
-        for (size_t j = 0; j < i; j++)
-            if (uses[j].tensor == uses[i].tensor)
-                return mm_fail(MM_ERR_INVALID, "%s %s: tensor %s is named twice", name, mm_phase_name(phase),
-                               tensor->name);
     }
     return MM_OK;
+}
+
+/* The first use of a tensor that an earlier use names, too; n: none. An update uses all parameters, so this takes no
+ * longer than the uses are many. */
+static mm_status find_twice(const mm_graph *graph, const mm_use *uses, size_t n, size_t *twice_out) {
+    bool *named = calloc((size_t)graph->n_tensors + 1, sizeof *named);
+    size_t i = 0;
+    if (!named) return no_memory("a step's uses");
+    for (; i < n && !named[uses[i].tensor]; i++) named[uses[i].tensor] = true;
+    free(named);
+    *twice_out = i;
+    return MM_OK;
+}
+
+static mm_status check_once(const mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n) {
+    enum { FEW = 32 };
+    size_t twice = 0;
+    if (n > FEW) MM_TRY(find_twice(graph, uses, n, &twice));
+    for (bool again = false; n <= FEW && twice < n && !again; twice += !again)
+        for (size_t j = 0; j < twice; j++) again |= uses[j].tensor == uses[twice].tensor;
+    if (twice == n) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s %s: tensor %s is named twice", graph->layers[layer].name, mm_phase_name(phase),
+                   graph->tensors[uses[twice].tensor].name);
 }
 
 mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, const mm_use *uses, size_t n_uses,
@@ -307,6 +326,7 @@ mm_status mm_graph_add_step(mm_graph *graph, mm_layer layer, mm_phase phase, con
     if (workspace_bytes > (size_t)MAX_TENSOR_BYTES)
         return mm_fail(MM_ERR_INVALID, "%s %s: its workspace is above 2^62 bytes", info->name, mm_phase_name(phase));
     MM_TRY(check_uses(graph, layer, phase, uses, n_uses));
+    MM_TRY(check_once(graph, layer, phase, uses, n_uses));
     if (!grow((void **)&graph->steps, graph->n_steps, sizeof *graph->steps)) return no_memory("a graph's steps");
     mm_use *copy = malloc((n_uses ? n_uses : 1) * sizeof *copy);
     if (!copy) return no_memory("a step's uses");

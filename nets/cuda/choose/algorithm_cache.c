@@ -172,6 +172,9 @@ static mm_status parse(nets_algorithm_cache *choices, const char *text, size_t l
     return choices->n == n ? MM_OK : mm_fail(MM_ERR_INVALID, "it has %d lines instead of %d", choices->n, n);
 }
 
+/* Chosen: thousands of lines, far more than any networks have; each is read in time that grows with what follows. */
+enum { TEXT_MOST = 1 << 20 };
+
 static mm_status read_all(FILE *file, char **text_out, size_t *length_out) {
     char *text = NULL;
     size_t length = 0, capacity = 0, got = 1;
@@ -186,6 +189,10 @@ static mm_status read_all(FILE *file, char **text_out, size_t *length_out) {
         }
         got = fread(text + length, 1, capacity - length - 1, file);
         length += got;
+        if (length > TEXT_MOST) {
+            free(text);
+            return mm_fail(MM_ERR_INVALID, "it has more than %d KiB", TEXT_MOST >> 10);
+        }
     }
     text[length] = '\0';
     *text_out = text;
