@@ -103,7 +103,7 @@ mm_status mm_json_read(const char *what, const char *path, size_t flags, json_t 
 
 mm_status mm_json_read_stream(const char *what, const char *path, FILE *file, size_t flags, json_t **root_out) {
     json_error_t error;
-    size_t n;
+    size_t n = 0;
     int why;
     char *text = read_all(file, &n, &why);
     mm_status status = why ? cannot_read(what, path, why)

@@ -20,7 +20,7 @@ void alloc_fault_set(int nth) {
 
 void alloc_fault_pause(bool paused) { is_paused = paused; }
 
-bool alloc_fault_happened(void) { return atomic_load(&left) <= 0; }
+bool alloc_fault_happened(void) { return atomic_load(&armed) && atomic_load(&left) <= 0; }
 
 int alloc_fault_left(void) { return atomic_load(&left); }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files that get their name only when they are complete. */
 #include "mm/core/atomic_file.h"
+#include "tests/core/alloc_fault.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -173,6 +174,27 @@ static void a_descriptor_is_written_where_it_stands(void **state) {
     assert_int_equal(scratch_count(f->path), 1);
 }
 
+/* Every allocation fails once: the link stays, and the file that it leads to is made, or not. */
+static void a_link_to_a_new_file_stays_where_memory_runs_out(void **state) {
+    const folder *f = *state;
+    char link[PATH_MAX];
+    struct stat info;
+    assert_int_equal(symlink("file", scratch_join(f->path, "link", link)), 0);
+    bool happened = true;
+    for (int nth = 1; happened; nth++) {
+        alloc_fault_set(nth);
+        const mm_status status = mm_atomic_file_save(link, "new", 3);
+        happened = alloc_fault_happened();
+        alloc_fault_set(0);
+        assert_true(status == MM_OK || (happened && status == MM_ERR_NOMEM));
+        assert_int_equal(lstat(link, &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+        assert_int_equal(scratch_count(f->path), status == MM_OK ? 2 : 1);
+        if (status == MM_OK) expect_contents(f->file, "new");
+        unlink(f->file);
+    }
+}
+
 /* ---------------------------------------------------------------- modes */
 
 static mode_t mode_of(const char *path) {
@@ -322,6 +344,7 @@ int main(void) {
         CASE(a_device_is_written_and_tells_its_failures),
         CASE(a_descriptor_is_written_where_it_stands),
         CASE(writing_through_a_link_keeps_the_link_and_makes_its_file),
+        CASE(a_link_to_a_new_file_stays_where_memory_runs_out),
         CASE(mode_is_that_of_a_new_file),
         CASE(mode_of_what_was_left_is_not_kept),
         CASE(killed_writers_leave_one_file_that_the_next_removes),
