@@ -17,9 +17,9 @@ runs_out() { # STRIDE FILE ARGUMENT...
 }
 
 plan_() {
-    runs_out 11 - --same-output plan --net tiny --batch 2 --policy liveness,swap --explain
-    runs_out 67 plan.json plan --net tiny --batch 2 --policy freelunch,recompute --explain --json plan.json --svg p.svg \
-        --facts "$titanx"
+    runs_out 11 - --same-output plan --net tiny --batch 2 --policy liveness,swap --pinned 1MiB --explain
+    runs_out 67 plan.json plan --net tiny --batch 2 --policy freelunch,recompute --pinned 1MiB --explain \
+        --json plan.json --svg p.svg --facts "$titanx"
     runs_out 401 - plan --net tiny --batch 2 --policy auto --budget 3MiB --facts "$titanx"
 }
 
