@@ -14,8 +14,8 @@ mm_status session_find_effects(session *s, const mm_graph *graph) {
     return MM_OK;
 }
 
-/* Adds to *lossy whether the policy is lossy in this network. A substitute is not among the session's policies; it has the codecs of
- * the policy that it replaces. */
+/* Adds to *lossy whether the policy is lossy in this network. A substitute is not among the session's policies; it has
+ * the codecs of the policy that it replaces. */
 static mm_status add_lossy(const session *s, const char *policy, bool *lossy) {
     for (int p = 0; s->config.texts && p < s->config.policies.n; p++)
         if (strcmp(s->config.policies.text[p], policy) == 0) {
