@@ -93,7 +93,7 @@ static mm_status print_list_json(FILE *stream) {
     for (size_t i = 0; (name = nets_zoo_list(i, &summary)); i++)
         json_array_append_new(
             all, json_pack("{ss sb ss}", "net", name, "family", strchr(name, '<') != NULL, "summary", summary));
-    const int failed = json_dumpf(all, stream, JSON_INDENT(2));
+    const bool failed = json_dumpf(all, stream, JSON_INDENT(2)) != 0 && !ferror(stream); /* the caller checks that */
     json_decref(all);
     fputc('\n', stream);
     return failed ? mm_fail(MM_ERR_NOMEM, "out of memory for the list of networks") : MM_OK;
