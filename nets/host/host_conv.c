@@ -23,11 +23,14 @@
  * A data gradient that is added to an earlier one is computed image by image, in a buffer of the thread behind the
  * part's workspace. So dx may be in the earlier gradient's place.
  *
+ * A depthwise convolution's weights' gradient is computed by own loops (depthwise.h).
+ *
  * With bf16 maps, the batch, which is f32, is first rounded to the workspace's beginning. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "nets/host/channels.h"
+#include "nets/host/depthwise.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 
@@ -45,8 +48,10 @@ typedef struct conv_op {
     const nets_dnn *dnn;
     conv_part y, dx, dw; /* the parts that compute these */
     int64_t images, x_image_elems, y_image_elems;
-    int64_t rounded_bytes;  /* the batch in bf16, at the workspace's beginning; 0: it is not rounded */
-    nets_channels channels; /* the output's */
+    int64_t rounded_bytes;    /* the batch in bf16, at the workspace's beginning; 0: it is not rounded */
+    nets_channels channels;   /* the output's */
+    nets_depthwise depthwise; /* computes the weights' gradient in place of dw, if `own_dw` */
+    bool own_dw;
     bool bias, transposed, wants_dx, adds_earlier;
     nets_role weight; /* NETS_W; with bf16 maps NETS_W16 */
 } conv_op;
@@ -134,7 +139,18 @@ static void give_bias_gradient(const conv_op *op, const nets_op_args *args) {
     if (op->base.adds) nets_host_accumulate(sum, own, op->channels.channels);
 }
 
+static void run_depthwise(const conv_op *op, const nets_op_args *args) {
+    const float *x = args->at[NETS_X], *dy = args->at[NETS_DY];
+    nets_depthwise_give_weights(&op->depthwise, op->transposed ? dy : x, op->transposed ? x : dy, op->base.adds,
+                                args->at[NETS_DW], args->at[NETS_WORKSPACE]);
+    if (op->bias) give_bias_gradient(op, args);
+}
+
 static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
+    if (op->own_dw) {
+        run_depthwise(op, args);
+        return MM_OK;
+    }
     conv_part *part = &op->dw;
     void *gradient = inner_weights(part, args, args->at[NETS_DW]);
     void *const at[NETS_PIECE_ARGS] = {args->at[NETS_X], args->at[NETS_DY], gradient};
@@ -427,7 +443,13 @@ static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_o
         dw.in = BY_WEIGHTS.out;
         dw.out = BY_WEIGHTS.in;
     }
-    MM_TRY(make_part(op, w, &dw, false, &op->dw));
+    op->own_dw = nets_is_depthwise(w) && !w->half;
+    if (op->own_dw) {
+        op->depthwise = nets_depthwise_of(w, op->dnn->pool);
+        op->dw.workspace_bytes = nets_depthwise_bytes(&op->depthwise);
+    } else {
+        MM_TRY(make_part(op, w, &dw, false, &op->dw));
+    }
     if (!desc->wants_dx) return MM_OK;
     return make_part(op, w, op->transposed ? &BY_FORWARD : &BY_DATA, desc->adds_earlier, &op->dx);
 }
@@ -470,6 +492,9 @@ static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, ne
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     if (half && desc->attrs.bias) /* the bias would be added to rounded sums */
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution with a bias does not take bf16 maps");
+    const nets_dnn_windows w = nets_host_windows(desc);
+    if (half && desc->training && nets_is_depthwise(&w)) /* depthwise.h has f32 maps */
+        return mm_fail(MM_ERR_UNSUPPORTED, "the gradient of a depthwise convolution does not take bf16 maps");
     if (half && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps has no gradient with respect to the batch");
     return create(backend, desc, &nets_host_op_conv.base, op_out);

@@ -16,6 +16,9 @@ typedef struct nets_simd_activation {
 typedef struct nets_simd_row {
     float (*sum)(const float *x, int64_t n);
     float (*dot)(const float *a, const float *b, int64_t n);
+    /* sums[i] += the sum over t < count of a[t a_step + i] b[t b_step + i], for i < n, in the order of t. */
+    void (*products)(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t count, int64_t n,
+                     float *sums);
     /* The sum of (x - mean)^2. */
     float (*squares)(const float *x, float mean, int64_t n);
     /* The largest. A NaN is passed over, unless it is x[0]: then the result is NaN. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { ROW_LANES = 16 };
+enum { ROW_LANES = 16, PRODUCTS_AT_ONCE = 32 };
 
 /* ---------------------------------------------------------------- sums */
 
@@ -43,6 +43,27 @@ TARGET static float dot(const float *a, const float *b, int64_t n) {
     FOR_LANES(lanes[k] += a[i] * b[i])
     return joined(lanes);
 }
+
+/* Sums of a constant number of channels stay in registers. */
+#define ADD_PRODUCTS(m)                                                                                                \
+    do {                                                                                                               \
+        float sum[PRODUCTS_AT_ONCE] = {0};                                                                             \
+        for (int64_t t = 0; t < count; t++) {                                                                          \
+            _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) sum[i] +=                                            \
+                a[t * a_step + at + i] * b[t * b_step + at + i];                                                       \
+        }                                                                                                              \
+        for (int64_t i = 0; i < (m); i++) sums[at + i] += sum[i];                                                      \
+    } while (0)
+
+TARGET static void products(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t count, int64_t n,
+                            float *sums) {
+    for (int64_t at = 0; at < n; at += PRODUCTS_AT_ONCE)
+        if (n - at >= PRODUCTS_AT_ONCE)
+            ADD_PRODUCTS(PRODUCTS_AT_ONCE);
+        else
+            ADD_PRODUCTS(n - at);
+}
+#undef ADD_PRODUCTS
 
 TARGET static float squares(const float *x, float mean, int64_t n) {
     float lanes[ROW_LANES] = {0};
@@ -150,6 +171,7 @@ static const nets_simd_activation ACTIVATIONS[NETS_ACTIVATION_KINDS] = {NETS_ACT
 
 const nets_simd_row ROWS = {.sum = sum,
                             .dot = dot,
+                            .products = products,
                             .squares = squares,
                             .top = top,
                             .exps = exps,

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* The weights' gradient of a convolution of each channel by itself (depthwise), of f32 maps. oneDNN's kernels for maps
+ * [pixels, channels] pad each channel's weights to 16x16 of them: oneDNN 2.6.3 takes some 100 times as long, and 256
+ * times the memory. Internal. */
+#ifndef NETS_HOST_DEPTHWISE_H
+#define NETS_HOST_DEPTHWISE_H
+
+#include "nets/host/onednn.h"
+#include "nets/host/partition.h"
+#include "nets/host/simd_row.h"
+
+typedef struct nets_depthwise {
+    mm_host_pool *pool;
+    const nets_simd_row *loops;
+    nets_cut images;
+    nets_dnn_windows w;
+} nets_depthwise;
+
+static inline bool nets_is_depthwise(const nets_dnn_windows *w) {
+    return w->groups > 1 && w->groups == w->x[3] && w->groups == w->y[3];
+}
+
+/* `w`: depthwise. */
+nets_depthwise nets_depthwise_of(const nets_dnn_windows *w, mm_host_pool *pool);
+/* Bytes of scratch. */
+int64_t nets_depthwise_bytes(const nets_depthwise *d);
+/* dw = the gradient by the weights, [channels][kernel height][kernel width]; adds: it is added. x has the windows,
+ * dy a number for each. The order of sums depends on the shape and the number of threads. */
+void nets_depthwise_give_weights(const nets_depthwise *d, const float *x, const float *dy, bool adds, float *dw,
+                                 void *scratch);
+
+#endif
