@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* An item of work is a piece of the images and a block of channels. Sums are over a row of windows, then over the rows
- * of the piece's images, then over the pieces, in order. The scratch: sums[piece][kernel's pixel][channel]. */
+/* An item of work is a piece of the images and a block of channels. Sums are over some rows of windows, then over all
+ * rows of the piece's images, then over the pieces, in order. The scratch: sums[piece][kernel's pixel][channel]. */
 #include "nets/host/depthwise.h"
 
 #include <string.h>
 
 #include "nets/contract/op_sizes.h"
 
-enum { CHANNELS = 64 }; /* of a block: a row of them stays in the fastest cache. Chosen */
+/* The channels of a block, and windows that are summed at once: of 32 channels (simd_row_loops.h) they stay in the
+ * fastest cache while the kernel goes over them. Chosen. */
+enum { CHANNELS = 64, WINDOWS = 128 };
 
 typedef struct depthwise_run {
     const nets_depthwise *d;
@@ -29,30 +31,43 @@ int64_t nets_depthwise_bytes(const nets_depthwise *d) {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
 
-/* Adds the products of a row of dy with the row of x that the kernel's row `ky` meets, to the sums of that row. */
-static void add_row(const depthwise_run *run, const float *x, const float *dy, int64_t ky, int64_t n, float *sums) {
+/* The windows whose element k of the kernel, along an axis, lies inside x: from `from` to below `end`. Window 0's lies
+ * at `offset`. */
+typedef struct met {
+    int64_t from, end, offset;
+} met;
+
+static met windows_of(const nets_dnn_windows *w, int axis, int64_t k) {
+    const int64_t offset = k * w->dilation[axis] - w->pad[axis], last = w->x[1 + axis] - 1 - offset;
+    const int64_t fit = last < 0 ? 0 : last / w->stride[axis] + 1;
+    return (met){ceil_div(-offset, w->stride[axis]), fit < w->y[1 + axis] ? fit : w->y[1 + axis], offset};
+}
+
+/* Adds the products of an image's windows in rows `from` to `to` - 1; x, dy and `sums` begin at `n` channels. */
+static void add_rows(const depthwise_run *run, const float *x, const float *dy, int64_t from, int64_t to, int64_t n,
+                     float *sums) {
     const nets_dnn_windows *w = &run->d->w;
-    const int64_t channels = w->x[3], stride = w->stride[1];
-    for (int64_t kx = 0; kx < w->kernel[1]; kx++) {
-        const int64_t offset = kx * w->dilation[1] - w->pad[1]; /* window 0 meets this column of x */
-        const int64_t from = ceil_div(-offset, stride), last = w->x[2] - 1 - offset;
-        const int64_t fit = last < 0 ? 0 : last / stride + 1, end = fit < w->y[2] ? fit : w->y[2];
-        if (from >= end) continue;
-        run->d->loops->products(dy + from * channels, channels, x + (from * stride + offset) * channels,
-                                stride * channels, end - from, n, sums + (ky * w->kernel[1] + kx) * channels);
+    const int64_t channels = w->x[3], x_row = w->x[2] * channels, y_row = w->y[2] * channels;
+    for (int64_t k = 0; k < w->kernel[0] * w->kernel[1]; k++) {
+        const met rows = windows_of(w, 0, k / w->kernel[1]), columns = windows_of(w, 1, k % w->kernel[1]);
+        const int64_t top = rows.from > from ? rows.from : from, bottom = rows.end < to ? rows.end : to;
+        if (top >= bottom || columns.from >= columns.end) continue;
+        const nets_simd_grid a = {y_row, channels}, b = {w->stride[0] * x_row, w->stride[1] * channels};
+        run->d->loops->products(dy + top * y_row + columns.from * channels, a,
+                                x + (top * w->stride[0] + rows.offset) * x_row +
+                                    (columns.from * w->stride[1] + columns.offset) * channels,
+                                b, bottom - top, columns.end - columns.from, n, sums + k * channels);
     }
 }
 
-/* `n` channels of an image, from `first` on. */
+/* `n` channels of an image, from `first` on, some rows of windows at a time. */
 static void add_image(const depthwise_run *run, int64_t image, int64_t first, int64_t n, float *sums) {
     const nets_dnn_windows *w = &run->d->w;
-    for (int64_t y = 0; y < w->y[1]; y++)
-        for (int64_t ky = 0; ky < w->kernel[0]; ky++) {
-            const int64_t row = y * w->stride[0] - w->pad[0] + ky * w->dilation[0];
-            if (row < 0 || row >= w->x[1]) continue;
-            add_row(run, run->x + (image * w->x[1] + row) * w->x[2] * w->x[3] + first,
-                    run->dy + (image * w->y[1] + y) * w->y[2] * w->x[3] + first, ky, n, sums + first);
-        }
+    const int64_t some = nets_larger(WINDOWS / w->y[2], 1);
+    for (int64_t y = 0; y < w->y[1]; y += some)
+        add_rows(run, run->x + image * w->x[1] * w->x[2] * w->x[3] + first,
+                 run->dy + image * w->y[1] * w->y[2] * w->x[3] + first, y, y + some < w->y[1] ? y + some : w->y[1], n,
+                 sums + first);
 }
 
 static void sum_items(const void *ctx, int64_t from, int64_t to) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Embeddings: a row of weights for each token, or for each position, also behind a class token. A row's gradient is the sum over its tokens in
- * order. Threads divide the channels, or the positions, so no two write the same element. */
+/* Embeddings: a row of weights for each token, or for each position, also behind a class token. A row's gradient is the
+ * sum over its tokens in order. Threads divide the channels, or the positions, so no two write the same element. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Layer norm, and RMS norm, which is a layer norm that takes each row's mean for 0 and has no bias. Each row is computed
- * by itself. The gradients of weight and bias are summed over the rows of each part, then over the
- * parts in order; the parts depend only on the shape. */
+/* Layer norm, and RMS norm, which is a layer norm that takes each row's mean for 0 and has no bias. Each row is
+ * computed by itself. The gradients of weight and bias are summed over the rows of each part, then over the parts in
+ * order; the parts depend only on the shape. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

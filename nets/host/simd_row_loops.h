@@ -44,19 +44,21 @@ TARGET static float dot(const float *a, const float *b, int64_t n) {
     return joined(lanes);
 }
 
-/* Sums of a constant number of channels stay in registers. */
+/* Adds up the products of `m` neighbours; a constant number of sums stays in registers. */
 #define ADD_PRODUCTS(m)                                                                                                \
     do {                                                                                                               \
         float sum[PRODUCTS_AT_ONCE] = {0};                                                                             \
-        for (int64_t t = 0; t < count; t++) {                                                                          \
-            _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) sum[i] +=                                            \
-                a[t * a_step + at + i] * b[t * b_step + at + i];                                                       \
-        }                                                                                                              \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int64_t t = 0; t < columns; t++) {                                                                    \
+                const float *p = a + r * a_steps.row + t * a_steps.column + at;                                        \
+                const float *q = b + r * b_steps.row + t * b_steps.column + at;                                        \
+                _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) sum[i] += p[i] * q[i];                           \
+            }                                                                                                          \
         for (int64_t i = 0; i < (m); i++) sums[at + i] += sum[i];                                                      \
     } while (0)
 
-TARGET static void products(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t count, int64_t n,
-                            float *sums) {
+TARGET static void products(const float *a, nets_simd_grid a_steps, const float *b, nets_simd_grid b_steps,
+                            int64_t rows, int64_t columns, int64_t n, float *sums) {
     for (int64_t at = 0; at < n; at += PRODUCTS_AT_ONCE)
         if (n - at >= PRODUCTS_AT_ONCE)
             ADD_PRODUCTS(PRODUCTS_AT_ONCE);
