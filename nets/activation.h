@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Activations: functions of single elements, in float32. Host and CUDA code both include the functions, so that there is
- * one formula of each. A new one is a line here, two functions, a line of NETS_OPS and a description
+/* Activations: functions of single elements, in float32. Host and CUDA code both include the functions, so that there
+ * is one formula of each. A new one is a line here, two functions, a line of NETS_OPS and a description
  * (ops/describe_activations.c).
  *
  * To get the functions, a file defines NETS_ACTIVATION_FUNCTION, what they are declared as, and

@@ -150,8 +150,8 @@ int nets_add(nets_net *net, const char *name, nets_op_kind op, const nets_attrs 
 /* nets_add with one input. */
 int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs *attrs, int input);
 
-/* Names the parameters of the layer added last, in the order of its operation's list, in place of "<layer>.<name>". Such
- * a failure is kept, too. */
+/* Names the parameters of the layer added last, in the order of its operation's list, in place of "<layer>.<name>".
+ * Such a failure is kept, too. */
 void nets_name_params(nets_net *net, const char *const *names, int n_names);
 
 /* The first failure so far. */

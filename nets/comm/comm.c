@@ -20,8 +20,8 @@ enum {
     /* Once comm_config.ended is set, the communicator fails if nothing arrives for so long. Starters kill ranks sooner
      * (mpirun after a second or two), so ranks that are being ended report no failure. */
     ENDED_MS = 3000,
-    /* The same once comm_config.interrupted is set: at least INTERRUPTED_MS, and TIMES the longest wait for another rank
-     * so far, since an iteration may take long. Chosen. */
+    /* The same once comm_config.interrupted is set: at least INTERRUPTED_MS, and TIMES the longest wait for another
+     * rank so far, since an iteration may take long. Chosen. */
     INTERRUPTED_MS = 10000,
     TIMES = 3,
     LOOK_MS = 100, /* between two calls of comm_backend.look */

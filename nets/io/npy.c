@@ -165,7 +165,8 @@ static mm_status check_size(nets_npy *npy, int64_t file_bytes) {
                    shape, TYPES[npy->type].name, (long long)end);
 }
 
-/* Finds the type by its NumPy name. Bytes have no byte order, so the first character of the name is ignored for them. */
+/* Finds the type by its NumPy name. Bytes have no byte order, so the first character of the name is ignored for them.
+ * */
 static mm_status find_type(nets_npy *npy, const char *descr, unsigned types) {
     char list[128] = "";
     int last = -1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Vision transformers, Dosovitskiy et al. 2021, as torchvision's: a convolution makes tokens of patches; a class token
- * goes through the encoder with them, and the scores are of it alone. Layers and parameters have torchvision's names. */
+ * goes through the encoder with them, and the scores are of it alone. Layers and parameters have torchvision's names.
+ * */
 #include <math.h>
 
 #include "nets/zoo/layers.h"

@@ -65,7 +65,7 @@ a_plan_says_how_much_host_memory_there_is_() {
     grep -qiE 'this (host|machine)|has [0-9.]+GiB' out err || fail "no word on what this machine has"
 }
 
-# freelunch compresses what convolutions write. In a GPT it did nothing, was called lossy all the same, and did not say so.
+# freelunch compresses what convolutions write. In a GPT it did nothing, did not say so, and was called lossy.
 a_policy_that_acts_on_nothing_says_so_() {
     local note="freelunch:when=always,eligible=all would act on"
     expect 0 plan --net gpt --batch 8 --policy freelunch:when=always --json planned

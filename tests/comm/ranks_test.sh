@@ -369,9 +369,8 @@ sigint_ends_all_although_a_rank_hangs_() {
 # As nets/README.md says of embeddings. All other tensors have the same bits.
 ranks_of_a_gpt_differ_from_sub_batches_in_the_embedding_s_rounding_alone_() {
     needs_mpi
-    local text=gpt,layers=1,width=16,heads=2,context=8
     printf 'the quick brown fox jumps over the lazy dog %.0s' {1..40} >words
-    text=(train --net $text --data text:words --batch 8 --threads 1 --iterations 1 --quiet --no-measure)
+    local text=(train --net "gpt,layers=1,width=16,heads=2,context=8" --data text:words --batch 8 --threads 1 --iterations 1 --quiet --no-measure)
     expect 0 "${text[@]}" --sub-batch 4 --save parts
     expect 0 "${text[@]}" --ranks 2 --save ranks
     python3 - <<'END' || fail "other tensors differ, or by more than rounding"

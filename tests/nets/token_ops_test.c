@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations of transformers, and activations, on each device that has them, against PyTorch's in float64. references/tokens.py recorded
- * some elements. Outputs and gradients differ by at most 1e-5 of the largest; with bf16 maps, by a unit in the last
- * place plus a bound on sums. And tests of single operations. */
+/* Operations of transformers, and activations, on each device that has them, against PyTorch's in float64.
+ * references/tokens.py recorded some elements. Outputs and gradients differ by at most 1e-5 of the largest; with bf16
+ * maps, by a unit in the last place plus a bound on sums. And tests of single operations. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,9 +115,10 @@ static double last_place(const op_rig *rig, nets_role role, double value) {
  * With bf16 maps, operations may round intermediate results to bf16 before multiplying them, with an error of at most
  * 2^-9: the loss its scores' gradients; attention its probabilities and scores' gradients (and its backward reads its
  * rounded output); a sigmoid's gradient dy y (1 - y), from its rounded output, is off by 2^-9 of dy, which here is at
- * most 2^-5 of the largest gradient recorded. A sum is then off by at most 2^-9 of the sum of its terms' magnitudes. Here that sum is up to 1.6
- * times the largest element for the loss, so its bound always holds. For attention's gradients it is up to 8.8 times,
- * which would give 2^-5.8. Errors cancel: measured is 0.0034 (2^-8.2), and 2^-7 is chosen. */
+ * most 2^-5 of the largest gradient recorded. A sum is then off by at most 2^-9 of the sum of its terms' magnitudes.
+ * Here that sum is up to 1.6 times the largest element for the loss, so its bound always holds. For attention's
+ * gradients it is up to 8.8 times, which would give 2^-5.8. Errors cancel: measured is 0.0034 (2^-8.2), and 2^-7 is
+ * chosen. */
 static double tolerance(const op_rig *rig) {
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_TOKEN_LOSS) return ldexp(1, -8);
     if (rig->desc.maps == MM_BF16 && rig->desc.kind == NETS_ATTENTION) return ldexp(1, -7);

@@ -259,6 +259,7 @@ quickstart_says_what_it_takes_and_why() {
 }
 
 quickstart_that_only_plans_needs_no_data() {
+    # shellcheck disable=SC2016 # the stand-in expands it
     stand_in bazel 'echo "bazel $*" >>"'"$work"'/bazel"; [[ $1 != info ]] || echo "'"$work"'/tree/bin"'
     rm -f "$work/bazel"
     rm -rf "$work/tree/.data"

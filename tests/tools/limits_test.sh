@@ -103,7 +103,7 @@ json_that_would_take_much_memory_() {
     refused_at_once 2 "big, line 1: $text" report big --html page.html
     refused_at_once 1 "study file big, line 1: $text" plan --net tiny --facts "$titanx" --study big
     (printf '{"a":' && cat big && printf '}') >header
-    (printf "$(printf '%016x' "$(stat -c %s header)" | sed 's/../\\x&\n/g' | tac | tr -d '\n')" && cat header) >state
+    (printf '%b' "$(printf '%016x' "$(stat -c %s header)" | sed 's/../\\x&\n/g' | tac | tr -d '\n')" && cat header) >state
     refused_at_once 1 "header, byte 0: $text" train --net tiny --load state
     is_deep || return 0
     printf '[%s]' "$(lists 4500000)" >less
@@ -134,7 +134,7 @@ rules_() {
 }
 
 data_() {
-    local gpt=(train --net gpt,layers=1,width=16,heads=2,context=8 --batch 1 --iterations 1 --threads 1 --quiet)
+    local gpt=(train --net "gpt,layers=1,width=16,heads=2,context=8" --batch 1 --iterations 1 --threads 1 --quiet)
     truncate -s 2T words
     refused_at_once 1 "samples, must be at most 134217728" "${gpt[@]}" --data text:words
     refused_at_once 2 "N from 1 to 134217728" train --net tiny --data synthetic:samples=134217729

@@ -353,7 +353,8 @@ function logOf(data, source) {
 
 function readData() {
     const data = JSON.parse(document.getElementById('data').textContent);
-    const all = {version: textOf(data.mm), files: objectsOf(data.files), rows: [], plans: [], runs: [], logs: [], dropped: 0};
+    const all =
+        {version: textOf(data.mm), files: objectsOf(data.files), rows: [], plans: [], runs: [], logs: [], dropped: 0};
     for (const file of all.files) {
         const source = textOf(file.name);
         if (file.kind === 'rows') all.rows.push(...objectsOf(file.data));

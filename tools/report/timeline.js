@@ -294,7 +294,7 @@ function addTimelines(all) {
     if (runs.length === 0) return;
     const made = section(
         'timeline', 'Timeline of the streams',
-        (runs.every((run) => run.predicted) ? 'What each stream would do, as predicted: nothing ran.' :
+        (runs.every((run) => run.predicted)    ? 'What each stream would do, as predicted: nothing ran.' :
              runs.some((run) => run.predicted) ? 'What each stream did, or would do where the title says predicted.' :
                                                  'What each stream did.') +
             ' Point at an operation to see where its map went. Ctrl or Shift with the wheel ' +

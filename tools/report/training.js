@@ -33,9 +33,10 @@ function iterationChart(points, yText, label, fromZero) {
         let low = fromZero ? 0 : Math.min(...points.map((p) => p.low)), high = Math.max(...points.map((p) => p.high));
         if (high === low) high = low + (Math.abs(low) * 0.1 || 1);
         high += (high - low) * 0.05;
-        const x = (value) => margin.left + (last > first ? (value - first) / (last - first) : 0.5) *
-                (width - margin.left - margin.right),
-              y = (value) => height - margin.bottom - (value - low) / (high - low) * (height - margin.top - margin.bottom);
+        const x = (value) => margin.left +
+            (last > first ? (value - first) / (last - first) : 0.5) * (width - margin.left - margin.right),
+              y = (value) =>
+                  height - margin.bottom - (value - low) / (high - low) * (height - margin.top - margin.bottom);
         const svg = element('svg:svg', {
             width,
             height,
@@ -58,7 +59,8 @@ function iterationChart(points, yText, label, fromZero) {
             free = x(value) + 16;
         }
         text(width - margin.right, height - 5, 'end', 'iteration');
-        const path = (of) => points.map((p, i) => `${i ? 'L' : 'M'}${x(p.x).toFixed(1)} ${y(of(p)).toFixed(1)}`).join('');
+        const path = (of) =>
+            points.map((p, i) => `${i ? 'L' : 'M'}${x(p.x).toFixed(1)} ${y(of(p)).toFixed(1)}`).join('');
         if (points.some((p) => p.n > 1)) {
             const back = [...points].reverse().map((p) => `L${x(p.x).toFixed(1)} ${y(p.low).toFixed(1)}`).join('');
             svg.append(element('svg:path', {class: 'spread', d: path((p) => p.high) + back + 'Z'}));
@@ -72,9 +74,9 @@ function iterationChart(points, yText, label, fromZero) {
             ring.setAttribute('cx', x(p.x));
             ring.setAttribute('cy', y(p.y));
             ring.setAttribute('visibility', 'visible');
-            tip.show(box.left + x(p.x), box.top + y(p.y), `iteration ${p.x}`, [
-                [label, yText(p.y)], p.n > 1 && [`of ${p.n} iterations`, `${yText(p.low)} to ${yText(p.high)}`]
-            ]);
+            tip.show(
+                box.left + x(p.x), box.top + y(p.y), `iteration ${p.x}`,
+                [[label, yText(p.y)], p.n > 1 && [`of ${p.n} iterations`, `${yText(p.low)} to ${yText(p.high)}`]]);
         };
         const leave = () => {
             ring.setAttribute('visibility', 'hidden');

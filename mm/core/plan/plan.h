@@ -64,8 +64,8 @@ typedef struct mm_limits {
     const volatile int *stop;
     /* A planner that tries several plans takes the first that fits, and does not search for further ones. */
     bool first_fit;
-    /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute. Other
-     * policies do not read this. */
+    /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
+     * Other policies do not read this. */
     bool no_recompute;
 } mm_limits;
 

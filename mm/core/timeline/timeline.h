@@ -97,8 +97,8 @@ typedef struct mm_timeline {
     int n_replans;
 } mm_timeline;
 
-/* Creates an empty timeline of measured times, on no machine that is known. buffer_bytes: 0 for MM_TIMELINE_BYTES; memory is taken as it is used. MM_ERR_NOMEM.
- * MM_ERR_INVALID: buffer_bytes is negative. The caller destroys it. */
+/* Creates an empty timeline of measured times, on no machine that is known. buffer_bytes: 0 for MM_TIMELINE_BYTES;
+ * memory is taken as it is used. MM_ERR_NOMEM. MM_ERR_INVALID: buffer_bytes is negative. The caller destroys it. */
 MM_CHECKED mm_status mm_timeline_create(const char *name, int64_t buffer_bytes, mm_timeline **timeline_out);
 /* Says where the times are from. The name is copied. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_timeline_set_source(mm_timeline *timeline, const char *machine, bool predicted);

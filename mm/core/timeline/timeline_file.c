@@ -7,8 +7,8 @@
  *   i   a replan: a policy planned again, because iterations did not take what was planned (mm_observe)
  *   C   the counter "device memory": the live bytes of a step, by kind
  *   M   the names of processes and threads; "process_labels": whether the times were measured or predicted, where, and
- *       whether a code is lossy, as text for viewers and as members; and "memory": where each byte of a plan lies and why (plan_memory.h), with
- *       its graph and policy */
+ *       whether a code is lossy, as text for viewers and as members; and "memory": where each byte of a plan lies and
+ *       why (plan_memory.h), with its graph and policy */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

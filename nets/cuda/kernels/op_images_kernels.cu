@@ -21,8 +21,8 @@ int64_t nets_cuda_images_bytes(nets_cuda_images m, int quantities) {
 
 template <int Q, int V> struct quantities { vec<V> q[Q]; };
 
-/* f.start(image, c) prepares a thread for its channels c .. c + V - 1; f.at(i) gives what is summed of the elements from
- * i on. sums[image][part][q][channel] */
+/* f.start(image, c) prepares a thread for its channels c .. c + V - 1; f.at(i) gives what is summed of the elements
+ * from i on. sums[image][part][q][channel] */
 template <int Q, int V, typename F>
 static __global__ void sum_parts(F f, nets_cuda_images m, int64_t each, int parts, float *sums) {
     __shared__ vec<V> all[THREADS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Embeddings, positions and class tokens. The order of every sum depends only on the shape, and no two threads add to the same
- * number. */
+/* Embeddings, positions and class tokens. The order of every sum depends only on the shape, and no two threads add to
+ * the same number. */
 #include "nets/cuda/kernels/cuda_token_kernels.h"
 #include "nets/cuda/kernels/elements.h"
 
