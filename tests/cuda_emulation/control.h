@@ -20,6 +20,9 @@ void cuda_emulation_reset(void);
 void cuda_emulation_set_devices(int count);
 void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes);
 
+/* So many bytes that cudaMemGetInfo calls free are not given by cuMemCreate from now on, as where others take them. */
+void cuda_emulation_keep_back(size_t bytes);
+
 /* Registrations of host memory above so many bytes fail from now on; 0: above 512 GiB - 1, as with driver 580. */
 void cuda_emulation_set_registration(size_t most_bytes);
 

@@ -149,10 +149,18 @@ static void use_locked(int device, size_t bytes) {
     runtime.alive.device_bytes += bytes;
 }
 
+static size_t kept_back_bytes;
+
+void cuda_emulation_keep_back(size_t bytes) {
+    pthread_mutex_lock(&runtime.lock);
+    kept_back_bytes = bytes;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
 static physical *physical_create(int device, size_t bytes) {
     physical *memory = NULL;
     pthread_mutex_lock(&runtime.lock);
-    if (bytes <= free_bytes_locked(device)) memory = calloc(1, sizeof *memory);
+    if (bytes + kept_back_bytes <= free_bytes_locked(device)) memory = calloc(1, sizeof *memory);
     if (memory) {
         memory->device = device;
         memory->bytes = bytes;
