@@ -14,6 +14,7 @@
 #include "mm/manager/sampled.h"
 #include "nets/io/safetensors.h"
 #include "tools/train/session.h"
+#include "tools/train/weights.h"
 
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 24, RNG_WORDS = 4, VERSION = 1 };
 
@@ -266,6 +267,21 @@ static mm_status copy_in(session *s, const nets_safetensors_file *file, const ne
     return MM_OK;
 }
 
+/* Copies a parameter from the file's tensor, as floats. */
+static mm_status copy_weights(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *tensor,
+                              const nets_param *param, char *piece) {
+    enum { AT_ONCE = NETS_TRANSFER_BYTES / 12 }; /* elements: of up to 8 bytes in the file, 4 as a float */
+    float *values = (float *)(piece + 8 * AT_ONCE);
+    int64_t elems = 1;
+    for (int i = 0; i < param->rank; i++) elems *= param->dims[i];
+    for (int64_t at = 0; at < elems; at += AT_ONCE) {
+        const int64_t n = elems - at < AT_ONCE ? elems - at : AT_ONCE;
+        MM_TRY(weights_read(file, tensor, at, n, piece, values));
+        MM_TRY(nets_exec_values_set(s->train, param->name, at * 4, values, n * 4));
+    }
+    return MM_OK;
+}
+
 static mm_status take_one(session *s, const nets_safetensors_file *file, const nets_safetensors_tensor *want,
                           void *piece) {
     const void *data;
@@ -273,16 +289,26 @@ static mm_status take_one(session *s, const nets_safetensors_file *file, const n
     return piece ? copy_in(s, file, want, data, piece) : MM_OK;
 }
 
-/* Loads all parameters and counts. piece NULL: only checks that the file has them. A file of weights alone is legal:
- * the optimizer's states stay zero. */
-static mm_status take(session *s, const nets_safetensors_file *file, void *piece) {
+/* Loads all parameters that match. */
+static mm_status take_weights(session *s, const nets_safetensors_file *file, char *piece) {
+    const weights_prefix prefix = weights_find_prefix(file, s->config.net);
+    for (int i = 0; i < nets_net_params(s->config.net); i++) {
+        const nets_param *param = nets_net_param(s->config.net, i);
+        const nets_safetensors_tensor *tensor = weights_find(file, &prefix, param);
+        if (tensor && has_part(s, i, NETS_VALUE)) MM_TRY(copy_weights(s, file, tensor, param, piece));
+    }
+    return MM_OK;
+}
+
+/* Loads the optimizer's states and counts. piece NULL: only checks those that the file has. A file of weights alone is
+ * legal: the optimizer's states stay zero. */
+static mm_status take_states(session *s, const nets_safetensors_file *file, void *piece) {
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
             char name[NAME_CAPACITY];
-            if (!has_part(s, i, PARTS[p]) || (PARTS[p] != NETS_VALUE && s->config.reset_optimizer)) continue;
+            if (PARTS[p] == NETS_VALUE || !has_part(s, i, PARTS[p]) || s->config.reset_optimizer) continue;
             nets_safetensors_tensor want = describe(s, i, PARTS[p], name);
-            bool there = PARTS[p] == NETS_VALUE || nets_safetensors_find(file, name);
-            if (there) MM_TRY(take_one(s, file, &want, piece));
+            if (nets_safetensors_find(file, name)) MM_TRY(take_one(s, file, &want, piece));
         }
     for (int i = 0; i < (s->config.reset_optimizer ? 1 : 2) && describe_count(s, i).name; i++) {
         nets_safetensors_tensor want = describe_count(s, i);
@@ -331,8 +357,11 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
     MM_TRY(read_count(file, path, "iteration", SESSION_ITERATIONS_MAX, &iteration));
     MM_TRY(read_count(file, path, "epoch", SESSION_ITERATIONS_MAX, &epoch));
     MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
-    MM_TRY(take(s, file, NULL));
-    MM_TRY(take(s, file, piece));
+    if (s->config.only_matching) return take_weights(s, file, piece);
+    MM_TRY(weights_check(file, s->config.net));
+    MM_TRY(take_states(s, file, NULL));
+    MM_TRY(take_weights(s, file, piece));
+    MM_TRY(take_states(s, file, piece));
     MM_TRY(take_bounds(s, file, path));
     s->iteration = iteration;
     if (!nets_safetensors_metadata(file, "version")) return MM_OK;
@@ -381,14 +410,7 @@ mm_status session_state_open(const char *path, const arg *options, int argc, cha
 }
 
 mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net) {
-    mm_status status = MM_OK;
-    for (int i = 0; i < nets_net_params(net) && status == MM_OK; i++) {
-        const nets_param *param = nets_net_param(net, i);
-        nets_safetensors_tensor want = {.name = param->name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
-        const void *data;
-        memcpy(want.dims, param->dims, sizeof param->dims);
-        status = nets_safetensors_get(file, &want, &data);
-    }
+    const mm_status status = weights_check(file, net);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(net));
 }
 

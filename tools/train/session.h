@@ -32,6 +32,7 @@ typedef struct session_config {
     int64_t pinned_bytes;  /* PINNED_OPEN: what the policies need, at most half of the free memory */
     arg_texts policies;    /* the first runs first; the session may be switched to the others */
     uint64_t seed;
+    bool only_matching;   /* load only parameters whose names and shapes match, and begin with iteration 0 */
     bool reset_optimizer; /* do not load the optimizer's states and count; they start at zero */
     bool whole_epochs;    /* train on an epoch's last smaller batch too, rather than leave it out */
     bool evaluate;

@@ -14,6 +14,7 @@
 #include "tools/need/effort.h"
 #include "tools/need/policy_marks.h"
 #include "tools/need/sub_batch.h"
+#include "tools/train/weights.h"
 
 /* Reads --save-every: a number of iterations or of epochs: "100", "1epoch", "5epochs". */
 static mm_status read_save_every(train *t) {
@@ -60,6 +61,7 @@ static mm_status apply_effort(train *t) {
 static mm_status read_optimizer(train *t) {
     nets_optimizer *optimizer = &t->target.optimizer;
     if (t->reset_optimizer && !t->load) return mm_fail(MM_ERR_INVALID, "--reset-optimizer: needs --load FILE");
+    if (t->load_matching && !t->load) return mm_fail(MM_ERR_INVALID, "--load-matching: needs --load FILE");
     if (t->momentum >= 0 && nets_optimizer_set(optimizer, "momentum", t->momentum) != MM_OK)
         return mm_fail_in(MM_ERR_INVALID, "--momentum %g", t->momentum);
     if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
@@ -225,7 +227,8 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_codec_log(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
-    if (t->state) MM_TRY(session_state_check(t->state, t->network));
+    if (t->load_matching) MM_TRY(weights_report(t->state, t->network, t->load));
+    if (t->state && !t->load_matching) MM_TRY(session_state_check(t->state, t->network));
     MM_TRY(check_files(t));
     MM_TRY(open_facts(t));
     if (t->replan && !t->facts)
@@ -248,7 +251,8 @@ mm_status train_configure(train *t, session_config *config) {
                                .budget_bytes = t->budget_bytes,
                                .pinned_bytes = t->pinned_bytes,
                                .seed = (uint64_t)t->seed,
-                               .reset_optimizer = t->reset_optimizer,
+                               .only_matching = t->load_matching,
+                               .reset_optimizer = t->reset_optimizer || t->load_matching,
                                .whole_epochs = train_has_last_batch(t),
                                .evaluate = t->eval,
                                .keep_going = t->keep_going,

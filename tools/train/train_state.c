@@ -85,7 +85,7 @@ static mm_status open_optimizer(train *t) {
         if (!args_given(t->argc, t->argv, "--clip-norm")) t->clip_norm = -1;
     }
     if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
-    if (!t->reset_optimizer)
+    if (!t->reset_optimizer && !t->load_matching)
         return mm_fail(MM_ERR_INVALID,
                        "--optimizer %s: %s was trained with %s; use --reset-optimizer to take only its weights", now,
                        t->load, then);
