@@ -377,18 +377,17 @@ static void each_policy_is_here(void **state) {
     }
 }
 
-#ifndef SUITE_SMALL_NETS /* the build sets it */
-#define SUITE_SMALL_NETS 1
-#endif
-
-/* Built twice, as two tests that run beside each other: it would take longer than any other test. */
-static int run(const char *device) {
-    const struct CMUnitTest small[] = {
+static int run_small_nets(const char *device) {
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_policy_is_here),          SUITE_TEST(in_step_gives_the_bits_of_beside, device),
         SUITE_TEST(tiny_under_every_policy, device),    SUITE_TEST(residual_net_under_every_policy, device),
         SUITE_TEST(wrong_map_misses_the_bound, device),
     };
-    const struct CMUnitTest others[] = {
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+static int run_other_nets(const char *device) {
+    const struct CMUnitTest tests[] = {
         SUITE_TEST(net_with_lrn_groups_and_dropout_under_every_policy, device),
         SUITE_TEST(net_of_tokens_under_every_kind_of_policy, device),
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
@@ -400,7 +399,14 @@ static int run(const char *device) {
         SUITE_TEST(net_with_crops_and_upsampling_under_every_kind_of_policy, device),
 #endif
     };
-    return SUITE_SMALL_NETS ? cmocka_run_group_tests(small, NULL, NULL) : cmocka_run_group_tests(others, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+#ifndef SUITE_SMALL_NETS /* the build sets it */
+#define SUITE_SMALL_NETS 1
+#endif
+
+/* Built twice, as two tests that run beside each other: it would take longer than any other test. */
+static int run(const char *device) { return SUITE_SMALL_NETS ? run_small_nets(device) : run_other_nets(device); }
 
 int main(void) { return suite_on_each_device(run); }
