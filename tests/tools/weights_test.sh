@@ -53,7 +53,11 @@ another_head_is_refused_or_what_matches_is_taken_() {
     made
     rewrite state other F32 module. fc
     refused 1 "module.fc.weight is F32 [7," "${train[@]}" --load other
+    says err ", expected F32 [10,"
     says err "; nor has it fc.bias; --load-matching takes the tensors that match"
+    rewrite state half F16 module. fc
+    refused 1 "module.fc.weight is F16 [7," "${train[@]}" --load half
+    says err ", expected F16 [10,"
     expect 0 "${train[@]}" --load other --load-matching --iterations 1 --lr 1e-6 --save taken
     says err "tensors of tiny are taken from other; started anew: fc.weight, fc.bias"
     expect 0 "${train[@]}" --iterations 1 --lr 1e-6 --save fresh

@@ -65,7 +65,9 @@ static mm_status refuse(const nets_safetensors_file *file, const weights_prefix 
     char name[NAME_CAPACITY];
     const void *data;
     snprintf(name, sizeof name, "%s%s", prefix->text, param->name);
-    nets_safetensors_tensor want = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
+    const nets_safetensors_tensor *there = nets_safetensors_find(file, name);
+    nets_safetensors_tensor want = {.name = name, .rank = param->rank};
+    want.dtype = there && is_read(there->dtype) ? there->dtype : NETS_SAFETENSORS_F32;
     memcpy(want.dims, param->dims, sizeof param->dims);
     return nets_safetensors_get(file, &want, &data);
 }
