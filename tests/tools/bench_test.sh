@@ -317,7 +317,7 @@ facts_are_of_their_own_optimizer_() {
     expect 0 device --net tiny --batch 8 --iterations 2 --policies liveness --optimizer adamw --facts adamw
     expect 0 plan --net tiny --batch 8 --policy liveness --optimizer adamw --facts adamw
     refused 2 "--optimizer adam: no optimizer 'adam'" bench --net tiny --optimizer adam
-    refused 2 "--optimizer need --facts FILE" device --optimizer adamw
+    refused 2 "--optimizer: needs --facts FILE" device --optimizer adamw
 }
 
 facts_say_of_how_many_threads_they_are_() {
@@ -332,7 +332,9 @@ facts_say_of_how_many_threads_they_are_() {
     says err "measured on 2 threads, but this computes on 1"
     refused 2 "--threads" plan --net tiny --threads 0
     refused 2 "--codec-threads" bench --net tiny --codec-threads 257
-    refused 2 "--threads needs --facts FILE" device --threads 2
+    refused 2 "--threads: needs --facts FILE" device --threads 2
+    refused 2 "--precision: needs --facts FILE" device --precision bf16
+    refused 2 "--deterministic: needs --facts FILE" device --deterministic
 }
 
 facts_say_what_the_link_does_both_ways_() {

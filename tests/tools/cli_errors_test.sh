@@ -163,8 +163,8 @@ what_only_a_gpu_has_is_not_the_hosts_() {
 }
 
 options_that_do_nothing_together_are_refused_() {
-    refused 2 "need --facts FILE" device --net tiny
-    refused 2 "need --facts FILE" device --iterations 5
+    refused 2 "--net: needs --facts FILE" device --net tiny
+    refused 2 "--iterations: needs --facts FILE" device --iterations 5
     refused 2 "--facts a network: give one of them" device --facts facts --json seen
     refused 2 "--svg chart.svg: throughput is drawn over several --budgets" bench --net tiny --svg chart.svg
     [[ ! -e chart.svg && ! -e facts ]] || fail "a file was written"

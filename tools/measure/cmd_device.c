@@ -225,6 +225,17 @@ static const char help_text[] =
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
+/* Options that only training for facts reads are refused without --facts. */
+static mm_status check_options_of_figures(int argc, char **argv, const arg *table) {
+    static const char *const USED[] = {"--device", "--codec-threads", "--json"};
+    for (const arg *a = table; a->kind != ARG_END; a++) {
+        bool used = false;
+        for (size_t i = 0; i < sizeof USED / sizeof *USED; i++) used = used || strcmp(a->name, USED[i]) == 0;
+        if (!used && args_given(argc, argv, a->name)) return mm_fail(MM_ERR_INVALID, "%s: needs --facts FILE", a->name);
+    }
+    return MM_OK;
+}
+
 int cmd_device(int argc, char **argv) {
     options o = {.target = {.precision = "fp32", .fuse = "on"}};
     const arg table[] = {
@@ -246,11 +257,7 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK && o.help) return EXIT_OK;
     if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
     if (status == MM_OK) status = check_files(&o);
-    bool of_facts = o.net || o.policy_list || o.batch > 0 || o.iterations > 0 || o.target.optimizer_text;
-    if (status == MM_OK && !o.facts && of_facts)
-        status = mm_fail(MM_ERR_INVALID, "--net, --batch, --policies, --iterations and --optimizer need --facts FILE");
-    if (status == MM_OK && !o.facts && o.target.threads > 0)
-        status = mm_fail(MM_ERR_INVALID, "--threads needs --facts FILE");
+    if (status == MM_OK && !o.facts) status = check_options_of_figures(argc, argv, table);
     if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
     target_fini(&o.target);
     args_texts_fini(&o.policies);
