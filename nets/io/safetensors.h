@@ -45,6 +45,9 @@ typedef struct nets_safetensors_tensor {
 /* The type's name in files, such as "F32". */
 const char *nets_safetensors_dtype_name(nets_safetensors_dtype dtype);
 
+/* The bytes of an element. */
+int64_t nets_safetensors_dtype_bytes(nets_safetensors_dtype dtype);
+
 /* The bytes of the tensor's data. MM_ERR_INVALID: dtype, rank or dims are out of range, or the bytes overflow. */
 MM_CHECKED mm_status nets_safetensors_bytes(const nets_safetensors_tensor *tensor, int64_t *bytes_out);
 

@@ -26,7 +26,6 @@ const nets_safetensors_tensor *nets_safetensors_header_find(const nets_safetenso
 
 /* The type of a name in files; NETS_SAFETENSORS_DTYPES: there is none. */
 nets_safetensors_dtype nets_safetensors_dtype_find(const char *name);
-int64_t nets_safetensors_dtype_bytes(nets_safetensors_dtype dtype);
 
 /* A tensor's type and shape as text, "F32 [16,3,3,3]". Returns `buffer`. */
 const char *nets_safetensors_describe(const nets_safetensors_tensor *tensor, char *buffer, size_t capacity);

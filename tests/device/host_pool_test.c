@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "mm/device/host/host_pool.h"
 #include "tests/device/host_fixture.h"
+#include "tests/device/made_file.h"
 
 enum { TASKS = 1000, THREADS = 4 };
 
@@ -120,21 +120,6 @@ static void a_pool_of_no_thread_is_refused(void **state) {
 
 /* ---------------------------------------------------------------- CPUs */
 
-/* A file below `root`, its folders made. */
-static void put(const char *root, const char *path, const char *text) {
-    char at[512];
-    snprintf(at, sizeof at, "%s%s", root, path);
-    for (char *slash = at + strlen(root); (slash = strchr(slash + 1, '/'));) {
-        *slash = '\0';
-        mkdir(at, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(at, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
-
 typedef struct group_file {
     const char *path, *text;
 } group_file;
@@ -172,7 +157,8 @@ static void the_least_limit_of_the_control_groups_counts(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char root[64] = "/tmp/mm-cpus-XXXXXX", command[96];
         assert_non_null(mkdtemp(root));
-        for (int f = 0; f < 4 && cases[i].files[f].path; f++) put(root, cases[i].files[f].path, cases[i].files[f].text);
+        for (int f = 0; f < 4 && cases[i].files[f].path; f++)
+            made_file(root, cases[i].files[f].path, cases[i].files[f].text);
         int cpus = mm_host_cpus_in(root, 8);
         snprintf(command, sizeof command, "rm -rf %s", root);
         assert_int_equal(system(command), 0);

@@ -4,25 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "mm/device/system/system_memory.h"
 #include "tests/core/test_case.h"
-
-/* A file below `root`, its folders made. */
-static void put(const char *root, const char *path, const char *text) {
-    char at[512];
-    snprintf(at, sizeof at, "%s%s", root, path);
-    for (char *slash = at + strlen(root); (slash = strchr(slash + 1, '/'));) {
-        *slash = '\0';
-        mkdir(at, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(at, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
+#include "tests/device/made_file.h"
 
 #define MEMINFO   "MemTotal:       1000000 kB\nMemFree:         100000 kB\nMemAvailable:    600000 kB\n"
 #define MACHINE   1024000000
@@ -179,8 +164,8 @@ TEST_CASE(the_least_of_what_is_available_and_of_what_groups_leave_is_free) {
         char root[64] = "/tmp/mm-memory-XXXXXX", command[96];
         mm_host_memory memory;
         assert_non_null(mkdtemp(root));
-        put(root, "/proc/meminfo", MEMINFO);
-        for (int f = 0; t->files[f][0]; f++) put(root, t->files[f][0], t->files[f][1]);
+        made_file(root, "/proc/meminfo", MEMINFO);
+        for (int f = 0; t->files[f][0]; f++) made_file(root, t->files[f][0], t->files[f][1]);
         mm_host_memory_get_in(root, &memory);
         snprintf(command, sizeof command, "rm -rf %s", root);
         assert_int_equal(system(command), 0);

@@ -72,8 +72,8 @@ static mm_status refuse(const nets_safetensors_file *file, const weights_prefix 
     return nets_safetensors_get(file, &want, &data);
 }
 
-/* The parameters that the file has not, as text: the first ones by name, from the `skipped`-th on, and the number of
- * the others. Returns how many there are in all; *first_out: the first one. */
+/* Lists as text the parameters that the file does not have: the first ones by name, from the `skipped`-th on, and the
+ * number of the others. Returns how many there are in all; *first_out: the first one. */
 static int list_others(const nets_safetensors_file *file, const nets_net *net, const weights_prefix *prefix,
                        int skipped, char *text, size_t capacity, const nets_param **first_out) {
     enum { NAMED = 6 }; /* chosen: a line */
@@ -140,7 +140,7 @@ static float element(nets_safetensors_dtype dtype, const char *raw, int64_t i) {
 
 mm_status weights_read(const nets_safetensors_file *file, const nets_safetensors_tensor *tensor, int64_t first,
                        int64_t n, void *raw, float *values_out) {
-    const int64_t bytes = tensor->dtype == NETS_SAFETENSORS_F64 ? 8 : tensor->dtype == NETS_SAFETENSORS_F32 ? 4 : 2;
+    const int64_t bytes = nets_safetensors_dtype_bytes(tensor->dtype);
     MM_TRY(nets_safetensors_read(file, tensor->data, first * bytes, raw, n * bytes));
     for (int64_t i = 0; i < n; i++) values_out[i] = element(tensor->dtype, raw, i);
     return MM_OK;

@@ -17,8 +17,8 @@ typedef struct weights_prefix {
  * parameters. */
 weights_prefix weights_find_prefix(const nets_safetensors_file *file, const nets_net *net);
 
-/* The file's tensor that is the parameter: with its name and shape, and F32, F16, BF16 or F64. NULL: there is none, or
- * it differs (weights_check says how). */
+/* Finds a parameter in the file: a tensor with the prefix and its name, of its shape, of type F32, F16, BF16 or F64.
+ * NULL: there is none, or it differs (weights_check says how). */
 const nets_safetensors_tensor *weights_find(const nets_safetensors_file *file, const weights_prefix *prefix,
                                             const nets_param *param);
 
@@ -26,8 +26,8 @@ const nets_safetensors_tensor *weights_find(const nets_safetensors_file *file, c
  * the first one does. */
 MM_CHECKED mm_status weights_check(const nets_safetensors_file *file, const nets_net *net);
 
-/* The same for a run that takes what matches, and starts the other parameters anew: prints these on stderr.
- * MM_ERR_FORMAT: none matches. */
+/* For --load-matching: prints on stderr how many parameters the file has, and names those that it does not have, which
+ * start from their initial values. MM_ERR_FORMAT: it has none. */
 MM_CHECKED mm_status weights_report(const nets_safetensors_file *file, const nets_net *net, const char *path);
 
 /* Reads n elements of a tensor of the file, from element `first` on, as floats. F64 is rounded. raw: memory of at least
