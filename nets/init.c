@@ -55,6 +55,10 @@ static void fill_constant(float value, const part *p) {
 void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t first, int64_t n, float *values_out) {
     const part wanted = {first, n, values_out};
     const nets_param *param = nets_net_param(net, index);
+    if (param->given) {
+        memcpy(values_out, param->given + first, (size_t)n * sizeof *values_out);
+        return;
+    }
     const nets_layer *layer = nets_net_layer(net, param->layer);
     const nets_param *weight = nets_net_param(net, layer->first_param);
     /* Each parameter has random numbers of its own: they depend on the hash of its name. */

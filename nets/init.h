@@ -10,7 +10,7 @@
  * filled in pieces gets the same bits as one filled at once. Each operation's description gives the distributions
  * (net_ops.h): convolutions Kaiming normal by fan out (He et al. 2015, as torchvision's ResNet); linear layers and
  * biases uniform in +-1 / sqrt(fan in), as torch; matrices of transformers normal, as GPT-2; scales of norms and
- * running variances 1; everything else 0. */
+ * running variances 1; everything else 0. Values that the net was given (nets_give_values) go before all of these. */
 void nets_init_param(const nets_net *net, int param, uint64_t seed, int64_t first, int64_t n, float *values_out);
 
 #endif

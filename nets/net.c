@@ -29,6 +29,7 @@ mm_status nets_net_create(const char *name, nets_net **net_out) {
 
 void nets_net_destroy(nets_net *net) {
     if (!net) return;
+    for (int i = 0; i < net->n_params; i++) free((void *)net->params[i].given);
     free(net->layers);
     free(net->params);
     free(net);
@@ -176,6 +177,11 @@ static mm_status try_name_params(nets_net *net, const char *const *names, int n_
 
 void nets_name_params(nets_net *net, const char *const *names, int n_names) {
     if (net->status == MM_OK) net->status = try_name_params(net, names, n_names);
+}
+
+void nets_give_values(nets_net *net, int param, float *values) {
+    free((void *)net->params[param].given);
+    net->params[param].given = values;
 }
 
 mm_status nets_net_status(const nets_net *net) { return net->status; }

@@ -129,6 +129,7 @@ typedef struct nets_param {
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t elems;
+    const float *given; /* its initial values, as of a file that has weights; NULL: those of init.h */
 } nets_param;
 
 typedef struct nets_net nets_net;
@@ -153,6 +154,9 @@ int nets_add1(nets_net *net, const char *name, nets_op_kind op, const nets_attrs
 /* Names the parameters of the layer added last, in the order of its operation's list, in place of "<layer>.<name>".
  * Such a failure is kept, too. */
 void nets_name_params(nets_net *net, const char *const *names, int n_names);
+
+/* Gives a parameter its initial values, `elems` of them, in memory of malloc's, which the net frees. */
+void nets_give_values(nets_net *net, int param, float *values);
 
 /* The first failure so far. */
 MM_CHECKED mm_status nets_net_status(const nets_net *net);

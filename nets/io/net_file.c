@@ -11,6 +11,7 @@
 
 #include "mm/core/nearest.h"
 #include "mm/core/text.h"
+#include "nets/io/onnx/onnx.h"
 #include "nets/net_attrs.h"
 #include "nets/net_ops.h"
 #include "nets/zoo/zoo.h"
@@ -135,10 +136,19 @@ mm_status nets_net_load(const char *path, nets_net **net_out) {
 /* ---------------------------------------------------------------- open */
 
 mm_status nets_open(const char *name, nets_net **net_out) {
-    static const char prefix[] = "file:", suffix[] = ".json";
-    size_t length = strlen(name);
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0) return nets_net_load(name + sizeof prefix - 1, net_out);
-    if (length >= sizeof suffix && strcmp(name + length - (sizeof suffix - 1), suffix) == 0)
-        return mm_fail(MM_ERR_NOT_FOUND, "no net %s; a network file is given as file:%s", MM_BRIEF(name), name);
+    static const struct {
+        const char *prefix, *suffix;
+        mm_status (*load)(const char *path, nets_net **net_out);
+    } files[] = {{"file:", ".json", nets_net_load}, {"onnx:", ".onnx", nets_onnx_load}};
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strncmp(name, files[i].prefix, strlen(files[i].prefix)) == 0)
+            return files[i].load(name + strlen(files[i].prefix), net_out);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const size_t end = strlen(files[i].suffix);
+        if (length > end && strcmp(name + length - end, files[i].suffix) == 0)
+            return mm_fail(MM_ERR_NOT_FOUND, "no net %s; a network file is given as %s%s", MM_BRIEF(name),
+                           files[i].prefix, name);
+    }
     return nets_zoo_build(name, net_out);
 }
