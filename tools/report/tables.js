@@ -105,17 +105,22 @@ function idleChip(why) {
     return made;
 }
 
+// The policy as asked for; after an arrow the one at the end, if it was switched or replaced.
+function policyText(row) {
+    const asked = textOf(row.policy), now = textOf(row.policy_effective);
+    return asked + (now && now !== asked ? ' → ' + now : '');
+}
+
 // predicted(row): whether all of the row is. where: columns whose values stand below the policy in a narrow window.
 const policyColumn = (predicted, where) => ({
     name: 'policy',
-    title: 'the policy as it was asked for',
-    of: (row) =>
-        textOf(row.policy) + (row.lossy === true ? ' lossy' : '') + (row.simulated === true ? ' simulated' : ''),
+    title: 'the policy as it was asked for; after an arrow, the one at the end',
+    of: (row) => policyText(row) + (row.lossy === true ? ' lossy' : '') + (row.simulated === true ? ' simulated' : ''),
     cell: (row) => element(
         'span', {class: 'policy'},
         markIcon(seriesOf(textOf(row.policy)), {predicted: predicted(row), lossy: row.lossy === true}),
         element(
-            'span', null, breakable(textOf(row.policy)), ' ', row.lossy === true ? chip('lossy') : null, ' ',
+            'span', null, breakable(policyText(row)), ' ', row.lossy === true ? chip('lossy') : null, ' ',
             row.simulated === true ? chip('simulated', 'predicted') : null, ' ',
             row.idle ? idleChip(textOf(row.idle)) : null,
             where.length > 0 &&

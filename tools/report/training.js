@@ -24,14 +24,14 @@ function thinned(lines, valueOf) {
 // A curve over the iterations. The pale area shows the lowest and the highest of what a point stands for.
 // curve: {name, text: value → text, tick: the same for the axis, zero: the axis begins there, binary: ticks are powers
 // of two, predicted: the line is dashed, since nothing measured it}. levels: [{name, value, kind}], lines across.
-function iterationChart(points, curve, levels) {
+// first, last: iterations, the same in all charts of a log.
+function iterationChart(points, curve, levels, [first, last]) {
     const figure = element('div', {class: 'chart low'}), {name: label, text: yText} = curve;
     let at = -1;
 
     function draw() {
         const width = figure.clientWidth, height = 220, margin = {left: 66, right: 14, top: 12, bottom: 38};
         if (width === 0) return;
-        const first = points[0].x, last = points[points.length - 1].x;
         let low = curve.zero ? 0 : Math.min(...points.map((p) => p.low)),
             high = Math.max(...points.map((p) => p.high), ...levels.map((level) => level.value));
         if (high === low) high = low + (Math.abs(low) * 0.1 || 1);
@@ -205,18 +205,18 @@ function addTraining(logs, rows) {
         'What “mm train --log” measured in each iteration; the speed is that of the iteration, its wait for data included. ' +
             'Planned memory is predicted: a dashed line.');
     for (const {source, lines} of shown) {
-        const row = rowOfLog(lines, rows);
+        const row = rowOfLog(lines, rows), span = [lines[0].iteration, lines[lines.length - 1].iteration];
         const cards = curvesOf(lines, row)
                           .map((curve) => ({curve, points: thinned(lines, curve.of), levels: levelsOf(curve, row)}))
                           .filter(({points}) => points.length > 0)
                           .map(
                               ({curve, points, levels}) => card(
-                                  curve.name, iterationChart(points, curve, levels),
+                                  curve.name, iterationChart(points, curve, levels, span),
                                   curve.predicted && memoryKey(curve, points, levels)));
         made.append(
             element(
                 'h3', null,
-                row ? titleOf(`${textOf(row.net)}, batch ${batchText(row)}, ${textOf(row.policy)}`, [row]) + ' ' : '',
+                row ? titleOf(`${textOf(row.net)}, batch ${batchText(row)}, ${policyText(row)}`, [row]) + ' ' : '',
                 row ? element('span', {class: 'from'}, source) : source),
             ...[row && rowFacts(row), element('div', {class: 'cards three'}, cards)].filter(Boolean));
     }
