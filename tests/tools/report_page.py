@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""report_page.py PAGE DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless Chromium, which
-is started once: what is on PAGE, and that DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's
-files. --find: prints the Chromium's path, or fails."""
+"""report_page.py PAGE FIGURES DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless
+Chromium, which is started once: what is on PAGE, what FIGURES tells at sight (report_figures.py), and that DAMAGED, of
+damaged files, comes to its end. FOLDER is for the browser's files. --find: prints the Chromium's path, or fails."""
 import os
 import sys
 import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import chromium  # pylint: disable=wrong-import-position
+from report_figures import check_figures, expect  # pylint: disable=wrong-import-position
 
 POLICIES = 3
 
@@ -45,11 +46,6 @@ def colours(png):
         found.update(bytes(line[i:i + 3]) for i in range(0, stride, channels))
         before = line
     return found
-
-
-def expect(value, wanted, what):
-    if value != wanted:
-        sys.exit("%s: %r, expected %r" % (what, value, wanted))
 
 
 def holds(condition, what):
@@ -154,8 +150,8 @@ def check_keys(page):
 def check_tables(page):
     first = "document.querySelector('#maps tbody tr').innerText"
     largest = page.run(first)
-    page.run("document.querySelectorAll('#maps thead button')[2].click()")
-    order = "document.querySelectorAll('#maps thead th')[2].getAttribute('aria-sort')"
+    page.run("document.querySelectorAll('#maps thead button')[1].click()")
+    order = "document.querySelectorAll('#maps thead th')[1].getAttribute('aria-sort')"
     expect(page.run(order), "ascending", "the order")
     holds(page.run(first) != largest, "a click on a column sorts nothing")
     page.run("(() => { const input = document.querySelector('#maps input'); input.value = 'conv swap';"
@@ -206,7 +202,7 @@ def main():
         path = chromium.find() or sys.exit(1)
         print(path)
         return
-    page = chromium.Page(chromium.find(), os.path.join(sys.argv[3], "profile"))
+    page = chromium.Page(chromium.find(), os.path.join(sys.argv[4], "profile"))
     try:
         page.size(1200, 900)
         page.prefer("light")
@@ -214,10 +210,11 @@ def main():
         for check in check_counts, check_pointer, check_keys, check_tables, check_looks:
             check(page)
         expect(page.run("window.ran === undefined"), True, "that no name ran as a script")
-        page.open(sys.argv[2])
+        check_figures(page, sys.argv[2])
+        page.open(sys.argv[3])
         check_damaged(page)
         expect(page.complaints, [], "the console")
-        expect([url.split("/")[-1] for url in page.requests], sys.argv[1:3], "requests")
+        expect({url.split("/")[-1] for url in page.requests}, set(sys.argv[1:4]), "requests")
     finally:
         page.close()
 

@@ -1,10 +1,11 @@
 #!/bin/bash
-# mm report's page in a headless Chromium: what is drawn, what answers to pointer and keys, both themes, a narrow
-# window; and a page of damaged files. Skipped where there is no Chromium ('tools/deps report' installs one).
+# mm report's page in a headless Chromium: what is drawn, and what answers to pointer and keys; in both themes, wide and
+# narrow, what is measured and what is predicted; and a page of damaged files. Skipped where there is no Chromium
+# ('tools/deps report' installs one).
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
-script=$(realpath "$2")
+script=$(realpath "$2") titanx=$(realpath "$3")
 
 # Files that pass for rows, plans and a trace, but have wrong types, missing parts, or numbers out of all bounds.
 damaged_files() {
@@ -38,10 +39,15 @@ page_draws_what_the_files_have_() {
     sed "s|\"net\": \"resnet20\"|\"net\": \"$evil<img src=x onerror=window.ran=1>\"|" rows.json >evil.json
     expect 0 train --net tiny --batch 4 --iterations 12 --quiet --log log.csv
     expect 0 report rows.json evil.json plans.json trace.json log.csv --html page.html
+    expect 0 bench --net resnet20 --batch 4 --policies liveness,freelunch:when=always --iterations 2 --quiet --predict --json predicted.json
+    expect 0 bench --simulate "$titanx" --net resnet20 --batch 4 --policies $policies --budgets plans --quiet --json simulated.json
+    expect 0 plan --net resnet20 --batch 4 --policy $policies --facts "$titanx" --explain --json plans2.json --trace planned.json
+    expect 0 train --net tiny --batch 4 --iterations 12 --budget 8MiB --policy liveness --quiet --log log.csv --json train.json --trace ran.json
+    expect 0 report predicted.json simulated.json plans2.json planned.json ran.json log.csv train.json --html figures.html
     damaged_files
     printf 'iteration,loss,accuracy,seconds\n1,nan,inf,0\n' >log_bad.csv
     expect 0 report rows_bad.json plans_bad.json trace_bad.json log_bad.csv --html damaged.html
-    python3 "$script" page.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
+    python3 "$script" page.html figures.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
 }
 
 run_cases

@@ -118,15 +118,37 @@ const MARKS = [
     (r) => `M0 ${1.25 * r}L${1.2 * r} ${- 0.9 * r}H${- 1.2 * r}Z`,
 ];
 
-function markOf(series, radius = 4.5) {
-    return element('svg:path', {
-        d: MARKS[(series + Math.floor(series / SERIES)) % MARKS.length](radius),
-        class: 'mark series' + (series % SERIES)
-    });
+// The mark of a policy. It is hollow where the value is predicted, and that of a lossy policy has two whiskers, so that
+// both can be told without colours. series null: no policy's, for a key.
+function markOf(series, {predicted = false, lossy = false} = {}, radius = 4.5) {
+    const of = series === null ? 'key' : 'series' + (series % SERIES), far = radius + 4;
+    const d = MARKS[series === null ? 0 : (series + Math.floor(series / SERIES)) % MARKS.length](radius);
+    return element(
+        'svg:g', {class: of}, lossy && element('svg:path', {d: `M${- far} ${far}L${far} ${- far}`, class: 'whiskers'}),
+        element('svg:path', {d, class: 'mark' + (predicted ? ' predicted' : '')}));
 }
 
-function markIcon(series) {
-    return element('svg:svg', {class: 'icon', viewBox: '-8 -8 16 16', 'aria-hidden': 'true'}, markOf(series, 5));
+function markIcon(series, how) {
+    return element('svg:svg', {class: 'icon', viewBox: '-10 -10 20 20', 'aria-hidden': 'true'}, markOf(series, how, 5));
+}
+
+// Explains lines and marks. kinds: those of "measured", "predicted", "lossy" that are there. null: all is plain.
+function markKey(kinds) {
+    if (!kinds.includes('predicted') && !kinds.includes('lossy')) return null;
+    const line = (dashed) => element(
+        'svg:svg', {class: 'icon wide', viewBox: '-17 -9 34 18', 'aria-hidden': 'true'},
+        element('svg:path', {d: 'M-17 0H17', class: 'line key' + (dashed ? ' dashed' : '')}),
+        markOf(null, {predicted: dashed}, 5));
+    const entries = {
+        measured: [line(false), 'measured'],
+        predicted: [line(true), 'predicted by simulation'],
+        lossy: [markIcon(null, {lossy: true}), 'lossy'],
+    };
+    return element(
+        'p', {class: 'legend key-of-marks'},
+        Object.keys(entries)
+            .filter((kind) => kinds.includes(kind))
+            .map((kind) => element('span', null, entries[kind])));
 }
 
 // ---------------------------------------------------------------- the tip
@@ -168,6 +190,9 @@ function section(id, title, lead) {
 }
 
 const chip = (text, kind) => element('span', {class: 'chip' + (kind ? ' ' + kind : '')}, text);
+
+// A name such as freelunch:rate=4,when=always or layer1.0.relu2.out, which may be broken after its punctuation.
+const breakable = (name) => name.split(/(?<=[.:,/])/).flatMap((part, i) => (i > 0 ? [element('wbr'), part] : [part]));
 
 // A group of buttons, one of which is pressed. options: [value, text] each
 function choice(label, options, value, onChange) {

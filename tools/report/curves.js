@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-// Curves of throughput over the budget and over the batch, from rows.
+// Curves of throughput over the budget and over the batch, from rows. What was measured has a solid line and filled
+// marks, what is predicted a dashed line and hollow marks.
 
 const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second > 0;
 
@@ -7,6 +8,13 @@ const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second
 const ofTokens = (row) => isNumber(row.tokens_per_second);
 const speedOf = (row) => (ofTokens(row) ? row.tokens_per_second : row.images_per_second);
 const speedUnit = (row) => (ofTokens(row) ? 'tokens/s' : 'images/s');
+
+// The speed by the simulator, of a row that was measured and predicted.
+const predictedSpeed = (row) =>
+    (row.simulated !== true && numberOf(row.iteration_seconds_predicted, 0) > 0 &&
+             numberOf(row.iteration_seconds_median, 0) > 0 ?
+         speedOf(row) * row.iteration_seconds_median / row.iteration_seconds_predicted :
+         null);
 
 function groupBy(list, keyOf) {
     const groups = new Map();
@@ -18,8 +26,11 @@ function groupBy(list, keyOf) {
     return groups;
 }
 
-// A chart with a curve for each series. points: [{series, name, x, y, row, title, lines}]; title and lines: of the tip.
-// stepped: x has ticks at the points only.
+const rateTick = (value, top) => (top >= 1e5 ? value / 1000 + 'k' : value.toLocaleString('en'));
+
+// A chart with a curve for each series and device, and another for what is predicted of it.
+// points: [{series, name, x, y, row, predicted, lossy, title, lines}]; title and lines: of the tip. stepped: x has
+// ticks at the points only.
 function curveChart({points, xText, xLabel, label, stepped}) {
     const figure = element('div', {class: 'chart'});
     const hidden = new Set();
@@ -63,7 +74,7 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         for (const y of ticksOf(0, s.top, 5, false)) {
             svg.append(element(
                 'svg:line', {x1: s.margins.left, x2: width - s.margins.right, y1: s.y(y), y2: s.y(y), class: 'grid'}));
-            text(s.margins.left - 8, s.y(y) + 4, 'end', y >= 1e4 ? y / 1000 + 'k' : String(+y.toPrecision(6)));
+            text(s.margins.left - 8, s.y(y) + 4, 'end', rateTick(+y.toPrecision(6), s.top));
         }
         let free = -Infinity;
         for (const x of s.ticks) {
@@ -89,15 +100,18 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         text(8, 14, 'start', speedUnit(points[0].row), 'name');
         text(width - s.margins.right, height - 6, 'end', xLabel, 'name');
         dots = [];
-        for (const [series, all] of groupBy(points, (p) => p.series)) {
-            if (hidden.has(series)) continue;
-            const line = [...all].sort((p, q) => p.x - q.x);
+        // Predicted lines are drawn last, since solid ones would hide them.
+        const shown =
+            points.filter((p) => !hidden.has(p.series)).sort((p, q) => p.predicted - q.predicted || p.x - q.x);
+        for (const line of groupBy(shown, (p) => [p.series, p.predicted, textOf(p.row.device)].join()).values()) {
+            const [{series, predicted, lossy}] = line;
             svg.append(element('svg:path', {
-                class: 'line series' + series % SERIES + (series >= SERIES ? ' dashed' : ''),
+                class:
+                    'line series' + series % SERIES + (series >= SERIES ? ' thin' : '') + (predicted ? ' dashed' : ''),
                 d: line.map((p, i) => `${i ? 'L' : 'M'}${s.x(p.x).toFixed(1)} ${s.y(p.y).toFixed(1)}`).join('')
             }));
             for (const p of line) {
-                const mark = markOf(series);
+                const mark = markOf(series, {predicted, lossy});
                 mark.setAttribute('transform', `translate(${s.x(p.x).toFixed(1)} ${s.y(p.y).toFixed(1)})`);
                 svg.append(mark);
                 dots.push({p, mark, x: s.x(p.x), y: s.y(p.y)});
@@ -146,9 +160,10 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         });
     }
 
-    const names = new Map(points.map((p) => [p.series, p.name]));
+    const policies = groupBy(points, (p) => p.series);
     const legend = element(
-        'div', {class: 'legend', role: 'group', 'aria-label': 'Policies shown'}, [...names].map(([series, name]) => {
+        'div', {class: 'legend', role: 'group', 'aria-label': 'Policies shown'}, [...policies].map(([series, own]) => {
+            const how = {predicted: own.every((p) => p.predicted), lossy: own.some((p) => p.lossy)};
             const button = element(
                 'button', {
                     type: 'button',
@@ -159,30 +174,37 @@ function curveChart({points, xText, xLabel, label, stepped}) {
                         draw();
                     }
                 },
-                markIcon(series), name);
+                markIcon(series, how), own[0].name);
             return button;
         }));
+    const kinds = points.flatMap((p) => [p.predicted ? 'predicted' : 'measured', p.lossy ? 'lossy' : '']);
     new ResizeObserver(draw).observe(figure);
-    return [figure, legend];
+    return [figure, legend, markKey(kinds)];
 }
 
-function rowPoint(row, x) {
-    const policy = textOf(row.policy);
-    return {
+// The points of a row: what was measured, and what is predicted.
+function rowPoints(row, x) {
+    const policy = textOf(row.policy), beside = predictedSpeed(row), lossy = row.lossy === true;
+    const point = (y, seconds, predicted) => ({
         series: seriesOf(policy),
-        name: policy + (row.lossy === true ? ' (lossy)' : ''),
+        name: policy + (lossy ? ' (lossy)' : ''),
         x,
-        y: speedOf(row),
+        y,
         row,
-        title: policy,
+        predicted,
+        lossy,
+        title: policy + (lossy ? ' (lossy)' : ''),
         lines: [
-            [speedUnit(row), rateText(speedOf(row))], ['step', timeText(1e6 * numberOf(row.iteration_seconds_median))],
-            ['batch', textOf(row.batch)], ['budget', sizeText(row.budget_bytes)],
-            ['touched', sizeText(row.peak_bytes || row.predicted_peak_bytes)],
-            numberOf(row.pinned_bytes, 0) > 0 && ['pinned host memory', sizeText(row.pinned_bytes)],
-            row.simulated === true && 'simulated'
+            predicted && row.simulated !== true ? 'predicted by simulation' : settingOf(row),
+            [speedUnit(row), rateText(y)], ['step', timeText(1e6 * seconds)], ['batch', textOf(row.batch)],
+            ['budget', sizeText(row.budget_bytes)],
+            predicted ? ['planned', sizeText(row.predicted_peak_bytes)] : ['touched', sizeText(row.peak_bytes)],
+            numberOf(row.pinned_bytes, 0) > 0 && ['pinned host memory', sizeText(row.pinned_bytes)]
         ]
-    };
+    });
+    const own = row.simulated === true ? row.iteration_seconds_predicted : row.iteration_seconds_median;
+    return [point(speedOf(row), numberOf(own), row.simulated === true)].concat(
+        beside === null ? [] : point(beside, row.iteration_seconds_predicted, true));
 }
 
 // Names the policies that did not run in some of the budgets, with the smallest budget that each needs.
@@ -199,23 +221,27 @@ function card(title, ...children) {
     return element('figure', {class: 'card'}, element('figcaption', null, title), children);
 }
 
-const settingOf = (rows) => {
-    const row = rows[0], device = textOf(row.device);
-    return (device ? ` on ${device}` : '') + (rows.every((one) => one.simulated === true) ? ', simulated' : '');
+const settingOf = (row) => {
+    const device = textOf(row.device), simulated = row.simulated === true;
+    return device ? (simulated ? 'simulated for ' : 'measured on ') + device : simulated ? 'simulated' : '';
 };
+
+// What the rows have in common, such as "resnet20, batch 16, measured on host".
+const settingsOf = (rows) => [...new Set(rows.map(settingOf).filter(Boolean))].join(', ');
+const titleOf = (name, rows) => [name, settingsOf(rows)].filter(Boolean).join(', ');
 
 function budgetCards(rows) {
     return [...groupBy(rows, (row) => `${textOf(row.net)}, batch ${textOf(row.batch)}`)]
         .map(([name, all]) => {
             const points = all.filter((row) => ranRow(row) && numberOf(row.budget_bytes, 0) > 0)
-                               .map((row) => rowPoint(row, row.budget_bytes));
+                               .flatMap((row) => rowPoints(row, row.budget_bytes));
             const batches = new Set(rows.filter((row) => row.net === all[0].net).map((row) => row.batch)).size;
             const budgets = new Set(points.map((p) => p.x)).size;
-            if (budgets === 0 || (budgets === 1 && batches > 1))
-                return null;  // one budget is no curve, and batchCards draws these rows
+            if (points.length < 2 || (budgets === 1 && batches > 1))
+                return null;  // one point is no curve; of one budget batchCards draws the rows
             const absent = absentText(all);
             return card(
-                `${name}${settingOf(all)}: throughput over the budget`, curveChart({
+                `${titleOf(name, all)}: throughput over the budget`, curveChart({
                     points,
                     xText: sizeText,
                     xLabel: 'budget',
@@ -231,10 +257,11 @@ function batchCards(rows) {
     return [...groupBy(rows.filter((row) => ranRow(row) && isNumber(row.batch)), (row) => textOf(row.net))]
         .map(([name, all]) => {
             if (new Set(all.map((row) => row.batch)).size < 2) return null;
-            const fastest = [...groupBy(all, (row) => textOf(row.policy) + ' ' + row.batch).values()].map(
+            const key = (row) => [textOf(row.policy), row.batch, settingOf(row)].join(' ');
+            const fastest = [...groupBy(all, key).values()].map(
                 (same) => same.reduce((a, b) => (b.images_per_second > a.images_per_second ? b : a)));
-            return card(`${name}${settingOf(all)}: throughput over the batch`, curveChart({
-                            points: fastest.map((row) => rowPoint(row, row.batch)),
+            return card(`${titleOf(name, all)}: throughput over the batch`, curveChart({
+                            points: fastest.flatMap((row) => rowPoints(row, row.batch)),
                             xText: String,
                             xLabel: 'batch',
                             label: `${name}: ${speedUnit(fastest[0])} over the batch`,
@@ -249,7 +276,7 @@ function addCurves(rows) {
     if (cards.length === 0) return;
     section(
         'throughput', 'Throughput',
-        'Images or tokens per second of each policy, by the median step. Point at a mark for its figures; a click in the ' +
+        'Images or tokens a second of each policy, by the median step. Point at a mark for its figures; a click in the ' +
             'legend hides a policy.')
         .append(element('div', {class: 'cards' + (cards.length === 1 ? ' one' : '')}, cards));
 }

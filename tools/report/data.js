@@ -188,7 +188,8 @@ function runOf(pid, source) {
         flows: new Map(),
         memories: [],
         labels: '',
-        predicted: false
+        predicted: false,
+        lossy: false
     };
 }
 
@@ -203,6 +204,7 @@ function addMetadata(run, event) {
     if (event.name === 'process_labels') {
         run.labels = textOf(args.labels);
         run.predicted = args.times === 'predicted';
+        run.lossy = args.lossy === true;
     }
     if (event.name === 'process_sort_index') run.order = numberOf(args.sort_index, 0);
     if (event.name === 'thread_name') trackOf(run, event.tid).name = textOf(args.name);

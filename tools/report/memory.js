@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// Memory over the iteration: stacked by LAYERS, or every segment at its address.
+// Memory over the iteration: stacked by LAYERS, or every segment at its address. Hatched if it is predicted.
 
 const MEMORY_HEIGHT = 250;
 
@@ -40,8 +40,9 @@ const aliveAt = (picture, node, pinned) =>
     picture.segments.filter((s) => s.pinned === pinned && s.first <= node && node <= s.last);
 
 class MemoryPanel {
-    constructor(picture, title, facts, scale) {
-        Object.assign(this, {picture, scale, mode: 'kinds', layers: picture.used});
+    // scale: {common: whether pictures have one scale, most: bytes that the largest of them shows}
+    constructor({picture, title, budget, predicted}, facts, scale) {
+        Object.assign(this, {picture, budget, predicted, scale, mode: 'kinds', layers: picture.used});
         this.view = new View({
             label: `${title}: device memory over the iteration; arrow keys go through steps and segments`,
             height: MEMORY_HEIGHT,
@@ -93,7 +94,7 @@ class MemoryPanel {
             this.drawSegments(context);
         context.restore();
         if (this.mode !== 'kinds') drawSizeAxis(context, this.view, this.top);
-        this.drawBudget(context);
+        this.drawLevels(context);
         this.drawPhases(context);
     }
 
@@ -108,25 +109,32 @@ class MemoryPanel {
         return best;
     }
 
+    // Makes the path around the bytes of some kinds.
+    pathBelow(context, columns, kinds) {
+        const {picture, view, top} = this, left = view.margins.left;
+        context.beginPath();
+        context.moveTo(left, this.yOf(0));
+        columns.forEach((column, i) => {
+            const bytes = kinds.reduce((sum, l) => sum + picture.stacks[l][column], 0);
+            const y = view.margins.top + view.plotHeight * (1 - bytes / top);
+            context.lineTo(left + i, y);
+            context.lineTo(left + i + 1, y);
+        });
+        context.lineTo(view.width - view.margins.right, this.yOf(0));
+    }
+
     // Draws each kind as an area from the ground up, the highest first, so that no seam shows between them.
     drawKinds(context) {
-        const {picture, view} = this, left = view.margins.left, right = view.width - view.margins.right;
-        const columns = [], {top} = this;
-        for (let x = left; x < right; x++) columns.push(this.columnAt(x));
+        const {view} = this, columns = [];
+        for (let x = view.margins.left; x < view.width - view.margins.right; x++) columns.push(this.columnAt(x));
         for (let k = this.layers.length - 1; k >= 0; k--) {
-            const below = this.layers.slice(0, k + 1);
-            context.beginPath();
-            context.moveTo(left, this.yOf(0));
-            columns.forEach((column, i) => {
-                const bytes = below.reduce((sum, l) => sum + picture.stacks[l][column], 0);
-                const y = view.margins.top + view.plotHeight * (1 - bytes / top);
-                context.lineTo(left + i, y);
-                context.lineTo(left + i + 1, y);
-            });
-            context.lineTo(right, this.yOf(0));
+            this.pathBelow(context, columns, this.layers.slice(0, k + 1));
             context.fillStyle = colour('layer-' + LAYERS[this.layers[k]].id);
             context.fill();
         }
+        if (!this.predicted) return;
+        this.pathBelow(context, columns, this.layers);
+        drawHatch(context, null);
     }
 
     rectOf(s) {
@@ -142,31 +150,49 @@ class MemoryPanel {
             const [x, y, w, h] = this.rectOf(s);
             context.fillStyle = colour('layer-' + LAYERS[s.depth].id);
             context.fillRect(x, y, w, h);
+            if (this.predicted) drawHatch(context, [x, y, w, h]);
             if (w > 4 && h > 4) context.strokeRect(x, y, w, h);
             if (h < 13 || w < 40) continue;
-            const name = fitText(context, s.name, Math.min(w, view.width - x) - 8);
-            context.textAlign = 'left';
-            context.fillStyle = colour('on-layer');
-            if (name) context.fillText(name, Math.max(x, view.margins.left) + 4, y + h / 2);
+            const from = Math.max(x, view.margins.left) + 4;
+            const name = fitText(context, s.name, Math.min(x + w, view.width - view.margins.right) - from - 4);
+            if (name) this.drawName(context, name, from, y + h / 2, 'layer-' + LAYERS[s.depth].id);
         }
     }
 
-    drawBudget(context) {
-        const {view} = this;
-        if (!this.budget || this.mode === 'pinned' || this.budget > this.top) return;
-        const y = Math.round(this.yOf(this.budget)) + 0.5;
-        context.strokeStyle = context.fillStyle = colour('alert');
-        context.setLineDash([7, 4]);
+    // Writes a name on an area, without hatching behind it.
+    drawName(context, name, x, y, ground) {
+        if (this.predicted) {
+            context.fillStyle = colour(ground);
+            context.fillRect(x - 2, y - 7, context.measureText(name).width + 4, 13);
+        }
+        context.textAlign = 'left';
+        context.fillStyle = colour('on-layer');
+        context.fillText(name, x, y);
+    }
+
+    // Lines across the picture: the budget, and what the plan takes where that is more than what is alive at the peak.
+    drawLevels(context) {
+        if (this.mode === 'pinned') return;
+        const {most: alive, extent} = this.picture, {budget} = this;
+        if (this.mode === 'kinds' && extent > 1.01 * alive && Math.abs(extent - budget) > 0.02 * this.top)
+            this.drawLevel(context, extent, 'arena ', 'muted', [2, 3]);
+        if (budget && budget <= this.top) this.drawLevel(context, budget, 'budget ', 'alert', [7, 4]);
+    }
+
+    // The label stands at the left, where memory is low.
+    drawLevel(context, bytes, name, ink, dashes) {
+        const {view} = this, y = Math.round(this.yOf(bytes)) + 0.5;
+        context.strokeStyle = colour(ink);
+        context.setLineDash(dashes);
         context.beginPath();
         context.moveTo(view.margins.left, y);
         context.lineTo(view.width - view.margins.right, y);
         context.stroke();
         context.setLineDash([]);
-        // The label stands at the left, where memory is low.
-        const text = 'budget ' + sizeText(this.budget), above = y > view.margins.top + 18 ? -16 : 2;
+        const text = name + sizeText(bytes), above = y > view.margins.top + 18 ? -16 : 2;
         context.fillStyle = colour('card');
         context.fillRect(view.margins.left + 4, y + above, context.measureText(text).width + 8, 14);
-        context.fillStyle = colour('alert');
+        context.fillStyle = colour(ink);
         context.textAlign = 'left';
         context.fillText(text, view.margins.left + 8, y + above + 7);
     }
@@ -286,11 +312,31 @@ function memoryFacts(picture, budget) {
         .map(([label, value]) => element('span', null, label + ' ', element('b', null, value)));
 }
 
-function memoryLegend(pictures) {
-    const used = LAYERS.filter((_, l) => pictures.some((picture) => picture.used.includes(l)));
+const hatchedSwatch = (text) => element('span', null, element('i', {class: 'swatch hatched'}), text);
+
+function memoryLegend(shown) {
+    const used = LAYERS.filter((_, l) => shown.some((one) => one.picture.used.includes(l)));
     return element(
         'div', {class: 'legend'},
-        used.map((layer) => element('span', null, element('i', {class: 'swatch layer-' + layer.id}), layer.name)));
+        used.map((layer) => element('span', null, element('i', {class: 'swatch layer-' + layer.id}), layer.name)),
+        shown.some((one) => one.predicted) && hatchedSwatch('hatched: predicted, nothing ran'));
+}
+
+// {common, most} for each network and batch, whose pictures can be compared. byGroup: filled here.
+function scaleOf(byGroup, group, most) {
+    if (!byGroup.has(group)) byGroup.set(group, {common: true, most: 0});
+    const scale = byGroup.get(group);
+    scale.most = Math.max(scale.most, most);
+    return scale;
+}
+
+// A box to tick; null where there is nothing to compare.
+function scaleChoice(groups, pictures, onChange) {
+    if (pictures === groups) return null;
+    return element(
+        'label', null,
+        element('input', {type: 'checkbox', checked: true, onchange: (event) => onChange(event.target.checked)}),
+        groups > 1 ? ' one scale for each network and batch' : ' one scale for all');
 }
 
 function addMemory(all) {
@@ -299,42 +345,41 @@ function addMemory(all) {
             .map(({raw, picture}) => ({
                      picture,
                      budget: numberOf(raw.budget_bytes, 0),
-                     kind: 'plan',
+                     predicted: true,
+                     lossy: raw.lossy === true,
+                     group: `${textOf(raw.net)}, batch ${textOf(raw.batch)}`,
                      title: `${textOf(raw.net)}, batch ${textOf(raw.batch)}, ${textOf(raw.policy)}: predicted` +
                          (textOf(raw.machine) ? ` for ${textOf(raw.machine)}` : '') +
                          (raw.lossy === true ? ', lossy' : '')
                  })),
-        ...all.runs.filter((run) => run.picture)
-            .map((run) => ({picture: run.picture, budget: 0, kind: 'trace', title: run.title})),
+        ...all.runs.filter((run) => run.picture).map((run) => ({
+                                                         picture: run.picture,
+                                                         budget: 0,
+                                                         predicted: run.predicted,
+                                                         lossy: run.lossy,
+                                                         group: run.group,
+                                                         title: run.title
+                                                     })),
     ];
     if (shown.length === 0) return;
-    const pictures = shown.map((one) => one.picture);
-    const scale = {
-        common: shown.length > 1,
-        most: most(shown.map((one) => Math.max(one.picture.extent, one.picture.most, one.budget)))
-    };
     const made = section(
         'memory', 'Memory over the iteration',
-        pictures.some((picture) => picture.segments.length > 0) ?
+        shown.some(({picture}) => picture.segments.length > 0) ?
             'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done ' +
                 'with them; “by address” draws every segment where it lies.' :
             'Device memory at each step, by the counters of the trace.');
-    const panels = shown.map(({picture, budget, kind, title}) => {
-        const panel = new MemoryPanel(picture, title, [chip(kind), ...memoryFacts(picture, budget)], scale);
-        panel.budget = budget;
-        return panel;
+    const scales = new Map();
+    const panels = shown.map((one) => {
+        const {picture, budget, predicted, lossy, group} = one;
+        const chips = [predicted ? chip('predicted', 'predicted') : chip('of a run'), lossy && chip('lossy')];
+        return new MemoryPanel(
+            one, [chips, ...memoryFacts(picture, budget)],
+            scaleOf(scales, group, Math.max(picture.extent, picture.most, budget)));
     });
-    const bar = element('div', {class: 'sectionbar'}, memoryLegend(pictures));
-    if (shown.length > 1)
-        bar.append(element(
-            'label', null, element('input', {
-                type: 'checkbox',
-                checked: true,
-                onchange: (event) => {
-                    scale.common = event.target.checked;
+    const bar =
+        element('div', {class: 'sectionbar'}, memoryLegend(shown), scaleChoice(scales.size, shown.length, (common) => {
+                    for (const scale of scales.values()) scale.common = common;
                     for (const panel of panels) panel.view.redraw();
-                }
-            }),
-            ' one scale for all'));
+                }));
     made.append(bar, ...panels.map((panel) => panel.box));
 }

@@ -53,7 +53,7 @@ themes.start();
 const all = readData();
 addSources(all);
 addCurves(all.rows);
-addTraining(all.logs);
+addTraining(all.logs, all.rows);
 addRuns(all.rows);
 addPlans(all.plans);
 addMemory(all);

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-// Tables of runs, of plans, and of maps with the decision for each. A click on a column sorts them.
+// Tables of runs and of plans. A click on a column sorts them.
 
 const FIRST_ROWS = 40;  // shown before "show all"
 
-// columns: {name, title, of(row): value to sort by, cell(row): a node or a text, number: whether values are numbers}
-function sortedTable(label, columns, rows, sortColumn, descending) {
+// The classes of a cell; row null: of the column's head.
+function classesOf(column, row) {
+    const predicted = row && column.predicted && column.predicted(row);
+    return [column.number && 'number', column.below && 'below', predicted && 'predicted'].filter(Boolean).join(' ') ||
+        null;
+}
+
+// columns: {name, title, of(row): value to sort by, cell(row): a node or a text, number: whether values are numbers,
+// predicted(row): whether its value is, below: a narrow window does not show it}. sortColumn null: at first the rows
+// stay in their order, with a line where groupOf(row) changes. folded(row): whether a row is shown only on demand.
+function sortedTable(label, columns, rows, {sortColumn = null, descending = true, groupOf = null, folded = null}) {
     const state = {column: sortColumn, descending, all: false, filter: ''};
     const body = element('tbody'), more = element('button', {
                                        type: 'button',
@@ -26,7 +35,7 @@ function sortedTable(label, columns, rows, sortColumn, descending) {
                 }
             },
             column.name);
-        return element('th', {scope: 'col', class: column.number ? 'number' : null}, button);
+        return element('th', {scope: 'col', class: classesOf(column, null)}, button);
     });
     const compare = (a, b) => {
         const x = state.column.of(a), y = state.column.of(b),
@@ -46,16 +55,18 @@ function sortedTable(label, columns, rows, sortColumn, descending) {
                 columns[i] !== state.column ? 'none' :
                     state.descending        ? 'descending' :
                                               'ascending'));
-        const shown = state.all ? found : found.slice(0, FIRST_ROWS);
-        body.replaceChildren(...shown.map(
-            (row) => element(
-                'tr', null,
-                columns.map(
-                    (column, i) => element(
-                        i === 0 ? 'th' : 'td', {class: column.number ? 'number' : null, scope: i === 0 ? 'row' : null},
-                        column.cell(row))))));
+        const open = folded && words.length === 0 ? found.filter((row) => !folded(row)) : found;
+        const shown = state.all ? found : (open.length > 0 ? open : found).slice(0, FIRST_ROWS);
+        const first = (i) => groupOf && !state.column && i > 0 && groupOf(shown[i]) !== groupOf(shown[i - 1]);
+        body.replaceChildren(
+            ...shown.map((row, at) => element('tr', {class: first(at) ? 'first' : null}, columns.map((column, i) => {
+                             const name = i === 0 ? 'th' : 'td', scope = i === 0 ? 'row' : null;
+                             return element(name, {class: classesOf(column, row), scope}, column.cell(row));
+                         }))));
+        const idle = found.length - open.length;
         more.hidden = shown.length === found.length;
-        more.textContent = `show all ${found.length.toLocaleString('en')} rows`;
+        more.textContent = `show all ${found.length.toLocaleString('en')} rows` +
+            (idle > 0 ? `, ${idle.toLocaleString('en')} of which did not run` : '');
     }
     fill();
     const box = element(
@@ -63,7 +74,7 @@ function sortedTable(label, columns, rows, sortColumn, descending) {
         element('table', null, element('thead', null, element('tr', null, heads)), body));
     const filter = rows.length > 12 && element('input', {
                        type: 'search',
-                       placeholder: 'filter, such as conv swap',
+                       placeholder: 'filter: words of a row',
                        'aria-label': 'Filter ' + label,
                        oninput: (event) => {
                            state.filter = event.target.value;
@@ -82,6 +93,7 @@ const sizeColumn = (name, title, key) => ({
     cell: (row) => sizeText(numberOf(row[key]) || null)
 });
 
+// A figure over a bar of its share; the bar of a predicted one is hatched.
 function barCell(value, whole, text) {
     return element(
         'span', {class: 'share', style: `--share: ${clamp(whole > 0 ? value / whole : 0, 0, 1).toFixed(3)}`}, text);
@@ -93,14 +105,37 @@ function idleChip(why) {
     return made;
 }
 
-const policyColumn = {
+// The policy as asked for; after an arrow the one at the end, if it was switched or replaced.
+function policyText(row) {
+    const asked = textOf(row.policy), now = textOf(row.policy_effective);
+    return asked + (now && now !== asked ? ' → ' + now : '');
+}
+
+// predicted(row): whether all of the row is. where: columns whose values stand below the policy in a narrow window.
+const policyColumn = (predicted, where) => ({
     name: 'policy',
-    title: 'the policy as it was asked for',
-    of: (row) => textOf(row.policy),
+    title: 'the policy as it was asked for; after an arrow, the one at the end',
+    of: (row) => policyText(row) + (row.lossy === true ? ' lossy' : '') + (row.simulated === true ? ' simulated' : ''),
     cell: (row) => element(
-        'span', {class: 'policy'}, markIcon(seriesOf(textOf(row.policy))), element('span', null, textOf(row.policy)),
-        row.lossy === true ? chip('lossy') : null, row.idle ? idleChip(textOf(row.idle)) : null)
-};
+        'span', {class: 'policy'},
+        markIcon(seriesOf(textOf(row.policy)), {predicted: predicted(row), lossy: row.lossy === true}),
+        element(
+            'span', null, breakable(policyText(row)), ' ', row.lossy === true ? chip('lossy') : null, ' ',
+            row.simulated === true ? chip('simulated', 'predicted') : null, ' ',
+            row.idle ? idleChip(textOf(row.idle)) : null,
+            where.length > 0 &&
+                element(
+                    'small', {class: 'where'},
+                    where.map((column, i) => [i > 0 ? ', ' : '', element('span', null, column.text(row))]))))
+});
+
+const isSimulated = (row) => row.simulated === true;
+
+// In place of a speed: why there is none.
+const absentCell = (row) =>
+    (numberOf(row.minimum_bytes, 0) > 0 && textOf(row.status).startsWith('infeasible') ?
+         element('small', {class: 'absent'}, `needs ${sizeText(row.minimum_bytes)}`) :
+         '–');
 
 // Shows the status up to its first colon; the title has all of it.
 const statusColumn = {
@@ -121,17 +156,68 @@ const filled = (columns, rows) => columns.filter((column) => rows.some((row) => 
     return value !== null && value !== '' && value !== undefined;
 }));
 
-function addRuns(rows) {
-    if (rows.length === 0) return;
+// Columns that say what a row is of. If all rows have the same value, the heading says it instead: text(row).
+const SETTINGS = [
+    {
+        name: 'network',
+        title: 'the network',
+        of: (row) => textOf(row.net),
+        cell: (row) => breakable(textOf(row.net)),
+        text: (row) => textOf(row.net),
+        below: true
+    },
+    {
+        name: 'batch',
+        title: 'images an iteration; after a slash, how many at a time',
+        of: (row) => numberOf(row.batch),
+        cell: batchText,
+        text: (row) => 'batch ' + batchText(row),
+        number: true,
+        below: true
+    },
+];
+const SOURCE = Object.assign(
+    textColumn('figures', 'whether they were measured, and on which device', settingOf), {text: settingOf});
+
+// {varied: the columns among `columns` that differ, heading: what all rows have in common}
+function commonOf(columns, rows) {
+    const same = (column) => new Set(rows.map((row) => column.text(row))).size < 2;
+    return {
+        varied: columns.filter((column) => !same(column)),
+        heading: columns.filter(same).map((column) => column.text(rows[0])).filter(Boolean).join(', ')
+    };
+}
+
+// A function that gives the greatest value among the rows of a row's group.
+function greatestOf(rows, groupOf, of) {
+    const greatest = new Map([...groupBy(rows, groupOf)].map(([group, own]) => [group, most(own.map(of))]));
+    return (row) => greatest.get(groupOf(row));
+}
+
+// Rows in the order of networks and batches, then by the numbers that ofs give, the greatest first.
+function ordered(rows, ...ofs) {
+    const nets = [...new Set(rows.map((row) => textOf(row.net)))], place = (row) => nets.indexOf(textOf(row.net));
+    const by = [(row) => -place(row), (row) => -numberOf(row.batch, 0), ...ofs];
+    return [...rows].sort((a, b) => by.reduce((order, of) => order || of(b) - of(a), 0));
+}
+
+function addRuns(all) {
+    if (all.length === 0) return;
+    const rows = ordered(
+        all, (row) => (ranRow(row) ? 1 : 0), (row) => numberOf(row.budget_bytes, 0),
+        (row) => (ranRow(row) ? speedOf(row) : 0));
+    const {varied, heading} = commonOf([...SETTINGS, SOURCE], rows);
     const units = [...new Set(rows.filter(ranRow).map(speedUnit))];
-    const fastest = most(rows.map((row) => numberOf(speedOf(row), 0)));
+    const fastest = greatestOf(
+        rows, (row) => [row.net, settingOf(row)].join(), (row) => (ranRow(row) ? numberOf(speedOf(row), 0) : 0));
     const share = (key) => (row) => (ranRow(row) ? numberOf(row[key]) : null);
     const speed = {
         name: units.join(', '),
         title: 'by the median step',
         number: true,
         of: (row) => (ranRow(row) ? speedOf(row) : null),
-        cell: (row) => (ranRow(row) ? barCell(speedOf(row), fastest, rateText(speedOf(row))) : '–')
+        predicted: isSimulated,
+        cell: (row) => (ranRow(row) ? barCell(speedOf(row), fastest(row), rateText(speedOf(row))) : absentCell(row))
     };
     const timed = (name, title, key) => ({
         name,
@@ -146,21 +232,15 @@ function addRuns(rows) {
     const hidden = share('codec_hidden_share');
     const columns = filled(
         [
-            policyColumn,
-            textColumn('network', 'the network', (row) => textOf(row.net)),
-            {
-                name: 'batch',
-                title: 'images an iteration; after a slash, how many at a time',
-                of: (row) => numberOf(row.batch),
-                cell: batchText,
-                number: true
-            },
-            statusColumn,
+            policyColumn(isSimulated, varied.filter((column) => SETTINGS.includes(column))),
             speed,
+            sizeColumn('budget', 'device memory that the run may use', 'budget_bytes'),
+            ...varied,
             timed('step', 'median time of an iteration', 'iteration_seconds_median'),
             timed('p95', 'time of an iteration at the 95th percentile', 'iteration_seconds_p95'),
-            timed('predicted', 'the simulator’s time of an iteration', 'iteration_seconds_predicted'),
-            sizeColumn('budget', 'device memory that the run may use', 'budget_bytes'),
+            Object.assign(
+                timed('predicted', 'the simulator’s time of an iteration', 'iteration_seconds_predicted'),
+                {predicted: () => true}),
             sizeColumn('needs', 'the smallest budget in which the policy runs', 'minimum_bytes'),
             sizeColumn('touched', 'memory that was written, as measured', 'peak_bytes'),
             sizeColumn('stash', 'held from the forward to the backward pass', 'stash_bytes'),
@@ -193,44 +273,51 @@ function addRuns(rows) {
                 of: (row) => numberOf(row.test_accuracy),
                 cell: (row) => percentText(row.test_accuracy)
             },
+            statusColumn,
         ],
         rows);
-    section('runs', 'Runs', 'A row of “mm train” or “mm bench” each. A click on a column sorts by it.')
-        .append(...sortedTable('runs', columns, rows, speed, true));
+    const kinds =
+        rows.flatMap((row) => [isSimulated(row) ? 'predicted' : 'measured', row.lossy === true ? 'lossy' : '']);
+    section(
+        'runs', 'Runs',
+        'A row of “mm train” or “mm bench” each, by budget. A click on a column sorts by it. The bar below a speed is its ' +
+            'share of the network’s fastest there.' +
+            (kinds.includes('predicted') ? ' Slanted figures and hatched bars are predicted.' : ''))
+        .append(
+            ...[heading && element('h3', null, heading), markKey(kinds)].filter(Boolean),
+            ...sortedTable(
+                'runs', columns, rows,
+                {groupOf: (row) => [row.net, row.batch, row.budget_bytes].join(), folded: (row) => !ranRow(row)}));
 }
 
 function addPlans(plans) {
-    const rows = plans.map((plan) => plan.raw);
+    const rows = ordered(plans.map((plan) => plan.raw), (row) => numberOf(row.minimum_bytes, 0));
     if (rows.length === 0) return;
+    const {varied, heading} = commonOf(SETTINGS, rows), always = () => true;
     const least = sizeColumn('needs', 'the smallest budget in which the policy runs', 'minimum_bytes');
-    const largest = most(rows.map((row) => numberOf(row.minimum_bytes, 0)));
-    least.cell = (row) => barCell(numberOf(row.minimum_bytes, 0), largest, sizeText(row.minimum_bytes));
+    const largest = greatestOf(rows, (row) => [row.net, row.batch].join(), (row) => numberOf(row.minimum_bytes, 0));
+    least.cell = (row) => barCell(numberOf(row.minimum_bytes, 0), largest(row), sizeText(row.minimum_bytes));
+    least.predicted = always;
     const columns = filled(
         [
-            policyColumn,
-            textColumn('network', 'the network', (row) => textOf(row.net)),
-            {
-                name: 'batch',
-                title: 'images an iteration',
-                of: (row) => numberOf(row.batch),
-                cell: batchText,
-                number: true
-            },
+            policyColumn(always, varied),
             least,
+            {
+                name: 'predicted',
+                title: 'time of an iteration by the simulator',
+                number: true,
+                predicted: always,
+                of: (row) => numberOf(row.iteration_seconds_predicted),
+                cell: (row) =>
+                    (isNumber(row.iteration_seconds_predicted) ? timeText(1e6 * row.iteration_seconds_predicted) : '–')
+            },
             sizeColumn('budget', 'the budget that the plan was made for', 'budget_bytes'),
+            ...varied,
             sizeColumn('planned', 'what the plan takes', 'predicted_peak_bytes'),
             sizeColumn('live', 'most bytes alive at once; no placement needs less', 'live_peak_bytes'),
             sizeColumn('stash', 'held from the forward to the backward pass', 'stash_bytes'),
             sizeColumn('host', 'pinned host memory', 'pinned_bytes'),
             sizeColumn('moved', 'bytes over the link in an iteration', 'moved_bytes'),
-            {
-                name: 'predicted',
-                title: 'time of an iteration by the simulator',
-                number: true,
-                of: (row) => numberOf(row.iteration_seconds_predicted),
-                cell: (row) =>
-                    (isNumber(row.iteration_seconds_predicted) ? timeText(1e6 * row.iteration_seconds_predicted) : '–')
-            },
             {
                 name: 'gap',
                 title: 'how much longer the plan takes than the lower bound of all plans',
@@ -243,89 +330,12 @@ function addPlans(plans) {
         ],
         rows);
     const machines = [...new Set(rows.map((row) => textOf(row.machine)).filter(Boolean))].join(', ');
-    section('plans', 'Plans', `What each policy needs, as “mm plan” predicts${machines ? ' for ' + machines : ''}.`)
-        .append(...sortedTable('plans', columns, rows, least, true));
-}
-
-// ---------------------------------------------------------------- maps
-
-const secondsText = (seconds) => (isNumber(seconds) && seconds > 0 ? ', ' + timeText(1e6 * seconds) : '');
-
-function decisionTitle(map) {
-    return [
-        map.codec && 'codec ' + map.codec,
-        `held between the passes: ${sizeText(map.held || 0)}${secondsText(map.seconds)}`,
-        map.others && map.others.length > 0 && 'could be:',
-        ...(map.others || [])
-            .map(
-                (one) => `  ${one.action}${one.codec ? ' by ' + one.codec : ''}: ${sizeText(one.left)} left${
-                    secondsText(one.seconds)}`)
-    ].filter(Boolean)
-        .join('\n');
-}
-
-function decisionCell(map) {
-    if (!map) return '–';
-    return element(
-        'span', {class: 'decision', title: decisionTitle(map)},
-        map.actions.length > 0 ? map.actions.map((action) => chip(action, 'act-' + action)) : chip('none'),
-        element('small', null, sizeText(map.held || 0)));
-}
-
-// Adds a table for each network and batch, with a column for each plan.
-function addMaps(all) {
-    const planned = [
-        ...all.plans.filter((plan) => plan.picture)
-            .map(({raw, picture}) => ({
-                     group: `${textOf(raw.net)}, batch ${textOf(raw.batch)}`,
-                     policy: textOf(raw.policy),
-                     rest: numberOf(raw.budget_bytes, 0) > 0 ? sizeText(raw.budget_bytes) : '',
-                     picture
-                 })),
-        ...all.runs.filter((run) => run.picture),
-    ].filter((one) => one.picture.maps.length > 0);
-    if (planned.length === 0) return;
-    const made = section(
-        'maps', 'Maps and decisions',
-        'Feature maps that wait for the backward pass, what each plan does with them, and the bytes that it holds ' +
-            'of them meanwhile.');
-    for (const [group, plans] of groupBy(planned, (one) => one.group)) {
-        const maps = new Map();
-        for (const plan of plans)
-            for (const map of plan.picture.maps)
-                if (!maps.has(map.name)) maps.set(map.name, map);
-        const size = {
-            name: 'size',
-            title: 'bytes of the map',
-            number: true,
-            of: (map) => map.bytes,
-            cell: (map) => barCell(map.bytes, largest, sizeText(map.bytes))
-        };
-        const rows = [...maps.values()], largest = most(rows.map((map) => map.bytes));
-        const columns = [
-            textColumn('map', 'the tensor', (map) => map.name),
-            textColumn('made by', 'kind of the layer that writes it', (map) => map.kind),
-            size,
-            {
-                name: 'read by',
-                title: 'steps of the backward pass that read it',
-                of: (map) => map.readers.join(', '),
-                cell: (map) => element(
-                    'span', {title: map.readers.join('\n')},
-                    map.readers.length > 1 ? `${map.readers[0]} +${map.readers.length - 1}` : map.readers[0] || '')
-            },
-            ...plans.map((plan) => {
-                const of = (map) => plan.picture.decisions.get(map.name);
-                return {
-                    name: plan.policy + (plan.rest ? ', ' + plan.rest : ''),
-                    title: 'what this plan does with the map',
-                    of: (map) => (of(map) ? of(map).actions.join(' + ') + ' ' + of(map).codec : ''),
-                    cell: (map) => decisionCell(of(map))
-                };
-            }),
-        ];
-        made.append(
-            element('h3', null, `${group}: ${rows.length.toLocaleString('en')} maps`),
-            ...sortedTable('maps of ' + group, columns, rows, size, true));
-    }
+    section(
+        'plans', 'Plans',
+        `What each policy needs, as “mm plan” predicts${
+            machines ? ` (${machines})` : ''}: nothing ran. The bar below ` +
+            'a need is its share of the network’s greatest.')
+        .append(
+            ...[heading && element('h3', null, heading)].filter(Boolean),
+            ...sortedTable('plans', columns, rows, {groupOf: (row) => [row.net, row.batch].join()}));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-// Timelines of streams, from traces: what ran when, what it waited for, and where a map went.
+// Timelines of streams, from traces: what ran when, what it waited for, and where a map went. Hatched if predicted.
 
 const SLICES = [
     ['forward', 'forward'],
@@ -120,7 +120,11 @@ class TimelinePanel {
         context.beginPath();
         context.rect(view.margins.left, 0, right - view.margins.left, view.height);
         context.clip();
-        this.lanes.forEach((lane, i) => this.drawLane(context, lane, this.laneTop(i)));
+        this.lanes.forEach((lane, i) => {
+            this.drawLane(context, lane, this.laneTop(i));
+            if (this.run.predicted) drawHatch(context, [view.margins.left, this.laneTop(i), view.plotWidth, LANE]);
+            this.drawNames(context, lane, this.laneTop(i));
+        });
         this.drawIterations(context);
         context.restore();
         this.tellWindow();
@@ -194,11 +198,23 @@ class TimelinePanel {
             return;
         }
         context.fillRect(x, y, w > 3 ? w - 0.6 : w, LANE);
-        const from = Math.max(x, this.view.margins.left),
-              name = w > 30 ? fitText(context, s.name, Math.min(x + w, this.view.width) - from - 8) : '';
+    }
+
+    // Writes the names of slices that have room. Nothing is hatched behind a name.
+    drawNames(context, lane, y) {
+        const {view} = this;
         context.textAlign = 'left';
-        context.fillStyle = colour('on-layer');
-        if (name) context.fillText(name, from + 4, y + LANE / 2 + 0.5);
+        for (const s of lane.slices) {
+            const x = view.xOf(s.begin), end = Math.min(view.xOf(s.end), view.width - view.margins.right);
+            if (s.wait || s.end < view.begin || s.begin > view.end || end - x <= 30) continue;
+            const from = Math.max(x, view.margins.left) + 4, name = fitText(context, s.name, end - from - 4);
+            if (!name) continue;
+            context.fillStyle = colour('slice-' + s.kind);
+            if (this.run.predicted)
+                context.fillRect(from - 2, y + LANE / 2 - 7, context.measureText(name).width + 4, 14);
+            context.fillStyle = colour('on-layer');
+            context.fillText(name, from, y + LANE / 2 + 0.5);
+        }
     }
 
     drawIterations(context) {
@@ -306,7 +322,8 @@ function addTimelines(all) {
         element(
             'div', {class: 'legend'},
             SLICES.filter(([kind]) => used.has(kind))
-                .map(([kind, name]) => element('span', null, element('i', {class: 'swatch slice-' + kind}), name))));
+                .map(([kind, name]) => element('span', null, element('i', {class: 'swatch slice-' + kind}), name)),
+            runs.some((run) => run.predicted) && hatchedSwatch('hatched: predicted, nothing ran')));
     made.append(bar);
     if (all.dropped > 0)
         made.append(element(
@@ -315,15 +332,12 @@ function addTimelines(all) {
                 all.dropped.toLocaleString(
                     'en')} events were dropped while the trace was written: its buffer was full.`));
     const panels = runs.map((run) => new TimelinePanel(run, run.title));
+    const scales = new Map();
+    for (const panel of panels) scaleOf(scales, panel.run.group, panel.chosenTime);
     const frame = (common) => {
-        const least = common ? most(panels.map((panel) => panel.chosenTime)) : 0;
-        for (const panel of panels) panel.frameChosen(least);
+        for (const panel of panels) panel.frameChosen(common ? scales.get(panel.run.group).most : 0);
     };
-    if (runs.length > 1)
-        bar.append(element(
-            'label', null,
-            element('input', {type: 'checkbox', checked: true, onchange: (event) => frame(event.target.checked)}),
-            ' one scale for all'));
+    bar.append(...[scaleChoice(scales.size, panels.length, frame)].filter(Boolean));
     made.append(...panels.map((panel) => panel.box));
-    frame(runs.length > 1);
+    frame(scales.size < panels.length);
 }

@@ -172,6 +172,7 @@ class View {
 
 function redrawAll() {
     colours = new Map();
+    hatch = null;
     for (const view of views) view.redraw();
 }
 
@@ -184,6 +185,32 @@ function fitText(context, text, width) {
     let length = Math.floor(text.length * width / context.measureText(text).width);
     while (length > 3 && context.measureText(text.slice(0, length) + '…').width > width) length--;
     return length > 3 ? text.slice(0, length) + '…' : '';
+}
+
+const HATCH = 9;   // pixels from line to line
+let hatch = null;  // pattern in the present theme
+
+// Draws lines over a part of a picture that shows what is predicted. region: [x, y, width, height], or null: the path.
+function drawHatch(context, region) {
+    if (!hatch) {
+        const scale = 4, tile = document.createElement('canvas'), side = tile.width = tile.height = HATCH * scale;
+        const lines = tile.getContext('2d');
+        lines.strokeStyle = colour('card');
+        lines.lineWidth = 1.3 * scale;
+        for (const from of [-side, 0, side]) {
+            lines.beginPath();
+            lines.moveTo(from - side, 2 * side);
+            lines.lineTo(from + 2 * side, -side);
+            lines.stroke();
+        }
+        hatch = context.createPattern(tile, 'repeat');
+        hatch.setTransform(new DOMMatrix([1 / scale, 0, 0, 1 / scale, 0, 0]));
+    }
+    context.fillStyle = hatch;
+    if (region)
+        context.fillRect(...region);
+    else
+        context.fill();
 }
 
 function drawSizeAxis(context, view, top) {
