@@ -14,6 +14,7 @@
     ACT(LEAKY_RELU, leaky_relu, LEAKY_RELU, Y)                                                                         \
     ACT(RELU6, relu6, RELU6, Y)                                                                                        \
     ACT(SIGMOID, sigmoid, SIGMOID, Y)                                                                                  \
+    ACT(HARD_SIGMOID, hard_sigmoid, HARD_SIGMOID, Y)                                                                   \
     ACT(SILU, silu, SILU, X)                                                                                           \
     ACT(HARD_SWISH, hard_swish, HARD_SWISH, X)                                                                         \
     ACT(GELU, gelu, GELU, X)                                                                                           \
@@ -62,6 +63,15 @@ NETS_ACTIVATION_FUNCTION float nets_sigmoid_slope(float y, float slope) {
     return y * (1 - y);
 }
 
+NETS_ACTIVATION_FUNCTION float nets_hard_sigmoid_value(float x, float slope) {
+    (void)slope;
+    return nets_limited_to_6(x + 3) * (1.0f / 6);
+}
+NETS_ACTIVATION_FUNCTION float nets_hard_sigmoid_slope(float y, float slope) {
+    (void)slope;
+    return y > 0 && y < 1 ? 1.0f / 6 : 0;
+}
+
 NETS_ACTIVATION_FUNCTION float nets_silu_value(float x, float slope) { return x * nets_sigmoid_value(x, slope); }
 NETS_ACTIVATION_FUNCTION float nets_silu_slope(float x, float slope) {
     const float e = nets_finite_exp(-x), share = NETS_ACTIVATION_DIVIDE(1.0f, 1.0f + e);
@@ -70,8 +80,7 @@ NETS_ACTIVATION_FUNCTION float nets_silu_slope(float x, float slope) {
 }
 
 NETS_ACTIVATION_FUNCTION float nets_hard_swish_value(float x, float slope) {
-    (void)slope;
-    return x * (nets_limited_to_6(x + 3) * (1.0f / 6));
+    return x * nets_hard_sigmoid_value(x, slope);
 }
 NETS_ACTIVATION_FUNCTION float nets_hard_swish_slope(float x, float slope) {
     const float inside = x * (1.0f / 3) + 0.5f;

@@ -25,6 +25,7 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(LEAKY_RELU, leaky_relu)           \
     OP(RELU6, relu6)                     \
     OP(SIGMOID, sigmoid)                 \
+    OP(HARD_SIGMOID, hard_sigmoid)       \
     OP(SILU, silu)                       \
     OP(HARD_SWISH, hard_swish)           \
     OP(GELU, gelu)                       \

@@ -8,10 +8,12 @@
 #include "mm/core/size.h"
 #include "nets/io/net_file.h"
 #include "nets/io/op_list.h"
+#include "nets/io/safetensors.h"
 #include "nets/net_attrs.h"
 #include "nets/zoo/zoo.h"
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
+#include "tools/args/files.h"
 #include "tools/args/json_file.h"
 #include "tools/args/table.h"
 
@@ -100,8 +102,40 @@ static mm_status print_list_json(FILE *stream) {
 }
 
 typedef struct nets_command {
-    const char *name, *op, *json; /* NULL: not given; of op and json "": without a value */
+    const char *name, *op, *json, *weights; /* NULL: not given; of op and json "": without a value */
 } nets_command;
+
+/* ---------------------------------------------------------------- weights */
+
+static mm_status add_weights(nets_safetensors_builder *builder, const nets_net *net) {
+    for (int i = 0; i < nets_net_params(net); i++) {
+        const nets_param *param = nets_net_param(net, i);
+        nets_safetensors_tensor tensor = {
+            .name = param->name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank, .data = param->given};
+        memcpy(tensor.dims, param->dims, sizeof param->dims);
+        if (param->given) MM_TRY(nets_safetensors_add(builder, &tensor));
+    }
+    return MM_OK;
+}
+
+/* Writes the values that the network came with. */
+static mm_status save_weights(const nets_command *c) {
+    nets_net *net;
+    nets_safetensors_builder *builder = NULL;
+    MM_TRY(nets_open(c->name, &net));
+    bool given = false;
+    for (int i = 0; i < nets_net_params(net); i++) given = given || nets_net_param(net, i)->given;
+    mm_status status = given ? nets_safetensors_builder_create(&builder)
+                             : mm_fail(MM_ERR_INVALID,
+                                       "--weights: net %s has no weights of its own; 'mm train --save' "
+                                       "saves those of a training",
+                                       nets_net_name(net));
+    if (status == MM_OK) status = add_weights(builder, net);
+    if (status == MM_OK) status = nets_safetensors_write(builder, c->weights);
+    nets_safetensors_builder_destroy(builder);
+    nets_net_destroy(net);
+    return status;
+}
 
 static mm_status open_and_print(const nets_command *c, FILE *json) {
     nets_net *net;
@@ -121,6 +155,14 @@ static mm_status print_json(const void *ctx, FILE *stream) {
 static mm_status show(const nets_command *c) {
     if (c->name && c->op)
         return mm_fail(MM_ERR_INVALID, "--net prints a network and --ops the operations: give one of them");
+    if (c->weights && !c->name) return mm_fail(MM_ERR_INVALID, "--weights: needs --net onnx:FILE");
+    const named_file files[] = {
+        {"--net", files_net(c->name), FILE_READ},
+        {"--json", c->json && *c->json && !json_file_is_output(c->json) ? c->json : NULL, FILE_WRITTEN},
+        {"--weights", c->weights, FILE_WRITTEN}};
+    MM_TRY(files_check(files, sizeof files / sizeof *files));
+    if (c->weights) MM_TRY(save_weights(c));
+    if (c->weights && !c->json) return MM_OK;
     if (c->json && *c->json && !json_file_is_output(c->json)) return mm_atomic_file_print(c->json, print_json, c);
     if (c->json) return print_json(c, stdout);
     if (c->op) return nets_op_list_print(stdout, *c->op ? c->op : NULL, false);
@@ -135,19 +177,26 @@ static const char help_text[] =
     "lists the operations that a network file may have, with their attributes, defaults, ranges and shapes. --ops\n"
     "NAME describes one of them: what each attribute means, and an example.\n"
     "\n"
+    "--net onnx:PATH, in every command, takes an ONNX file as torch.onnx.export writes it, with its weights. To train\n"
+    "it with other classes, print it with --json, change its last layer, and load its weights (--weights).\n"
+    "\n"
     "  mm nets --net resnet20 --json my.json\n"
     "  mm nets --ops conv\n"
-    "  mm train --net file:my.json --iterations 10";
+    "  mm train --net file:my.json --iterations 10\n"
+    "  mm nets --net onnx:resnet18.onnx --json my.json --weights resnet18.safetensors\n"
+    "  mm train --net file:my.json --load resnet18.safetensors --load-matching --iterations 10";
 
 int cmd_nets(int argc, char **argv) {
     nets_command c = {.name = NULL};
     bool help;
     const arg table[] = {
-        {"--net", "NET", "print this network: one of the list, or file:PATH", ARG_TEXT, &c.name, 0, 0},
+        {"--net", "NET", "print this network: one of the list, file:PATH, or onnx:PATH", ARG_TEXT, &c.name, 0, 0},
         {"--ops", "[NAME]", "print the operations of network files, or one of them in depth", ARG_MAYBE, &c.op, 0, 0},
         {"--json", "[FILE]",
          "... as a network file; operations, or the list of networks, as an array of objects (to standard output)",
          ARG_MAYBE, &c.json, 0, 0},
+        {"--weights", "FILE", "save the weights of an ONNX file, as --load takes them (safetensors)", ARG_TEXT,
+         &c.weights, 0, 0},
         {0},
     };
     mm_status status = args_parse(argc, argv, table, "mm nets [OPTIONS]", help_text, &help);

@@ -58,6 +58,14 @@ const nets_op_info nets_info_sigmoid = {
     .steps = BY_OUTPUT(R(Y)),
 };
 
+const nets_op_info nets_info_hard_sigmoid = {
+    .name = "hard_sigmoid",
+    .what = "x + 3 limited to 0 to 6, divided by 6",
+    .example = LAYER("gate1", "hard_sigmoid", "\"fc2\"", ""),
+    ACTIVATION,
+    .steps = BY_OUTPUT(R(Y)),
+};
+
 const nets_op_info nets_info_silu = {
     .name = "silu",
     .what = "x / (1 + e^-x), also called swish",

@@ -236,6 +236,7 @@ static const struct {
     {NETS_LEAKY_RELU, {0}, {2, 7, 5, 13}},
     {NETS_RELU6, {0}, {2, 7, 5, 13}},
     {NETS_SIGMOID, {0}, {3, 33, 21, 5}},
+    {NETS_HARD_SIGMOID, {0}, {2, 7, 5, 13}},
     {NETS_SILU, {0}, {2, 7, 5, 13}},
     {NETS_HARD_SWISH, {0}, {2, 7, 5, 13}},
     {NETS_GELU, {0}, {2, 7, 1, 24}},

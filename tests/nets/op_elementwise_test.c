@@ -73,9 +73,13 @@ static void gradients_by_mask_equal_those_by_value(void **state) {
 /* Far from 0, values are finite and slopes are those of the asymptotes; NaN stays NaN. */
 static void activations_of_extreme_numbers_are_finite(void **state) {
     static const float xs[] = {NAN, -1e4f, -100, 100, 1e4f};
-    static const float slopes[][2] = {
-        [NETS_LEAKY_RELU] = {0.01f, 1}, [NETS_RELU6] = {0, 0},      [NETS_SIGMOID] = {0, 0},
-        [NETS_SILU] = {0, 1},           [NETS_HARD_SWISH] = {0, 1}, [NETS_GELU] = {0, 1}};
+    static const float slopes[][2] = {[NETS_LEAKY_RELU] = {0.01f, 1},
+                                      [NETS_RELU6] = {0, 0},
+                                      [NETS_SIGMOID] = {0, 0},
+                                      [NETS_HARD_SIGMOID] = {0, 0},
+                                      [NETS_SILU] = {0, 1},
+                                      [NETS_HARD_SWISH] = {0, 1},
+                                      [NETS_GELU] = {0, 1}};
     (void)state;
     for (nets_op_kind kind = NETS_LEAKY_RELU; kind <= NETS_GELU; kind++)
         for (int by_tanh = 0; by_tanh <= (kind == NETS_GELU); by_tanh++) {

@@ -127,6 +127,10 @@ double op_formula_silu(const op_rig *rig, int64_t e) {
     return (double)op_rig_floats(rig, NETS_X)[e] * op_formula_sigmoid(rig, e);
 }
 
+double op_formula_hard_sigmoid(const op_rig *rig, int64_t e) {
+    return fmin(fmax((double)op_rig_floats(rig, NETS_X)[e] + 3, 0), 6) / 6;
+}
+
 double op_formula_hard_swish(const op_rig *rig, int64_t e) {
     const double x = (double)op_rig_floats(rig, NETS_X)[e];
     return x * fmin(fmax(x + 3, 0), 6) / 6;

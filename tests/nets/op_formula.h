@@ -17,6 +17,7 @@ double op_formula_leaky_relu(const op_rig *rig, int64_t e);
 double op_formula_relu6(const op_rig *rig, int64_t e);
 double op_formula_sigmoid(const op_rig *rig, int64_t e);
 double op_formula_silu(const op_rig *rig, int64_t e);
+double op_formula_hard_sigmoid(const op_rig *rig, int64_t e);
 double op_formula_hard_swish(const op_rig *rig, int64_t e);
 double op_formula_gelu(const op_rig *rig, int64_t e);
 double op_formula_add(const op_rig *rig, int64_t e);

@@ -38,14 +38,16 @@ static float *token_scores(const ref_exec *ref, const nets_layer *loss, const fl
     return scores;
 }
 
-float *onnx_run(const nets_net *net, int64_t batch, const float *inputs, int64_t *elems_out) {
+float *onnx_run(const nets_net *net, int64_t batch, const float *inputs, bool channels_last, int64_t *elems_out) {
     ref_exec ref;
     const nets_layer *loss = nets_net_layer(net, nets_net_layers(net) - 1);
     const nets_layer *last = nets_net_layer(net, loss->inputs[0]);
     const int64_t rows = batch * nets_shape_rows(&last->shape), classes = nets_net_classes(net);
     ref_init(&ref, net, batch, NETS_EVAL, (ref_options){.no_fuse = true}, 1, NULL);
     int32_t *labels = calloc((size_t)(batch * nets_net_labels(net)), sizeof *labels);
-    float *images = to_nhwc(&nets_net_layer(net, 0)->shape, batch, inputs), *scores;
+    const nets_shape *shape = &nets_net_layer(net, 0)->shape;
+    const nets_shape row = {3, {1, 1, nets_shape_elems(shape)}};
+    float *images = to_nhwc(channels_last ? &row : shape, batch, inputs), *scores;
     assert_non_null(labels);
     ref_iteration(&ref, images, labels, 0);
     char name[NETS_NAME_CAPACITY + 8];

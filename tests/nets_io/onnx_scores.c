@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "standard input must have %lld floats\n", (long long)n);
         return 1;
     }
-    float *scores = onnx_run(net, batch, inputs, &elems);
+    float *scores = onnx_run(net, batch, inputs, false, &elems);
     const bool written = fwrite(scores, sizeof *scores, (size_t)elems, stdout) == (size_t)elems && fflush(stdout) == 0;
     free(scores);
     free(inputs);

@@ -107,6 +107,7 @@ OPS = {
     "relu6": lambda a, p, x: functional.relu6(x),
     "sigmoid": lambda a, p, x: x.sigmoid(),
     "silu": lambda a, p, x: functional.silu(x),
+    "hard_sigmoid": lambda a, p, x: functional.hardsigmoid(x),
     "hard_swish": lambda a, p, x: functional.hardswish(x),
     "gelu": lambda a, p, x: functional.gelu(x, approximate="tanh" if a["tanh"] else "none"),
     "add": lambda a, p, x, y: x + y,

@@ -45,6 +45,7 @@ run() { # README
 
 readmes_show_what_one_sees_() {
     ln -s "$top/tools" tools
+    ln -s "$top/tests/nets_io/references/images_training.onnx" resnet18.onnx
     local readme
     for readme in "${readmes[@]}"; do run "$readme"; done
 }

@@ -51,8 +51,10 @@ bool files_are_same(const char *a, const char *b) {
 }
 
 const char *files_net(const char *net) {
-    static const char prefix[] = "file:";
-    return net && strncmp(net, prefix, sizeof prefix - 1) == 0 ? net + sizeof prefix - 1 : NULL;
+    static const char *const prefixes[] = {"file:", "onnx:"};
+    for (size_t i = 0; net && i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(net, prefixes[i], strlen(prefixes[i])) == 0) return net + strlen(prefixes[i]);
+    return NULL;
 }
 
 /* For data in one file or folder: the length of the prefix before the path, such as "text:". 0: other data. */

@@ -23,7 +23,7 @@ typedef struct named_file {
 /* Whether both paths lead to the same file, which need not exist. */
 bool files_are_same(const char *a, const char *b);
 
-/* The path in "file:PATH" of --net; NULL for other networks. */
+/* The path in "file:PATH" or "onnx:PATH" of --net; NULL for other networks. */
 const char *files_net(const char *net);
 
 /* The files of --data files:IMAGES,LABELS; that of text:FILE or tokens:FILE is in `images`. NULL: none. */

@@ -8,7 +8,8 @@
 #include "mm/core/status.h"
 #include "nets/io/onnx/onnx_import.h"
 
-static const onnx_op *const TABLES[] = {onnx_element_ops, onnx_image_ops, onnx_shape_ops, onnx_token_ops};
+static const onnx_op *const TABLES[] = {onnx_element_ops, onnx_image_ops, onnx_join_ops,
+                                        onnx_part_ops,    onnx_shape_ops, onnx_token_ops};
 
 static const onnx_op *op_of(const onnx_node *node) {
     const char *domain = node->proto->domain;
@@ -51,6 +52,8 @@ static mm_status take_node(onnx_import *m, const onnx_node *node) {
             return onnx_refuse(m, node, "no earlier node gives its input %.64s", value->name);
         constant = constant && (!value || value->kind == ONNX_CONSTANT);
     }
+    if (!onnx_in(m, node, 0) && strcmp(op->name, "Constant") != 0)
+        return onnx_refuse(m, node, "its first input is missing");
     if (!onnx_out(m, node, 0)) return onnx_refuse(m, node, "it has no output");
     for (int i = 0; i < node->n_outputs; i++)
         if (onnx_out(m, node, i) && onnx_out(m, node, i)->kind != ONNX_UNKNOWN)
@@ -64,28 +67,45 @@ static mm_status take_node(onnx_import *m, const onnx_node *node) {
 }
 
 static mm_status import(onnx_import *m, nets_net **net_out) {
-    MM_TRY(onnx_model_read(m));
+    MM_TRY(onnx_model_link(m));
     MM_TRY(check_ops(m));
     for (int i = 0; i < m->n_nodes; i++) MM_TRY(take_node(m, &m->nodes[i]));
     return onnx_build(m, net_out);
 }
 
-mm_status nets_onnx_load(const char *path, nets_net **net_out) {
-    onnx_import m = {.path = path};
-    const mm_status status = import(&m, net_out);
-    if (m.model) onnx__model_proto__free_unpacked(m.model, NULL);
-    onnx_tensors_fini(&m.tensors);
-    mm_names_fini(&m.names);
-    mm_names_fini(&m.layer_names);
-    mm_names_fini(&m.param_names);
-    for (onnx_text *next, *text = m.texts; text; text = next) {
+static void fini(onnx_import *m) {
+    if (m->model) onnx__model_proto__free_unpacked(m->model, NULL);
+    onnx_tensors_fini(&m->tensors);
+    mm_names_fini(&m->names);
+    mm_names_fini(&m->layer_names);
+    mm_names_fini(&m->param_names);
+    for (onnx_text *next, *text = m->texts; text; text = next) {
         next = text->next;
         free(text);
     }
-    free(m.values);
-    free(m.links);
-    free(m.nodes);
-    free(m.drafts);
-    free(m.joined);
+    free(m->values);
+    free(m->links);
+    free(m->nodes);
+    free(m->drafts);
+    free(m->joined);
+}
+
+mm_status nets_onnx_parse(const char *path, const uint8_t *data, int64_t bytes, nets_net **net_out) {
+    onnx_import m = {.path = path};
+    mm_status status = onnx_model_unpack(&m, data, bytes);
+    if (status == MM_OK) status = import(&m, net_out);
+    fini(&m);
+    return status;
+}
+
+mm_status nets_onnx_load(const char *path, nets_net **net_out) {
+    onnx_import m = {.path = path};
+    uint8_t *data;
+    int64_t bytes;
+    MM_TRY(onnx_file_read(path, &data, &bytes));
+    mm_status status = onnx_model_unpack(&m, data, bytes);
+    free(data); /* before weights are read, since both are large */
+    if (status == MM_OK) status = import(&m, net_out);
+    fini(&m);
     return status;
 }

@@ -16,4 +16,7 @@
  * second file (external data) are read from the first one's folder alone. */
 MM_CHECKED mm_status nets_onnx_load(const char *path, nets_net **net_out);
 
+/* The same of a file in memory; messages call it `path`, and external data lies beside that. */
+MM_CHECKED mm_status nets_onnx_parse(const char *path, const uint8_t *data, int64_t bytes, nets_net **net_out);
+
 #endif

@@ -94,7 +94,9 @@ static mm_status name_params(onnx_import *m, nets_net *net, const onnx_draft *dr
     for (int i = 0; i < layer->n_params; i++) {
         const nets_param *param = nets_net_param(net, layer->first_param + i);
         const onnx_tensor *tensor = draft->params[param->place].tensor;
-        const bool named = tensor && onnx_module_name(tensor->name) &&
+        const bool other = layer->op == NETS_EMBEDDING && tensor &&
+                           strncmp(tensor->name ? tensor->name : "", layer->name, strlen(layer->name)) != 0;
+        const bool named = !other && tensor && onnx_module_name(tensor->name) &&
                            strlen(tensor->name) < NETS_PARAM_NAME_CAPACITY &&
                            mm_names_find(&m->param_names, tensor->name) < 0;
         snprintf(texts[i], sizeof texts[i], "%s", named ? tensor->name : param->name);
@@ -149,8 +151,8 @@ static void mark(onnx_import *m, int scores) {
             m->drafts[m->drafts[d].layer.inputs[i]].built = 0;
 }
 
-/* A weight matrix that two layers have would be two, and each would learn by itself. Vectors that exporters joined, since
- * they are equal, may be: each layer gets a copy. */
+/* A weight matrix that two layers have would be two, and each would learn by itself. Vectors that exporters made one,
+ * since they are equal, may be two: each layer gets a copy. */
 static mm_status count_uses(onnx_import *m) {
     for (int d = 0; d < m->n_drafts; d++)
         for (int i = 0; m->drafts[d].built == 0 && i < NETS_MAX_PARAMS; i++) {

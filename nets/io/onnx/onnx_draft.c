@@ -30,7 +30,8 @@ static bool path_of(const char *node, char text_out[NETS_NAME_CAPACITY]) {
     return length > 0;
 }
 
-/* The module of a node that torch's newer exporter noted: the last but one of "['', 'layer1', 'layer1.0.relu', 'relu']". */
+/* The module of a node that torch's newer exporter noted: the last but one of "['', 'layer1', 'layer1.0.relu',
+ * 'relu']". */
 static bool scope_of(const onnx_node *node, char text_out[NETS_NAME_CAPACITY]) {
     for (size_t i = 0; i < node->proto->n_metadata_props; i++) {
         const Onnx__StringStringEntryProto *entry = node->proto->metadata_props[i];
@@ -80,7 +81,9 @@ static void name_layer(onnx_import *m, const onnx_node *node, const onnx_tensor 
     char *name = draft->layer.name, base[NETS_NAME_CAPACITY];
     const char *op = nets_op_name(draft->layer.op);
     const bool module = path_of(node->name, base) || scope_of(node, base);
-    bool named = prefix_of(weight, name) && mm_names_find(&m->layer_names, name) < 0;
+    /* An embedding's weight may have the name of the last layer, which has it, too. */
+    bool named = !(module && draft->layer.op == NETS_EMBEDDING) && prefix_of(weight, name) &&
+                 mm_names_find(&m->layer_names, name) < 0;
     if (!named && module) {
         const char *last = strrchr(base, '.');
         const bool whole = nets_param_spec_of(draft->layer.op, 0) || strstr(last ? last : base, op);

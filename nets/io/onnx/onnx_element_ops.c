@@ -34,6 +34,33 @@ static double f_gelu(double x, const double a[2]) {
                      : 0.5 * x * (1 + erf(x / sqrt(2)));
 }
 
+/* Each as UNARY(Name, function, numbers' attributes, their defaults). */
+#define NO_NUMBERS                                                                                                     \
+    {NULL, NULL}, { 0, 0 }
+#define UNARIES(UNARY)                                                                                                 \
+    UNARY(Relu, f_relu, NO_NUMBERS)                                                                                    \
+    UNARY(LeakyRelu, f_leaky, {"alpha", NULL}, {0.01, 0})                                                              \
+    UNARY(Sigmoid, f_sigmoid, NO_NUMBERS)                                                                              \
+    UNARY(HardSigmoid, f_hard_sigmoid, {"alpha", "beta"}, {0.2, 0.5})                                                  \
+    UNARY(HardSwish, f_hard_swish, NO_NUMBERS)                                                                         \
+    UNARY(Swish, f_swish, {"alpha", NULL}, {1, 0})                                                                     \
+    UNARY(Gelu, f_gelu, NO_NUMBERS)                                                                                    \
+    UNARY(Clip, f_clip, {NULL, NULL}, {-INFINITY, INFINITY})                                                           \
+    UNARY(Tanh, f_tanh, NO_NUMBERS)                                                                                    \
+    UNARY(Erf, f_erf, NO_NUMBERS)                                                                                      \
+    UNARY(Exp, f_exp, NO_NUMBERS)                                                                                      \
+    UNARY(Log, f_log, NO_NUMBERS)                                                                                      \
+    UNARY(Neg, f_neg, NO_NUMBERS)                                                                                      \
+    UNARY(Abs, f_abs, NO_NUMBERS)                                                                                      \
+    UNARY(Sqrt, f_sqrt, NO_NUMBERS)                                                                                    \
+    UNARY(Reciprocal, f_reciprocal, NO_NUMBERS)                                                                        \
+    UNARY(Floor, f_floor, NO_NUMBERS)                                                                                  \
+    UNARY(Ceil, f_ceil, NO_NUMBERS)                                                                                    \
+    UNARY(Not, f_not, NO_NUMBERS)                                                                                      \
+    UNARY(Softplus, f_softplus, NO_NUMBERS)                                                                            \
+    UNARY(Elu, f_elu, {"alpha", NULL}, {1, 0})                                                                         \
+    UNARY(Mish, f_mish, NO_NUMBERS)
+
 typedef struct unary {
     const char *name;
     double (*value)(double x, const double a[2]);
@@ -41,35 +68,15 @@ typedef struct unary {
     double otherwise[2];
 } unary;
 
-static const unary UNARIES[] = {
-    {"Relu", f_relu, {0}, {0}},
-    {"LeakyRelu", f_leaky, {"alpha"}, {0.01}},
-    {"Sigmoid", f_sigmoid, {0}, {0}},
-    {"HardSigmoid", f_hard_sigmoid, {"alpha", "beta"}, {0.2, 0.5}},
-    {"HardSwish", f_hard_swish, {0}, {0}},
-    {"Swish", f_swish, {"alpha"}, {1}},
-    {"Gelu", f_gelu, {0}, {0}},
-    {"Clip", f_clip, {0}, {-INFINITY, INFINITY}},
-    {"Tanh", f_tanh, {0}, {0}},
-    {"Erf", f_erf, {0}, {0}},
-    {"Exp", f_exp, {0}, {0}},
-    {"Log", f_log, {0}, {0}},
-    {"Neg", f_neg, {0}, {0}},
-    {"Abs", f_abs, {0}, {0}},
-    {"Sqrt", f_sqrt, {0}, {0}},
-    {"Reciprocal", f_reciprocal, {0}, {0}},
-    {"Floor", f_floor, {0}, {0}},
-    {"Ceil", f_ceil, {0}, {0}},
-    {"Not", f_not, {0}, {0}},
-    {"Softplus", f_softplus, {0}, {0}},
-    {"Elu", f_elu, {"alpha"}, {1}},
-    {"Mish", f_mish, {0}, {0}},
-    {NULL, NULL, {0}, {0}},
-};
+static const unary UNARY_LIST[] = {
+#define UNARY_ENTRY(Name, function, ...) {#Name, function, __VA_ARGS__},
+    UNARIES(UNARY_ENTRY)
+#undef UNARY_ENTRY
+        {NULL, NULL, {0}, {0}}};
 
 /* The function, and its numbers. */
 static mm_status unary_of(onnx_import *m, const onnx_node *node, const unary **f_out, double numbers_out[2]) {
-    const unary *f = UNARIES;
+    const unary *f = UNARY_LIST;
     char text[ONNX_TEXT_CAPACITY];
     while (f->name && strcmp(f->name, node->op) != 0) f++;
     *f_out = f;
@@ -121,31 +128,36 @@ static double f_not_below(double x, double y) { return x >= y; }
 static double f_and(double x, double y) { return x != 0 && y != 0; }
 static double f_or(double x, double y) { return x != 0 || y != 0; }
 
+/* Each as BINARY(Name, function, what it does with maps, whether its result is true or false). */
+#define BINARIES(BINARY)                                                                                               \
+    BINARY(Add, f_add, binary_map, false)                                                                              \
+    BINARY(Sub, f_sub, binary_map, false)                                                                              \
+    BINARY(Mul, f_mul, binary_map, false)                                                                              \
+    BINARY(Div, f_div, binary_map, false)                                                                              \
+    BINARY(Pow, pow, binary_map, false)                                                                                \
+    BINARY(Min, f_min, binary_map, false)                                                                              \
+    BINARY(Max, f_max, binary_map, false)                                                                              \
+    BINARY(Mod, f_mod, NULL, false)                                                                                    \
+    BINARY(Equal, f_equal, NULL, true)                                                                                 \
+    BINARY(Less, f_less, NULL, true)                                                                                   \
+    BINARY(Greater, f_greater, NULL, true)                                                                             \
+    BINARY(LessOrEqual, f_not_above, NULL, true)                                                                       \
+    BINARY(GreaterOrEqual, f_not_below, NULL, true)                                                                    \
+    BINARY(And, f_and, NULL, true)                                                                                     \
+    BINARY(Or, f_or, NULL, true)
+
 static const struct binary {
     const char *name;
     double (*value)(double x, double y);
     bool says; /* the result is true or false */
-} BINARIES[] = {
-    {"Add", f_add, false},
-    {"Sub", f_sub, false},
-    {"Mul", f_mul, false},
-    {"Div", f_div, false},
-    {"Pow", pow, false},
-    {"Mod", f_mod, false},
-    {"Min", f_min, false},
-    {"Max", f_max, false},
-    {"Equal", f_equal, true},
-    {"Less", f_less, true},
-    {"Greater", f_greater, true},
-    {"LessOrEqual", f_not_above, true},
-    {"GreaterOrEqual", f_not_below, true},
-    {"And", f_and, true},
-    {"Or", f_or, true},
-    {NULL, NULL, false},
-};
+} BINARY_LIST[] = {
+#define BINARY_ENTRY(Name, function, maps, says) {#Name, function, says},
+    BINARIES(BINARY_ENTRY)
+#undef BINARY_ENTRY
+        {NULL, NULL, false}};
 
 static const struct binary *binary_of(const onnx_node *node) {
-    const struct binary *f = BINARIES;
+    const struct binary *f = BINARY_LIST;
     while (f->name && strcmp(f->name, node->op) != 0) f++;
     return f;
 }
@@ -280,45 +292,10 @@ static mm_status is_nan(onnx_import *m, const onnx_node *node) {
     return MM_OK;
 }
 
+#define UNARY_OP(Name, ...)                   {#Name, unary_map, unary_constant},
+#define BINARY_OP(Name, function, maps, says) {#Name, maps, binary_constant},
 const onnx_op onnx_element_ops[] = {
-    {"Relu", unary_map, unary_constant},
-    {"LeakyRelu", unary_map, unary_constant},
-    {"Sigmoid", unary_map, unary_constant},
-    {"HardSigmoid", unary_map, unary_constant},
-    {"HardSwish", unary_map, unary_constant},
-    {"Swish", unary_map, unary_constant},
-    {"Gelu", unary_map, unary_constant},
-    {"Clip", unary_map, unary_constant},
-    {"Tanh", unary_map, unary_constant},
-    {"Erf", unary_map, unary_constant},
-    {"Exp", unary_map, unary_constant},
-    {"Log", unary_map, unary_constant},
-    {"Neg", unary_map, unary_constant},
-    {"Abs", unary_map, unary_constant},
-    {"Sqrt", unary_map, unary_constant},
-    {"Reciprocal", unary_map, unary_constant},
-    {"Floor", unary_map, unary_constant},
-    {"Ceil", unary_map, unary_constant},
-    {"Not", unary_map, unary_constant},
-    {"Softplus", unary_map, unary_constant},
-    {"Elu", unary_map, unary_constant},
-    {"Mish", unary_map, unary_constant},
-    {"Add", binary_map, binary_constant},
-    {"Sub", binary_map, binary_constant},
-    {"Mul", binary_map, binary_constant},
-    {"Div", binary_map, binary_constant},
-    {"Pow", binary_map, binary_constant},
-    {"Mod", NULL, binary_constant},
-    {"Min", binary_map, binary_constant},
-    {"Max", binary_map, binary_constant},
-    {"Equal", NULL, binary_constant},
-    {"Less", NULL, binary_constant},
-    {"Greater", NULL, binary_constant},
-    {"LessOrEqual", NULL, binary_constant},
-    {"GreaterOrEqual", NULL, binary_constant},
-    {"And", NULL, binary_constant},
-    {"Or", NULL, binary_constant},
-    {"Where", where_map, where_constant},
+    UNARIES(UNARY_OP) BINARIES(BINARY_OP){"Where", where_map, where_constant},
     {"IsNaN", is_nan, NULL},
     {NULL, NULL, NULL},
 };

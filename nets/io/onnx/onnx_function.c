@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exporters write activations out: x * sigmoid(x), 0.5 * x * (1 + erf(x / sqrt 2)), and in several ways. So functions of
- * single elements are not found by their form: each is known by its values at some points, operations change these
+/* Exporters write activations out: x * sigmoid(x), 0.5 * x * (1 + erf(x / sqrt 2)), and in several ways. So functions
+ * of single elements are not found by their form: each is known by its values at some points, operations change these
  * values, and an activation is recognised by having the same. */
 #include <math.h>
 
@@ -47,6 +47,7 @@ nets_op_kind onnx_activation(const double function[ONNX_POINTS], nets_attrs *att
         {NETS_RELU, relu_value, false, false},
         {NETS_RELU6, nets_relu6_value, false, false},
         {NETS_SIGMOID, nets_sigmoid_value, false, false},
+        {NETS_HARD_SIGMOID, nets_hard_sigmoid_value, false, false},
         {NETS_SILU, nets_silu_value, false, false},
         {NETS_HARD_SWISH, nets_hard_swish_value, false, false},
         {NETS_GELU, nets_gelu_value, false, false},

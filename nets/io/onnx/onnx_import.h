@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Importing an ONNX graph. Its nodes are gone through once, in order; each gives its outputs a meaning (onnx_value), and
- * where that needs a layer, appends a draft of one. At the end the drafts that the output needs become the net.
+/* Importing an ONNX graph. Its nodes are gone through once, in order; each gives its outputs a meaning (onnx_value),
+ * and where that needs a layer, appends a draft of one. At the end the drafts that the output needs become the net.
  *
  *      file  ──►  nodes and initializers  ──►  values and drafts  ──►  net, with initial values
  *            onnx_model.c              onnx_ops.c, onnx_*_ops.c    onnx_draft.c
@@ -38,9 +38,9 @@ typedef struct onnx_attention {
 typedef struct onnx_value {
     const char *name;
     onnx_kind kind;
-    int uses;                             /* by nodes, and as the graph's output */
-    bool sole;                            /* its draft's output is seen through it alone, if it has one use itself */
-    const Onnx__TensorProto *initializer; /* a constant that is not read yet */
+    int uses;                       /* by nodes, and as the graph's output */
+    bool sole;                      /* its draft's output is seen through it alone, if it has one use itself */
+    Onnx__TensorProto *initializer; /* a constant that is not read yet */
     onnx_tensor *constant;
     int draft;
     onnx_view view;
@@ -109,8 +109,12 @@ typedef struct onnx_import {
 
 /* ---------------------------------------------------------------- file (onnx_model.c) */
 
-/* Reads and checks the file. */
-mm_status onnx_model_read(onnx_import *m);
+/* The file's bytes; the caller frees them. */
+mm_status onnx_file_read(const char *path, uint8_t **data_out, int64_t *bytes_out);
+/* Makes the message of a file's bytes, which are not needed any more then. */
+mm_status onnx_model_unpack(onnx_import *m, const uint8_t *data, int64_t bytes);
+/* Checks the message, and makes its values and nodes. */
+mm_status onnx_model_link(onnx_import *m);
 /* The constant's elements; reads an initializer from the file at first. */
 mm_status onnx_constant(onnx_import *m, onnx_value *value, onnx_tensor **tensor_out);
 /* The tensor of a node's attribute. */
@@ -142,7 +146,8 @@ const Onnx__AttributeProto *onnx_attr(const onnx_node *node, const char *name);
 mm_status onnx_in_constant(onnx_import *m, const onnx_node *node, int i, onnx_tensor **tensor_out);
 /* One number of such an input, or `otherwise`. */
 mm_status onnx_in_number(onnx_import *m, const onnx_node *node, int i, double otherwise, double *number_out);
-/* Whole numbers, of input i or else of the attribute `name`; *n_out is -1 if neither is given. At most ONNX_RANK_MAX. */
+/* Whole numbers, at most ONNX_RANK_MAX, of input i or else of the attribute `name`; *n_out is -1 if neither is
+ * given. */
 mm_status onnx_numbers(onnx_import *m, const onnx_node *node, int i, const char *name, int *n_out,
                        int64_t numbers_out[ONNX_RANK_MAX]);
 /* An axis from 0, of one that may count from the end. */
@@ -175,7 +180,8 @@ void onnx_give_view(onnx_value *out, const onnx_value *in, const onnx_view *view
 void onnx_give_constant(onnx_value *out, onnx_tensor *tensor);
 
 /* The draft that gives the map's elements, all of them, changed by its function: appends an activation if that is not
- * the identity. The view then is of this draft's output. Refused: a part of the channels, or no activation's function. */
+ * the identity. The view then is of this draft's output. Refused: a part of the channels, or a function that no
+ * activation has. */
 mm_status onnx_whole(onnx_import *m, const onnx_node *node, onnx_value *value, int *draft_out);
 const nets_shape *onnx_shape(const onnx_import *m, int draft);
 
@@ -202,7 +208,8 @@ typedef struct onnx_op {
 } onnx_op;
 
 /* The tables; each ends with a NULL name. */
-extern const onnx_op onnx_element_ops[], onnx_image_ops[], onnx_shape_ops[], onnx_token_ops[];
+extern const onnx_op onnx_element_ops[], onnx_image_ops[], onnx_join_ops[], onnx_part_ops[], onnx_shape_ops[],
+    onnx_token_ops[];
 
 /* Of two inputs of which one or both are parts of attention: what Add, Mul, Div and Where do with these. False in
  * *done_out: none is. */

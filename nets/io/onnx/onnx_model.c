@@ -47,25 +47,24 @@ static mm_status open_file(const char *path, int *fd_out, int64_t *bytes_out) {
     return MM_OK;
 }
 
-static mm_status unpack(onnx_import *m) {
+mm_status onnx_file_read(const char *path, uint8_t **data_out, int64_t *bytes_out) {
     int fd;
     int64_t bytes;
-    MM_TRY(open_file(m->path, &fd, &bytes));
+    MM_TRY(open_file(path, &fd, &bytes));
     uint8_t *data = malloc(bytes ? (size_t)bytes : 1);
     mm_status status = MM_OK;
     if (!data)
-        status = mm_fail(MM_ERR_NOMEM, "%s: no memory for its %lld bytes", m->path, (long long)bytes);
+        status = mm_fail(MM_ERR_NOMEM, "%s: no memory for its %lld bytes", path, (long long)bytes);
     else if (!read_part(fd, data, bytes, 0))
-        status = cannot_read(m->path);
+        status = cannot_read(path);
     close(fd);
-    if (status == MM_OK) {
-        m->model = onnx__model_proto__unpack(NULL, (size_t)bytes, data);
-        /* protobuf-c does not say whether memory ran out or the file is none. */
-        if (!m->model)
-            status = mm_fail(MM_ERR_FORMAT, "%s: not an ONNX file, or damaged, or too large for the memory", m->path);
+    if (status != MM_OK) {
+        free(data);
+        return status;
     }
-    free(data);
-    return status;
+    *data_out = data;
+    *bytes_out = bytes;
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- constants */
@@ -85,7 +84,7 @@ typedef enum element {
     ELEMENTS
 } element;
 
-static const int8_t ELEMENT_BYTES[ELEMENTS] = {
+static const uint8_t ELEMENT_BYTES[ELEMENTS] = {
     [FLOAT] = 4, [UINT8] = 1, [INT8] = 1,    [UINT16] = 2, [INT16] = 2,   [INT32] = 4,
     [INT64] = 8, [BOOL] = 1,  [FLOAT16] = 2, [DOUBLE] = 8, [BFLOAT16] = 2};
 
@@ -127,7 +126,7 @@ static void take_element(onnx_tensor *tensor, int64_t i, const uint8_t *raw, int
         tensor->wholes[i] = v.u8;
         break;
     case INT8:
-        tensor->wholes[i] = v.i8;
+        tensor->wholes[i] = (int)v.i8;
         break;
     case UINT16:
         tensor->wholes[i] = v.u16;
@@ -252,7 +251,11 @@ mm_status onnx_tensor_read(onnx_import *m, const Onnx__TensorProto *proto, onnx_
 }
 
 mm_status onnx_constant(onnx_import *m, onnx_value *value, onnx_tensor **tensor_out) {
-    if (!value->constant) MM_TRY(onnx_tensor_read(m, value->initializer, &value->constant));
+    if (!value->constant) {
+        MM_TRY(onnx_tensor_read(m, value->initializer, &value->constant));
+        free(value->initializer->raw_data.data); /* weights are large: they are in memory once */
+        value->initializer->raw_data = (ProtobufCBinaryData){0, NULL};
+    }
     *tensor_out = value->constant;
     return MM_OK;
 }
@@ -354,6 +357,39 @@ static mm_status take_inputs(onnx_import *m, const Onnx__GraphProto *graph) {
     return take_input(m, input);
 }
 
+/* Messages are one line, and have names in them. */
+static void make_line(char *text) {
+    for (; text && *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
+}
+
+static void make_lines(Onnx__GraphProto *graph) {
+    for (size_t i = 0; i < graph->n_node; i++) {
+        Onnx__NodeProto *node = graph->node[i];
+        make_line(node->name);
+        make_line(node->op_type);
+        for (size_t k = 0; k < node->n_input; k++) make_line(node->input[k]);
+        for (size_t k = 0; k < node->n_output; k++) make_line(node->output[k]);
+        for (size_t k = 0; k < node->n_attribute; k++) {
+            make_line(node->attribute[k]->name);
+            if (node->attribute[k]->t) make_line(node->attribute[k]->t->name);
+        }
+    }
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        make_line(graph->initializer[i]->name);
+        for (size_t k = 0; k < graph->initializer[i]->n_external_data; k++)
+            make_line(graph->initializer[i]->external_data[k]->value);
+    }
+    for (size_t i = 0; i < graph->n_input; i++) {
+        Onnx__ValueInfoProto *input = graph->input[i];
+        make_line(input->name);
+        if (!input->type || !input->type->tensor_type || !input->type->tensor_type->shape) continue;
+        for (size_t d = 0; d < input->type->tensor_type->shape->n_dim; d++)
+            make_line(input->type->tensor_type->shape->dim[d]->dim_param);
+    }
+    for (size_t i = 0; i < graph->n_output; i++) make_line(graph->output[i]->name);
+}
+
 static mm_status link_all(onnx_import *m, const Onnx__GraphProto *graph) {
     size_t n_links = 0;
     for (size_t i = 0; i < graph->n_node; i++) n_links += graph->node[i]->n_input + graph->node[i]->n_output;
@@ -381,8 +417,14 @@ static mm_status link_all(onnx_import *m, const Onnx__GraphProto *graph) {
     return MM_OK;
 }
 
-mm_status onnx_model_read(onnx_import *m) {
-    MM_TRY(unpack(m));
+mm_status onnx_model_unpack(onnx_import *m, const uint8_t *data, int64_t bytes) {
+    m->model = onnx__model_proto__unpack(NULL, (size_t)bytes, data);
+    /* protobuf-c does not say whether memory ran out or the file is none. */
+    if (m->model) return MM_OK;
+    return mm_fail(MM_ERR_FORMAT, "%s: not an ONNX file, or damaged, or too large for the memory", m->path);
+}
+
+mm_status onnx_model_link(onnx_import *m) {
     for (size_t i = 0; i < m->model->n_opset_import; i++) {
         const Onnx__OperatorSetIdProto *set = m->model->opset_import[i];
         if (!set->domain || !*set->domain || strcmp(set->domain, "ai.onnx") == 0) m->opset = set->version;
@@ -392,5 +434,6 @@ mm_status onnx_model_read(onnx_import *m) {
         return mm_fail(MM_ERR_UNSUPPORTED,
                        "%s: its operations are of version %lld; export again with opset_version=%d or a later one",
                        m->path, (long long)m->opset, OLDEST_OPSET);
+    make_lines(m->model->graph);
     return link_all(m, m->model->graph);
 }

@@ -45,8 +45,13 @@ double onnx_attr_real(const onnx_node *node, const char *name, double otherwise)
 
 const char *onnx_attr_text(const onnx_node *node, const char *name, char text_out[ONNX_TEXT_CAPACITY]) {
     const Onnx__AttributeProto *attr = onnx_attr(node, name);
-    snprintf(text_out, ONNX_TEXT_CAPACITY, "%.*s", attr ? (int)(attr->s.len & 31) : 0,
-             attr && attr->s.data ? (const char *)attr->s.data : "");
+    size_t n = 0;
+    for (; attr && n < attr->s.len && n + 1 < ONNX_TEXT_CAPACITY; n++) {
+        const char c = (char)attr->s.data[n];
+        text_out[n] = c;
+        if (c < ' ' || c > '~') text_out[n] = '?';
+    }
+    text_out[n] = '\0';
     return text_out;
 }
 

@@ -26,7 +26,7 @@ mm_status onnx_tensor_create(onnx_tensors *list, bool real, int rank, const int6
         return mm_fail(MM_ERR_NOMEM, "no memory for a constant of %lld elements", (long long)elems);
     }
     *tensor = (onnx_tensor){.rank = rank, .elems = elems, .real = real, .next = list->first};
-    memcpy(tensor->dims, dims, (size_t)rank * sizeof *dims);
+    if (rank) memcpy(tensor->dims, dims, (size_t)rank * sizeof *dims);
     if (real)
         tensor->reals = data;
     else
