@@ -3,7 +3,7 @@
  * and where that needs a layer, appends a draft of one. At the end the drafts that the output needs become the net.
  *
  *      file  ──►  nodes and initializers  ──►  values and drafts  ──►  net, with initial values
- *            onnx_model.c              onnx_ops.c, onnx_*_ops.c    onnx_draft.c
+ *      onnx_model.c   onnx_link.c           onnx_*_ops.c, onnx_draft.c     onnx_build.c
  *
  * One import is one thread's. All memory of it is freed at its end. Internal to nets/io/onnx. */
 #ifndef NETS_IO_ONNX_IMPORT_H
@@ -113,12 +113,17 @@ typedef struct onnx_import {
 mm_status onnx_file_read(const char *path, uint8_t **data_out, int64_t *bytes_out);
 /* Makes the message of a file's bytes, which are not needed any more then. */
 mm_status onnx_model_unpack(onnx_import *m, const uint8_t *data, int64_t bytes);
-/* Checks the message, and makes its values and nodes. */
-mm_status onnx_model_link(onnx_import *m);
 /* The constant's elements; reads an initializer from the file at first. */
 mm_status onnx_constant(onnx_import *m, onnx_value *value, onnx_tensor **tensor_out);
+/* Whether ONNX's type of elements is one of floats. */
+bool onnx_is_real(int type);
 /* The tensor of a node's attribute. */
 mm_status onnx_tensor_read(onnx_import *m, const Onnx__TensorProto *proto, onnx_tensor **tensor_out);
+
+/* ---------------------------------------------------------------- lists (onnx_link.c) */
+
+/* Checks the message, and makes its values, its nodes and draft 0, the data. */
+mm_status onnx_model_link(onnx_import *m);
 
 /* ---------------------------------------------------------------- nodes (onnx_node.c) */
 
@@ -173,6 +178,10 @@ bool onnx_module_name(const char *name);
 mm_status onnx_draft_special(onnx_import *m, const onnx_node *node, onnx_draft_kind kind, const nets_shape *shape,
                              int input, int *draft_out);
 
+/* Joins drafts' channels: a layer takes at most NETS_MAX_INPUTS, and what an earlier layer joined already, as in a
+ * DenseNet, is taken as one. */
+mm_status onnx_join(onnx_import *m, const onnx_node *node, const int drafts[], int n, int *draft_out);
+
 /* Makes the output a map of a draft, whole, seen by `view`. */
 void onnx_give_map(onnx_value *out, int draft, const onnx_view *view);
 /* Makes the output the input, seen by another view. */
@@ -220,9 +229,6 @@ mm_status onnx_attention_product(onnx_import *m, const onnx_node *node);
 mm_status onnx_attention_shares(onnx_import *m, const onnx_node *node);
 /* A constant put before a map's tokens. */
 mm_status onnx_class_token(onnx_import *m, const onnx_node *node, int axis);
-/* Joins drafts' channels: a layer takes at most NETS_MAX_INPUTS, and what an earlier layer joined already, as in a
- * DenseNet, is taken as one. */
-mm_status onnx_join(onnx_import *m, const onnx_node *node, const int drafts[], int n, int *draft_out);
 /* Makes the output mean what the first input means. */
 mm_status onnx_same(onnx_import *m, const onnx_node *node);
 /* A constant added to a map, or multiplied with it: a bias, positions, a norm's weight. */

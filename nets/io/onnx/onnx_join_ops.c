@@ -6,45 +6,7 @@
 #include "mm/core/status.h"
 #include "nets/io/onnx/onnx_import.h"
 
-/* How far back a joining layer is looked for that has the first maps of another. Chosen: DenseNet-264's longest block
- * has some 350 drafts. */
-enum { DRAFTS_BACK = 1024 };
-
-/* The draft that joins the first maps of the list, as many as possible, but not all; -1: none. */
-static int joins_first(const onnx_import *m, const int drafts[], int n) {
-    int found = -1, covered = 1;
-    for (int d = m->n_drafts - 1; d >= 0 && d >= m->n_drafts - DRAFTS_BACK; d--) {
-        const onnx_draft *draft = &m->drafts[d];
-        if (draft->n_joined <= covered || draft->n_joined >= n) continue;
-        if (memcmp(m->joined + draft->first_joined, drafts, (size_t)draft->n_joined * sizeof *drafts) != 0) continue;
-        found = d;
-        covered = draft->n_joined;
-    }
-    return found;
-}
-
-mm_status onnx_join(onnx_import *m, const onnx_node *node, const int drafts[], int n, int *draft_out) {
-    int list[NETS_MAX_INPUTS] = {0}, n_list = 0, next = 0;
-    const int first = joins_first(m, drafts, n);
-    *draft_out = first;
-    if (first >= 0) {
-        list[n_list++] = first;
-        next = m->drafts[first].n_joined;
-    }
-    while (next < n) {
-        while (next < n && n_list < NETS_MAX_INPUTS) list[n_list++] = drafts[next++];
-        MM_TRY(onnx_draft_add(m, node, NETS_CONCAT, NULL, list, n_list, NULL, draft_out));
-        list[0] = *draft_out;
-        n_list = 1;
-    }
-    memcpy(m->joined + m->n_joined, drafts, (size_t)n * sizeof *drafts);
-    m->drafts[*draft_out].first_joined = m->n_joined;
-    m->drafts[*draft_out].n_joined = n;
-    m->n_joined += n;
-    return MM_OK;
-}
-
-/* The other inputs' maps, joined in channels. */
+/* The inputs' maps, joined in channels. */
 static mm_status join_inputs(onnx_import *m, const onnx_node *node, int axis, int drafts[]) {
     onnx_value *in, *first = onnx_in(m, node, 0);
     int draft;
