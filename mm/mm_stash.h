@@ -23,7 +23,10 @@
  * A stash remembers 16 orders.
  *
  * Budget. The bytes in the arena and those that callers keep are together at most device_bytes at any time. Unplanned
- * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes).
+ * iterations use pinned memory as far as there is, then ordinary host memory (mm_stash_stats.host_bytes). On the host
+ * device, pages of the arena that unplanned iterations touched and a plan does not use are given back to the system
+ * when the first iteration follows the plan: where a budget has room for everything, callers keep their tensors, and
+ * the arena takes no memory.
  *
  * Streams. `stream` is the caller's current stream. On cuda it is a cudaStream_t (NULL: the legacy default stream),
  * which mm need not have created. One that is being captured into a CUDA graph is refused with MM_ERR_ORDER; if
@@ -57,6 +60,12 @@ typedef enum mm_stash_flag {
     MM_STASH_EXACT = 2, /* never in a lossy code: indices, masks, statistics */
 } mm_stash_flag;
 
+typedef enum mm_stash_mode {
+    /* Every tensor that is put is taken (MM_STASH_TAKEN), so that a loop with one set of buffers for all its layers may
+     * use them again. Tensors that a plan never moves are copied to the arena then, instead of kept by the caller. */
+    MM_STASH_TAKE_ALWAYS = 1,
+} mm_stash_mode;
+
 /* Options of a stash. Later versions add members at the end, as with mm_options. */
 typedef struct mm_stash_options {
     const char *device; /* as mm_options.device */
@@ -77,6 +86,7 @@ typedef struct mm_stash_options {
      * mm_stash_release. NULL: there is none */
     void (*reclaim)(void *ctx);
     void *reclaim_ctx;
+    uint64_t modes; /* of mm_stash_mode */
 } mm_stash_options;
 
 /* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */

@@ -33,15 +33,16 @@ struct mm_stash {
     mm_event *entered, *left; /* recorded on the caller's stream, and on this one; NULL if is_inline */
     mm_learner learner;
     mm_stash_planned follow;
-    mm_order recorded;     /* the order of the iteration under way */
-    int64_t iteration;     /* number of the iteration under way, or of the next */
-    bool marked;           /* mm_stash_iteration_end was called, and nothing was put since */
-    bool left_plan;        /* the iteration followed a plan at first, and left it */
-    bool was_planned;      /* the iteration that ended last followed a plan to its end */
-    mm_ranges arena, host; /* free parts of the arena and of pinned memory */
-    size_t taken;          /* number of pieces that are taken in `arena` and `host` together */
-    int64_t limit_bytes;   /* usable bytes of the arena; the memory above was given back to the system */
-    int64_t extent_bytes;  /* highest end of the arena's used bytes */
+    mm_order recorded;       /* the order of the iteration under way */
+    int64_t iteration;       /* number of the iteration under way, or of the next */
+    bool marked;             /* mm_stash_iteration_end was called, and nothing was put since */
+    bool left_plan;          /* the iteration followed a plan at first, and left it */
+    bool was_planned;        /* the iteration that ended last followed a plan to its end */
+    mm_ranges arena, host;   /* free parts of the arena and of pinned memory */
+    size_t taken;            /* number of pieces that are taken in `arena` and `host` together */
+    int64_t limit_bytes;     /* usable bytes of the arena; the memory above was given back to the system */
+    int64_t extent_bytes;    /* highest end of the arena's used bytes */
+    int64_t unplanned_bytes; /* the part of it that unplanned iterations used, since pages were last given back */
     mm_stash_slot *oldest, *newest;
     int64_t ordinary_bytes; /* ordinary host memory in use */
     mm_stash_deferred *free_notes;

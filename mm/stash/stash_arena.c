@@ -111,3 +111,12 @@ mm_status mm_stash_arena_limit(mm_stash *s, int64_t bytes) {
     if (bytes > 0) s->arena.free[s->arena.n++] = (mm_span){0, bytes};
     return MM_OK;
 }
+
+mm_status mm_stash_arena_give_back(mm_stash *s, int64_t bytes) {
+    if (!s->is_inline || s->unplanned_bytes <= bytes) return MM_OK;
+    MM_TRY(mm_dispatch_sync(s->dispatch));
+    mm_pool_trim(s->pool, bytes);
+    s->unplanned_bytes = 0;
+    if (s->extent_bytes > bytes) s->extent_bytes = bytes;
+    return MM_OK;
+}

@@ -8,6 +8,9 @@
 /* Makes the first `bytes` of the arena usable, and gives the rest back. No entry may lie in the arena. MM_ERR_NOMEM,
  * MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_stash_arena_limit(mm_stash *stash, int64_t bytes);
+/* Gives the pages back to the system that unplanned iterations touched from `bytes` on, if they can be used again
+ * without a call, as on the host. No entry may lie in the arena. MM_ERR_DEVICE. */
+MM_CHECKED mm_status mm_stash_arena_give_back(mm_stash *stash, int64_t bytes);
 /* Updates stats.peak_bytes with what the arena and callers take now. */
 void mm_stash_note_peak(mm_stash *stash);
 /* Call it before an iteration that follows a plan, or (plan NULL) runs without: bytes that iterations with a plan touch

@@ -200,13 +200,13 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     mm_stash_plan p = {.kept = calloc((size_t)o->n_entries + 1, sizeof *p.kept)};
     *plan_out = p;
     if (!p.kept) return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
-    const bool keeps_all = all + margin(o) <= t->device_bytes;
+    const bool keeps_all = !t->take_always && all + margin(o) <= t->device_bytes;
     if (keeps_all) {
         memset(p.kept, true, (size_t)o->n_entries);
         p.kept_bytes = p.needed_bytes = all;
     }
     mm_status status = plan_rest(t, o, &p);
-    if (status == MM_OK && !keeps_all) keep_unmoved(t, o, &p);
+    if (status == MM_OK && !keeps_all && !t->take_always) keep_unmoved(t, o, &p);
     if (status == MM_ERR_INFEASIBLE && p.planned.plan) status = refuse(t, o, &p, refused_out);
     /* If puts and gets alternate, policies cannot move all entries. The order has run unplanned within the budget, and
      * may go on unplanned. */

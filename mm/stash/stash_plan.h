@@ -16,6 +16,7 @@ typedef struct mm_stash_terms {
     mm_rates rates;
     const mm_facts *facts; /* measured times; NULL: none */
     int64_t device_bytes, pinned_bytes;
+    bool take_always;         /* callers keep nothing */
     const volatile int *stop; /* mm_limits.stop */
 } mm_stash_terms;
 
@@ -36,7 +37,7 @@ typedef struct mm_stash_refused {
                                                          known */
 } mm_stash_refused;
 
-/* Plans an order. If all its entries fit the budget, callers keep them all. Otherwise callers keep the entries that the
+/* Plans an order. With take_always, callers keep nothing. If all its entries fit the budget, callers keep them all. Otherwise callers keep the entries that the
  * plan never moves, if the rest of the budget is enough for the other entries, both under the plan and unplanned, in
  * case an iteration leaves the plan. MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: the plan does what
  * a stash cannot do, such as moving held entries. The caller frees the plan with mm_stash_plan_fini, even after a

@@ -32,6 +32,7 @@ static mm_status begin_within(mm_stash *s, mm_learned_order *o) {
     MM_TRY(make_execution(s, o));
     MM_TRY(mm_stash_unplanned_reserve(s, o->order.n_entries));
     MM_TRY(mm_stash_arena_limit(s, s->options.device_bytes - plan->kept_bytes));
+    MM_TRY(mm_stash_arena_give_back(s, mm_stash_plan_extent(plan)));
     MM_TRY(mm_stash_cover(s, plan));
     return o->execution ? mm_dispatch_begin(s->dispatch, o->execution) : MM_OK;
 }

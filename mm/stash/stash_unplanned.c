@@ -85,6 +85,7 @@ static void arena_enter(mm_stash *s, mm_stash_slot *e, int64_t offset) {
     *(s->newest ? &s->newest->newer : &s->oldest) = e;
     s->newest = e;
     if (offset + piece(e) > s->extent_bytes) s->extent_bytes = offset + piece(e);
+    if (offset + piece(e) > s->unplanned_bytes) s->unplanned_bytes = offset + piece(e);
     mm_stash_note_peak(s);
 }
 

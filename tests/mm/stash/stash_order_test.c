@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "mm/stash/stash.h"
@@ -198,6 +199,67 @@ TEST_CASE(an_order_is_planned_once_and_then_followed) {
 static void settle(mm_stash *s) {
     mm_status settled = mm_stash_wait_planned(s);
     (void)settled; /* may fail: some deviations need more than the budget, and run unplanned */
+}
+
+/* Pages of the arena that are in memory. */
+static size_t resident_pages(const mm_stash *s) {
+    enum { PAGE = 4096, PAGES = 64 * MAP / PAGE };
+    unsigned char in_memory[PAGES];
+    size_t n = 0;
+    assert_true(mm_pool_bytes(s->pool) == (int64_t)PAGES * PAGE);
+    assert_int_equal(mincore(mm_pool_base(s->pool), (size_t)PAGES * PAGE, in_memory), 0);
+    for (int i = 0; i < PAGES; i++) n += in_memory[i] & 1;
+    return n;
+}
+
+/* Where everything fits, the first iteration, whose order is not known, is copied to the arena; then callers keep. */
+TEST_CASE(a_roomy_budget_costs_no_memory_once_it_is_planned) {
+    mm_stash *s = stash_create((mm_stash_options){.device_bytes = 64 * MAP});
+    stash_rig r;
+    stash_rig_init(&r, s, 5);
+    iterate(&r, PLAIN);
+    const mm_stash_stats first = stash_stats_of(s);
+    if (s->is_inline) assert_true(resident_pages(s) > 0);
+    settle(s);
+    for (int i = 0; i < 3; i++) {
+        stash_item items[LAYERS];
+        forward(&r, PLAIN, items);
+        assert_int_equal(count_moved(items), 0);
+        if (s->is_inline) assert_int_equal(resident_pages(s), 0);
+        backward(&r, PLAIN, items);
+    }
+    assert_int_equal(stash_stats_of(s).planned, 3);
+    if (s->is_inline) assert_true(stash_stats_of(s).peak_bytes <= first.peak_bytes);
+    /* The arena is still usable for an order that is not known. */
+    iterate(&r, SMALLER);
+    settle(s);
+    iterate(&r, SMALLER);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+/* For loops with one set of buffers; the rig overwrites each tensor that was taken. */
+TEST_CASE(take_always_leaves_the_caller_nothing_to_keep) {
+    static const int budgets[] = {6, 11, 64};
+    for (size_t b = 0; b < sizeof budgets / sizeof *budgets; b++) {
+        mm_stash *s = stash_create((mm_stash_options){
+            .device_bytes = budgets[b] * MAP, .pinned_bytes = (LAYERS + 2) * MAP, .modes = MM_STASH_TAKE_ALWAYS});
+        stash_rig r;
+        stash_rig_init(&r, s, 8);
+        for (int i = 0; i < 4; i++) {
+            stash_item items[LAYERS];
+            forward(&r, PLAIN, items);
+            assert_int_equal(count_moved(items), LAYERS);
+            assert_int_equal(stash_stats_of(s).kept_bytes, 0);
+            backward(&r, PLAIN, items);
+            settle(s);
+        }
+        assert_int_equal(stash_stats_of(s).planned, 3);
+        assert_int_equal(stash_stats_of(s).off_plan, 0);
+        assert_true(stash_stats_of(s).peak_bytes <= budgets[b] * MAP);
+        stash_rig_fini(&r);
+        mm_stash_destroy(s);
+    }
 }
 
 static int64_t reserved_bytes(void) {
