@@ -6,10 +6,10 @@
  * compressed, copied to host memory or recomputed between the forward and the backward pass, and the manager does it
  * beside the computation. The headers:
  *
- *   mm.h        the loop: graph, manager, iteration. It includes the others.
+ *   mm.h        the loop: graph, manager, iteration. It includes the others, but for mm_loop.h.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
- *   mm_loop.h   a graph that is learned from the loop's own calls, instead of being declared. Experimental.
+ *   mm_loop.h   a graph that is learned from the loop's own calls, not declared; mm_loop.hpp: for C++. Experimental.
  *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
  *               Experimental.
  *   mm_base.h   what these share: status, errors, types.
@@ -690,8 +690,6 @@ MM_API MM_CHECKED mm_status mm_sampling_age_set(mm_manager *manager, const mm_gr
 #ifdef __cplusplus
 }
 #endif
-
-#include "mm/mm_loop.h"
 
 #ifndef MM_NO_DEPRECATED
 #include "mm/mm_deprecated.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A graph that is learned from a training loop's own calls: nothing is declared beside them. Include mm/mm.h, which
- * includes it. Experimental: it may change with any minor version.
+/* A graph that is learned from a training loop's own calls: nothing is declared beside them. It includes mm.h.
+ * Experimental: it may change with any minor version.
  *
  * The loop says, where it computes, which tensors a step uses and which of its pointers mm is to fill:
  *

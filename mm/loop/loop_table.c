@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "mm/mm.h"
+#include "mm/mm_loop.h"
 
 size_t mm_table_slots(const mm_table *table, uint64_t mask, int32_t row, mm_loop_touch touch, mm_slot *slots_out) {
     size_t n = 0;

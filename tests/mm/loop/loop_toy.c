@@ -168,6 +168,7 @@ mm_status toy_iterate(toy *t, int64_t key) {
     const mm_status status = pass(t, key);
     if (status != MM_OK) return status;
     assert_non_null(t->probs);
+    if (t->sync) t->sync();
     if (!t->launch) t->read = t->probs[1];
     t->batch += key == TOY_TRAIN;
     for (int i = 0; key == TOY_TRAIN && i < TOY_BLOCKS * TOY_ELEMS; i++) t->w[i] -= 0.05F * t->dw[i];

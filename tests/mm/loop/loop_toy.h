@@ -4,7 +4,7 @@
 #ifndef TESTS_MM_LOOP_LOOP_TOY_H
 #define TESTS_MM_LOOP_LOOP_TOY_H
 
-#include "mm/mm.h"
+#include "mm/mm_loop.h"
 
 enum { TOY_BLOCKS = 9, TOY_ELEMS = 600, TOY_TRAIN = 0, TOY_EVALUATE = 1, TOY_POINTERS = 6 };
 
@@ -31,6 +31,7 @@ typedef struct toy_tensor {
 typedef struct toy {
     mm_loop *loop;                             /* NULL: plain memory, all of it zeroed when an iteration begins */
     mm_status (*launch)(const toy_task *task); /* enqueues the task; NULL: steps are computed at once */
+    void (*sync)(void);                        /* waits for what was launched; NULL: nothing to wait for */
     bool again;                                /* forward blocks have a function: they can be computed again */
     int batch;                                 /* number of iterations so far */
     int runs;                                  /* blocks computed again, or for the first time, by that function */
