@@ -12,7 +12,7 @@
 #include "tests/cuda_emulation/enqueue.h"
 #include "tests/mm/loop/loop_toy.h"
 
-enum { ITERATIONS = 3, ARENA = 1 << 20, LATE_US = 300 };
+enum { ITERATIONS = 3, ARENA = 1 << 20, TIGHT = 24576, LATE_US = 256 };
 
 static cudaStream_t own; /* the program's */
 static atomic_int tasks; /* that have run */
@@ -34,10 +34,10 @@ static mm_status launch(const toy_task *task) {
 
 static void sync_own(void) { assert_int_equal(cudaStreamSynchronize(own), cudaSuccess); }
 
-static mm_manager *start(const char *policy, mm_issue issue) {
+static mm_manager *start_in(const char *policy, mm_issue issue, int64_t device_bytes) {
     mm_manager *m;
     const mm_options options = {.device = "cuda",
-                                .device_bytes = ARENA,
+                                .device_bytes = device_bytes,
                                 .pinned_bytes = ARENA,
                                 .policy = policy,
                                 .issue = issue,
@@ -47,6 +47,8 @@ static mm_manager *start(const char *policy, mm_issue issue) {
     assert_int_equal(cudaStreamCreateWithPriority(&own, cudaStreamNonBlocking, 0), cudaSuccess);
     return m;
 }
+
+static mm_manager *start(const char *policy, mm_issue issue) { return start_in(policy, issue, ARENA); }
 
 static void finish(mm_manager *m) {
     mm_manager_destroy(m);
@@ -66,13 +68,18 @@ static void toy_start(toy *t, mm_manager *m, mm_loop_options options) {
 }
 
 TEST_CASE(steps_on_the_programs_stream_give_the_weights_of_plain_memory) {
-    static const char *const policies[] = {"naive", "liveness", "swap-async:when=always",
-                                           "recompute:mode=sqrt,when=always", "recompute-swap:when=always"};
+    static const char *const policies[] = {"naive",
+                                           "liveness",
+                                           "swap-async:when=always",
+                                           "recompute:mode=sqrt,when=always",
+                                           "recompute-swap:when=always",
+                                           "recompute-swap"};
     static toy t;
     const uint64_t wanted = toy_reference(ITERATIONS);
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
         for (int i = 0; i < 4; i++) {
-            mm_manager *m = start(policies[p], i % 2 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD);
+            const bool tight = strcmp(policies[p], "recompute-swap") == 0;
+            mm_manager *m = start_in(policies[p], i % 2 ? MM_ISSUE_INLINE : MM_ISSUE_THREAD, tight ? TIGHT : ARENA);
             toy_start(&t, m, (mm_loop_options){.record = (mm_loop_record)(i / 2), .ahead = i / 2 == 0});
             for (int n = 0; n < ITERATIONS; n++) expect_ok(toy_iterate(&t, TOY_TRAIN));
             expect_ok(toy_iterate(&t, TOY_EVALUATE));
