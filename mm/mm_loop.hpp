@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -51,12 +52,10 @@ template <> struct dtype_of<float> : std::integral_constant<mm_dtype, MM_F32> {}
 template <> struct dtype_of<std::int32_t> : std::integral_constant<mm_dtype, MM_I32> {};
 template <> struct dtype_of<std::uint8_t> : std::integral_constant<mm_dtype, MM_U8> {};
 
-// A slot whose pointer the lambda gets as a P (T * or const T *). raw.where: a pointer of the program's that gets the
-// same value; only results need one, because they are read after the step.
+// A slot whose pointer the lambda gets as a P (T * or const T *).
 template <class P> struct slot {
-    using pointer = P;
     mm_slot raw;
-    P *result;
+    P *result; // the program's pointer to a result, which is read after the step; null for others
 
     // As mm_slot.over; n counts the step's slots from 1.
     slot over(std::int32_t n) const {
@@ -94,7 +93,7 @@ template <class T> slot<T *> scratch(std::int64_t elems) {
 }
 // `where` is set when the step has run, and to null when the next iteration begins.
 template <class T> slot<T *> result(const char *name, std::int32_t row, std::int64_t elems, T **where) {
-    slot<T *> made = typed<T>(mm_slot_result(name, row, where, elems * std::int64_t(sizeof(T))));
+    slot<T *> made = typed<T>(mm_slot_result(name, row, nullptr, elems * std::int64_t(sizeof(T))));
     made.result = where;
     return made;
 }
@@ -118,8 +117,8 @@ class loop {
     // Runs `steps`, which calls step() and once(): an iteration with the key, twice if it had to be recorded.
     template <class F> void iterate(std::int64_t key, F &&steps) {
         for (bool again = true; again;) {
+            check(mm_loop_begin(loop_, key)); // sets pointers in tasks_ to null
             tasks_.clear();
-            check(mm_loop_begin(loop_, key));
             try {
                 steps();
             } catch (...) {
@@ -152,39 +151,46 @@ class loop {
     struct task {
         virtual ~task() = default;
     };
-    // A step's lambda, and the pointers that mm fills. They stay until the next iteration.
+    // A step's lambda, and the pointers that mm fills. They stay until the next iteration has begun.
     template <class F, class... P> struct task_of : task {
-        task_of(loop *owner, F f) : owner(owner), f(std::move(f)) {}
+        task_of(loop *owner, F f, const slot<P> &...slots)
+            : owner(owner), f(std::move(f)), wheres{static_cast<void *>(slots.result)..., nullptr} {
+            for (std::size_t i = 0; i < sizeof...(P); i++)
+                if (!wheres[i]) wheres[i] = &pointers[i];
+        }
         loop *owner;
         F f;
         void *pointers[sizeof...(P) + 1] = {};
+        void *wheres[sizeof...(P) + 1]; // of results: the program's own pointers
 
-        template <std::size_t... I> void call(std::index_sequence<I...>) { f(static_cast<P>(pointers[I])...); }
+        void *pointer(std::size_t i) const {
+            void *value;
+            std::memcpy(&value, wheres[i], sizeof value);
+            return value;
+        }
+        template <std::size_t... I> void call(std::index_sequence<I...>) { f(static_cast<P>(pointer(I))...); }
         static mm_status run(void *ctx, std::int32_t) {
             auto *self = static_cast<task_of *>(ctx);
             try {
                 self->call(std::index_sequence_for<P...>());
             } catch (...) { // mm's frames, which are C, lie between this and iterate()
                 if (!self->owner->thrown_) self->owner->thrown_ = std::current_exception();
-                return MM_ERR_ORDER;
+                return MM_ERR_INVALID;
             }
             return MM_OK;
         }
     };
 
     template <class F, class... P> void enter(mm_loop_step what, bool again, F f, const slot<P> &...slots) {
-        std::unique_ptr<task_of<F, P...>> made(new task_of<F, P...>(this, std::move(f)));
+        std::unique_ptr<task_of<F, P...>> made(new task_of<F, P...>(this, std::move(f), slots...));
         mm_slot raw[] = {slots.raw..., mm_slot()};
-        for (std::size_t i = 0; i < sizeof...(P); i++) raw[i].where = &made->pointers[i];
+        for (std::size_t i = 0; i < sizeof...(P); i++) raw[i].where = made->wheres[i];
         what.run = again ? task_of<F, P...>::run : nullptr;
         what.ctx = made.get();
         auto *self = made.get();
         tasks_.push_back(std::move(made));
         if (!mm_loop_enter(loop_, &what, raw, sizeof...(P))) return;
         self->call(std::index_sequence_for<P...>());
-        std::size_t i = 0;
-        const int set[] = {0, (slots.result ? (void)(*slots.result = static_cast<P>(self->pointers[i])) : (void)0, i++, 0)...};
-        (void)set;
         mm_loop_leave(loop_);
     }
 
