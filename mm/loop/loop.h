@@ -17,6 +17,7 @@ typedef struct mm_loop_slot {
     mm_form form;
     int32_t over;
     mm_tensor tensor; /* -1: scratch */
+    int use;          /* number among the graph's uses of the step; -1: scratch */
     int64_t bytes;
     int64_t offset; /* of scratch, in the step's workspace */
     bool first;     /* the first ADD of its tensor */

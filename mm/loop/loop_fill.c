@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/loop/loop_fill.h"
 
-#include "mm/manager/manager.h"
+#include "mm/manager/iteration.h"
 
 static mm_status zero(mm_loop *l, void *data, int64_t bytes) {
     if (!l->is_inline) return mm_fill_async(mm_compute_stream(l->manager), data, 0, bytes);
@@ -19,15 +19,15 @@ static mm_status copy(mm_loop *l, void *data, const void *from, int64_t bytes) {
 /* The first ADD of an iteration: the tensor is zero, or equals the slot `over`. */
 static mm_status begin_sum(mm_loop *l, const mm_loop_made *step, const mm_loop_slot *slot, void *data) {
     if (slot->over == 0) return zero(l, data, slot->bytes);
-    return copy(l, data, mm_tensor_data(l->manager, step->slots[slot->over - 1].tensor), slot->bytes);
+    return copy(l, data, mm_iteration_address(l->manager, step->slots[slot->over - 1].use), slot->bytes);
 }
 
 mm_status mm_loop_fill(mm_loop *l, mm_loop_made *step) {
-    uint8_t *workspace = mm_workspace_data(l->manager);
+    uint8_t *workspace = mm_workspace_data(l->manager); /* NULL if nothing is scratch */
     bool began = false;
     for (int i = 0; i < step->n_slots; i++) {
         const mm_loop_slot *slot = &step->slots[i];
-        uint8_t *data = slot->tensor < 0 ? workspace + slot->offset : mm_tensor_data(l->manager, slot->tensor);
+        uint8_t *data = slot->use < 0 ? workspace + slot->offset : mm_iteration_address(l->manager, slot->use);
         if (slot->first) MM_TRY(begin_sum(l, step, slot, data));
         began |= slot->first;
         mm_loop_pointer_set(slot->where, (void *)((uintptr_t)data - (uintptr_t)slot->row_offset));

@@ -47,14 +47,16 @@ static mm_access access_of(const mm_loop_slot *slot) {
     }
 }
 
-static mm_status add_to_graph(mm_loop_recording *r, const mm_loop_step *step, const mm_loop_made *made,
+static mm_status add_to_graph(mm_loop_recording *r, const mm_loop_step *step, mm_loop_made *made,
                               int64_t workspace_bytes) {
     mm_use *uses = malloc(((size_t)made->n_slots + 1) * sizeof *uses);
     size_t n = 0;
     if (!uses) return mm_fail(MM_ERR_NOMEM, "out of memory for a step's uses");
-    for (int i = 0; i < made->n_slots; i++)
-        if (made->slots[i].tensor >= 0)
-            uses[n++] = (mm_use){made->slots[i].tensor, access_of(&made->slots[i]), made->slots[i].form};
+    for (int i = 0; i < made->n_slots; i++) {
+        mm_loop_slot *slot = &made->slots[i];
+        slot->use = slot->tensor < 0 ? -1 : (int)n;
+        if (slot->tensor >= 0) uses[n++] = (mm_use){slot->tensor, access_of(slot), slot->form};
+    }
     const mm_status status = mm_graph_add_step(r->graph, made->layer, step->phase, uses, n, (size_t)workspace_bytes);
     free(uses);
     MM_TRY(status);

@@ -325,6 +325,14 @@ static void *find_address(mm_manager *m, mm_tensor tensor) {
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 
+void *mm_iteration_address(mm_manager *m, int use) {
+    const mm_plan *plan = planned_now(m)->plan;
+    const mm_node *node = current_node(m);
+    const mm_tensor_info *info = mm_graph_tensor(plan->graph, mm_graph_step(plan->graph, node->step)->uses[use].tensor);
+    const int segment = info->persistent >= 0 ? info->persistent : plan->bindings[node->first_binding + use];
+    return mm_dispatch_address(m->dispatch, segment);
+}
+
 void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
     void *address = find_address(m, tensor);
     if (!address) mm_tensor_refuse(m, tensor);
