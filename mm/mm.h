@@ -56,8 +56,8 @@ extern "C" {
  * changes when programs that were built against an older library would no longer run.
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
- * calls it deprecated. What is experimental (the end of this header, mm_loop.h and mm_stash.h) may change with any minor version.
- * Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
+ * calls it deprecated. What is experimental (the end of this header, mm_loop.h, mm_stash.h) may change with any minor
+ * version. Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
  * they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
 #define MM_VERSION "0.15.0"
 
@@ -448,8 +448,8 @@ MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char
 /* The manager's compute stream, to be passed to mm_layer_begin. It stays the same for the manager's life; the manager
  * owns it. While others capture it into a CUDA graph, calls that begin an iteration or a step return MM_ERR_ORDER.
  * On cuda, mm's streams are non-blocking ones: they do not synchronise with the legacy default stream. So work that a
- * program enqueues without a stream (cudaMemset, cudaMemcpy, a launch with two arguments) is not ordered with the steps,
- * and races with them; give it this stream, or let the steps run on the program's own (mm_layer_begin_on). */
+ * program enqueues without a stream (cudaMemset, cudaMemcpy, a launch with two arguments) is not ordered with the
+ * steps, and races with them: give it this stream, or run the steps on the program's own (mm_layer_begin_on). */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
 /* The device's own handle of a stream, for launches and libraries: on cuda a cudaStream_t, which the manager owns.
@@ -595,7 +595,7 @@ MM_API void mm_host_memory_get(mm_host_memory *memory_out);
  * Steps of one iteration may use different streams. The caller keeps the stream alive until the iteration has ended.
  * A mm_recompute_fn that is called here may enqueue on its `stream`, or on the caller's, but not on both. Costs two
  * events and two waits a step more than mm_compute_stream. MM_ERR_ORDER also: the stream is being captured into a CUDA
- * graph. MM_ERR_UNSUPPORTED: the iteration is recorded for replay (mm_record_begin), which takes mm's own stream only. */
+ * graph. MM_ERR_UNSUPPORTED: the iteration is recorded for replay (mm_record_begin), which takes mm's own stream. */
 MM_API MM_CHECKED mm_status mm_layer_begin_on(mm_manager *manager, mm_layer layer, mm_phase phase, void *stream);
 
 /* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec that does it before or

@@ -69,7 +69,7 @@ typedef struct mm_slot {
                       (see MM_TOUCH_RESULT). Borrowed until then; if the step has mm_loop_step.run, until mm_loop_end; of
                       a result, until the next mm_loop_begin */
     int64_t bytes; /* the tensor's size, a multiple of its type's. Required where the iteration names it first, and of
-                      scratch; elsewhere it may be 0, else it must be the same */
+                      scratch; elsewhere 0, or the same */
     int64_t
         row_offset; /* bytes that are subtracted from the pointer, because the program adds them itself (mm_table) */
     mm_dtype dtype; /* where it is named first */
@@ -159,7 +159,7 @@ MM_API void mm_loop_destroy(mm_loop *loop);
 MM_API MM_CHECKED mm_status mm_loop_begin(mm_loop *loop, int64_t key);
 
 /* Enters the next step. True: the slots' pointers are set; compute now, then call mm_loop_leave. False: do not compute,
- * because the step was recorded only, or because the iteration has failed. Failures, which mm_loop_end returns:
+ * because the step was only recorded, or the iteration has failed. Failures, which mm_loop_end returns:
  * MM_ERR_INVALID (a recording) if a step reads, modifies or has in `over` what no step before it wrote, or for a
  * declaration that mm_graph_add_tensor, _add_step, _allow_inplace or _allow_alias refuse, or if two slots fill one
  * pointer; MM_ERR_ORDER if the step, a tensor, a touch or a size is not the recorded one: the message names both. The

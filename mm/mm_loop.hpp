@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mm_loop.h for C++14: a step is a lambda, which gets the pointers of its slots, and can be computed again. Header only;
+// mm_loop.h for C++14: a step is a lambda, which gets the pointers of its slots and can be computed again. Header only;
 // experimental, as mm_loop.h.
 //
 //   mm::loop loop(manager);
@@ -13,7 +13,8 @@
 //
 // The lambda of a forward step may be called again, from a later step of the iteration: it captures by value, or what
 // outlives the iteration; gives the same bits each time; and changes nothing of the program's. One that cannot do that
-// is passed to once(). Failures are thrown as mm::error, by iterate(); an exception of a lambda's gives the iteration up.
+// is passed to once(). Failures are thrown as mm::error, by iterate(). An exception that a lambda throws gives the
+// iteration up, and leaves iterate().
 #ifndef MM_MM_LOOP_HPP
 #define MM_MM_LOOP_HPP
 
