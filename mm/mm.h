@@ -57,8 +57,9 @@ extern "C" {
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
  * calls it deprecated. What is experimental (the end of this header, mm_loop.h, mm_stash.h) may change with any minor
- * version. Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
- * they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
+ * version. Constants keep their numbers. The only exceptions are constants without a written number, such as
+ * MM_TENSOR_KINDS: they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the
+ * rules. */
 #define MM_VERSION "0.15.0"
 
 #define MM_VERSION_MAJOR 0

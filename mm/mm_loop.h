@@ -66,7 +66,7 @@ typedef struct mm_slot {
     int32_t row;
     mm_loop_touch touch;
     void *where;   /* address of a pointer of the program's (T **). mm_loop_enter sets it, mm_loop_leave sets it to NULL
-                      (see MM_TOUCH_RESULT). Borrowed until then; if the step has mm_loop_step.run, until mm_loop_end; of
+                      (see MM_TOUCH_RESULT). Borrowed until then; if the step has a function, until mm_loop_end; for
                       a result, until the next mm_loop_begin */
     int64_t bytes; /* the tensor's size, a multiple of its type's. Required where the iteration names it first, and of
                       scratch; elsewhere 0, or the same */
@@ -76,35 +76,35 @@ typedef struct mm_slot {
     mm_tensor_kind kind; /* where it is named first. MM_SAVED: never compressed lossily. MM_INPUT (0): a feature map in
                             a forward step, a gradient map in others */
     mm_form form;        /* MM_FORM_SIGN, for a read: only whether elements are > 0 matters; see mm_loop_form */
-    int32_t over; /* n: the step's n-th slot, counted from 1, which it reads, and which has as many bytes. A write: may
-                     lie over that slot, element by element (mm_graph_allow_inplace). An ADD: if it is the tensor's
-                     first, the sum equals that slot, and mm provides it: by one storage for both, or by a copy. The
-                     step then must not add: mm_loop_given. 0: none */
+    const void *over; /* `where` of another slot of the step, which it reads, and which has as many bytes. A write: may
+                         lie over that slot, element by element (mm_graph_allow_inplace). An ADD: if it is the tensor's
+                         first, the sum equals that slot, and mm provides it: by one storage for both, or by a copy.
+                         The step then must not add: mm_loop_given. NULL: none */
 } mm_slot;
 
 /* Slots, by touch. Other members are zero, for the caller to set. */
 static inline mm_slot mm_slot_read(const char *name, int32_t row, void *where) {
-    const mm_slot slot = {name, row, MM_TOUCH_READ, where, 0, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {name, row, MM_TOUCH_READ, where, 0, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 static inline mm_slot mm_slot_write(const char *name, int32_t row, void *where, int64_t bytes) {
-    const mm_slot slot = {name, row, MM_TOUCH_WRITE, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {name, row, MM_TOUCH_WRITE, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 static inline mm_slot mm_slot_modify(const char *name, int32_t row, void *where) {
-    const mm_slot slot = {name, row, MM_TOUCH_MODIFY, where, 0, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {name, row, MM_TOUCH_MODIFY, where, 0, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 static inline mm_slot mm_slot_add(const char *name, int32_t row, void *where, int64_t bytes) {
-    const mm_slot slot = {name, row, MM_TOUCH_ADD, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {name, row, MM_TOUCH_ADD, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 static inline mm_slot mm_slot_scratch(void *where, int64_t bytes) {
-    const mm_slot slot = {"scratch", 0, MM_TOUCH_SCRATCH, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {"scratch", 0, MM_TOUCH_SCRATCH, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 static inline mm_slot mm_slot_result(const char *name, int32_t row, void *where, int64_t bytes) {
-    const mm_slot slot = {name, row, MM_TOUCH_RESULT, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, 0};
+    const mm_slot slot = {name, row, MM_TOUCH_RESULT, where, bytes, 0, MM_F32, MM_INPUT, MM_FORM_VALUE, NULL};
     return slot;
 }
 
@@ -149,8 +149,8 @@ MM_CHECKED static inline mm_status mm_loop_create(mm_manager *manager, const mm_
     return mm_loop_create_sized(manager, options, sizeof *options, loop_out);
 }
 
-/* Aborts an iteration under way, forgets all keys, and frees. Pointers of the program's are left as they are. Before its
- * manager is destroyed. NULL is legal. */
+/* Aborts an iteration under way, forgets all keys, and frees. Pointers of the program's are left as they are. To be
+ * called before the manager is destroyed. NULL is legal. */
 MM_API void mm_loop_destroy(mm_loop *loop);
 
 /* Begins an iteration: a recording, if the key is new; else one that computes, after planning the key's graph if that
@@ -182,12 +182,12 @@ MM_API MM_CHECKED mm_status mm_loop_end(mm_loop *loop, bool *again_out);
 /* Gives up the iteration, or the recording, and its failure. Outside of an iteration, and for NULL, it does nothing. */
 MM_API void mm_loop_abort(mm_loop *loop);
 
-/* In a step: the form in which slot i (counted from 0) is there, as mm_tensor_form; a read of signs must ask. */
-MM_API mm_form mm_loop_form(mm_loop *loop, size_t i);
+/* In a step: the form in which the slot with that `where` is there, as mm_tensor_form; a read of signs must ask. */
+MM_API mm_form mm_loop_form(mm_loop *loop, const void *where);
 
-/* In a step: whether slot i (counted from 0), an ADD, holds its sum already, so that the step must not add
+/* In a step: whether the slot with that `where`, an ADD, holds its sum already, so that the step must not add
  * (mm_slot.over). The sum has the bits of the slot that it equals; 0 + x would differ from x in the sign of zeros. */
-MM_API bool mm_loop_given(mm_loop *loop, size_t i);
+MM_API bool mm_loop_given(mm_loop *loop, const void *where);
 
 /* The graph of a key, frozen, for functions that take a graph (mm_facts_save, mm_observe, ...). The loop owns it.
  * NULL: the key is not known, or still being recorded. */
@@ -197,7 +197,7 @@ MM_API const mm_graph *mm_loop_graph(const mm_loop *loop, int64_t key);
 MM_API MM_CHECKED mm_status mm_loop_forget(mm_loop *loop, int64_t key);
 
 /* ---- Pointer tables. A program that makes one large allocation often keeps a table of pointers into it, where an
- * entry has one part for each block of the network, and computes: table.ln1 + l * B * T * C. Each part becomes a tensor;
+ * entry has one part for each block of the network, and computes table.ln1 + l * B * T * C. Each part becomes a tensor;
  * the pointer is set to the place of the step's part, less what the program adds. So its arithmetic stays as it is:
  *
  *                      row 0     row 1     row 2                     the tensor ln1.2 in mm's memory

@@ -56,12 +56,13 @@ template <> struct dtype_of<std::uint8_t> : std::integral_constant<mm_dtype, MM_
 // A slot whose pointer the lambda gets as a P (T * or const T *).
 template <class P> struct slot {
     mm_slot raw;
-    P *result; // the program's pointer to a result, which is read after the step; null for others
+    P *result;      // the program's pointer to a result, which is read after the step; null for others
+    int over_index; // -1: none
 
-    // As mm_slot.over; n counts the step's slots from 1.
-    slot over(std::int32_t n) const {
+    // As mm_slot.over; i counts the step's slots from 0.
+    slot over(int i) const {
         slot other = *this;
-        other.raw.over = n;
+        other.over_index = i;
         return other;
     }
     // As mm_slot.kind.
@@ -74,11 +75,11 @@ template <class P> struct slot {
 
 // Slots by touch (mm_loop_touch). elems: the tensor's elements; 0: it was named before.
 template <class T> slot<const T *> read(const char *name, std::int32_t row) {
-    return {mm_slot_read(name, row, nullptr), nullptr};
+    return {mm_slot_read(name, row, nullptr), nullptr, -1};
 }
 template <class T> slot<T *> typed(mm_slot raw) {
     raw.dtype = dtype_of<T>::value;
-    return {raw, nullptr};
+    return {raw, nullptr, -1};
 }
 template <class T> slot<T *> write(const char *name, std::int32_t row, std::int64_t elems) {
     return typed<T>(mm_slot_write(name, row, nullptr, elems * std::int64_t(sizeof(T))));
@@ -145,8 +146,8 @@ class loop {
     }
 
     // In a lambda: as mm_loop_given and mm_loop_form. i counts slots from 0.
-    bool given(std::size_t i) const { return mm_loop_given(loop_, i); }
-    mm_form form(std::size_t i) const { return mm_loop_form(loop_, i); }
+    bool given(std::size_t i) const { return mm_loop_given(loop_, running_[i]); }
+    mm_form form(std::size_t i) const { return mm_loop_form(loop_, running_[i]); }
 
   private:
     struct task {
@@ -169,7 +170,10 @@ class loop {
             std::memcpy(&value, wheres[i], sizeof value);
             return value;
         }
-        template <std::size_t... I> void call(std::index_sequence<I...>) { f(static_cast<P>(pointer(I))...); }
+        template <std::size_t... I> void call(std::index_sequence<I...>) {
+            owner->running_ = wheres;
+            f(static_cast<P>(pointer(I))...);
+        }
         static mm_status run(void *ctx, std::int32_t) {
             auto *self = static_cast<task_of *>(ctx);
             try {
@@ -185,7 +189,11 @@ class loop {
     template <class F, class... P> void enter(mm_loop_step what, bool again, F f, const slot<P> &...slots) {
         std::unique_ptr<task_of<F, P...>> made(new task_of<F, P...>(this, std::move(f), slots...));
         mm_slot raw[] = {slots.raw..., mm_slot()};
-        for (std::size_t i = 0; i < sizeof...(P); i++) raw[i].where = made->wheres[i];
+        const int over[] = {slots.over_index..., -1};
+        for (std::size_t i = 0; i < sizeof...(P); i++) {
+            raw[i].where = made->wheres[i];
+            if (over[i] >= 0) raw[i].over = std::size_t(over[i]) < sizeof...(P) ? made->wheres[over[i]] : made.get();
+        }
         what.run = again ? task_of<F, P...>::run : nullptr;
         what.ctx = made.get();
         auto *self = made.get();
@@ -198,6 +206,7 @@ class loop {
     mm_loop *loop_ = nullptr;
     std::vector<std::unique_ptr<task>> tasks_;
     std::exception_ptr thrown_;
+    void *const *running_ = nullptr; // `where` of each slot of the lambda that runs
 };
 
 } // namespace mm

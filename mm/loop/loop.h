@@ -15,7 +15,7 @@ typedef struct mm_loop_slot {
     int32_t row;
     mm_loop_touch touch;
     mm_form form;
-    int32_t over;
+    int over;         /* index of the slot of mm_slot.over; -1: none */
     mm_tensor tensor; /* -1: scratch */
     int use;          /* number among the graph's uses of the step; -1: scratch */
     int64_t bytes;

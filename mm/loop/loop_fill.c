@@ -18,8 +18,8 @@ static mm_status copy(mm_loop *l, void *data, const void *from, int64_t bytes) {
 
 /* The first ADD of an iteration: the tensor is zero, or equals the slot `over`. */
 static mm_status begin_sum(mm_loop *l, const mm_loop_made *step, const mm_loop_slot *slot, void *data) {
-    if (slot->over == 0) return zero(l, data, slot->bytes);
-    return copy(l, data, mm_iteration_address(l->manager, step->slots[slot->over - 1].use), slot->bytes);
+    if (slot->over < 0) return zero(l, data, slot->bytes);
+    return copy(l, data, mm_iteration_address(l->manager, step->slots[slot->over].use), slot->bytes);
 }
 
 mm_status mm_loop_fill(mm_loop *l, mm_loop_made *step) {

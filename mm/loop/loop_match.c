@@ -14,8 +14,12 @@ static bool is_step(const mm_loop_made *made, const mm_loop_step *step) {
     return made->row == step->row && made->phase == step->phase && is_name(step->name, made->name, made->name_length);
 }
 
-static bool is_slot(const mm_loop_slot *made, const mm_slot *slot) {
-    if (made->touch != slot->touch || made->form != slot->form || made->over != slot->over || !slot->where)
+static bool is_over(const mm_loop_slot *made, const mm_slot *slot, const mm_slot *slots) {
+    return made->over < 0 ? !slot->over : slot->over == slots[made->over].where;
+}
+
+static bool is_slot(const mm_loop_slot *made, const mm_slot *slot, const mm_slot *slots) {
+    if (made->touch != slot->touch || made->form != slot->form || !slot->where || !is_over(made, slot, slots))
         return false;
     if (slot->bytes != made->bytes && (slot->bytes != 0 || made->tensor < 0)) return false;
     return made->tensor < 0 || (made->row == slot->row && is_name(slot->name, made->name, made->name_length));
@@ -42,7 +46,7 @@ static const char *describe(mm_loop_touch touch, const char *name, int length, i
 }
 
 static mm_status refuse_slot(const mm_loop *l, const mm_loop_step *step, int i, const mm_loop_slot *made,
-                             const mm_slot *slot) {
+                             const mm_slot *slot, const mm_slot *slots) {
     char is[MM_BRIEF_CAPACITY], was[MM_BRIEF_CAPACITY];
     if (!slot->where)
         return mm_fail(MM_ERR_INVALID, "%s: slot %d has no pointer to fill", MM_LOOP_STEP_TEXT(step), i + 1);
@@ -53,8 +57,8 @@ static mm_status refuse_slot(const mm_loop *l, const mm_loop_step *step, int i, 
                    "%s of key %lld: slot %d is: %s; recorded was: %s%s; begin another key for another order or other "
                    "sizes",
                    MM_LOOP_STEP_TEXT(step), (long long)l->now->key, i + 1, is, was,
-                   made->form != slot->form || made->over != slot->over ? ", in another form or over another slot"
-                                                                        : "");
+                   made->form != slot->form || !is_over(made, slot, slots) ? ", in another form or over another slot"
+                                                                           : "");
 }
 
 mm_status mm_loop_match(mm_loop *l, const mm_loop_step *step, const mm_slot *slots, size_t n) {
@@ -68,7 +72,8 @@ mm_status mm_loop_match(mm_loop *l, const mm_loop_step *step, const mm_slot *slo
         return mm_fail(MM_ERR_ORDER, "%s of key %lld has %s function, recorded was one with%s; begin another key",
                        MM_LOOP_STEP_TEXT(step), (long long)l->now->key, step->run ? "a" : "no", step->run ? "out" : "");
     for (int i = 0; i < made->n_slots; i++)
-        if (!is_slot(&made->slots[i], &slots[i])) return refuse_slot(l, step, i, &made->slots[i], &slots[i]);
+        if (!is_slot(&made->slots[i], &slots[i], slots))
+            return refuse_slot(l, step, i, &made->slots[i], &slots[i], slots);
     for (int i = 0; i < made->n_slots; i++) {
         made->slots[i].where = slots[i].where;
         made->slots[i].row_offset = slots[i].row_offset;

@@ -26,9 +26,8 @@ static mm_status find_layer(mm_loop_recording *r, const mm_loop_step *step, mm_l
 /* Declares what may lie over what. A tensor whose bytes are copied from the slot `over` need not lie there: results
  * never do. */
 static mm_status allow_over(mm_loop_recording *r, const mm_loop_made *made, const mm_loop_slot *slot) {
-    if (slot->over == 0 || slot->touch == MM_TOUCH_RESULT || (slot->touch == MM_TOUCH_ADD && !slot->first))
-        return MM_OK;
-    const mm_loop_slot *over = &made->slots[slot->over - 1];
+    if (slot->over < 0 || slot->touch == MM_TOUCH_RESULT || (slot->touch == MM_TOUCH_ADD && !slot->first)) return MM_OK;
+    const mm_loop_slot *over = &made->slots[slot->over];
     if (slot->lasts || over->lasts) return MM_OK;
     return slot->first ? mm_graph_allow_alias(r->graph, over->tensor, slot->tensor)
                        : mm_graph_allow_inplace(r->graph, over->tensor, slot->tensor);
@@ -79,18 +78,21 @@ static mm_status check_step(const mm_loop_step *step, const mm_slot *slots, size
     return MM_OK;
 }
 
-/* The graph checks pairs; but a copy is none, so the check is made here for all. */
-static mm_status check_over(const mm_loop_step *step, const mm_loop_made *made, int i) {
-    const mm_loop_slot *slot = &made->slots[i];
-    if (slot->over == 0) return MM_OK;
+/* Finds the slot that slot i may lie over, or equals. The graph checks pairs; but a copy is none, so the check is made
+ * here for all. */
+static mm_status find_over(const mm_loop_step *step, const mm_slot *slots, mm_loop_made *made, int i) {
+    mm_loop_slot *slot = &made->slots[i];
     const bool may = slot->touch == MM_TOUCH_WRITE || slot->touch == MM_TOUCH_ADD;
-    const mm_loop_slot *over =
-        may && slot->over > 0 && slot->over <= made->n_slots ? &made->slots[slot->over - 1] : NULL;
+    if (!slots[i].over) return MM_OK;
+    for (int j = 0; j < made->n_slots; j++)
+        if (slots[j].where == slots[i].over) slot->over = j;
+    const mm_loop_slot *over = may && slot->over >= 0 ? &made->slots[slot->over] : NULL;
     if (!over || over->touch != MM_TOUCH_READ || over->form != MM_FORM_VALUE)
-        return mm_fail(MM_ERR_INVALID,
-                       "%s: slot %d cannot be over slot %d: only a write or an ADD may, over a slot whose elements the "
-                       "step reads",
-                       MM_LOOP_STEP_TEXT(step), i + 1, slot->over);
+        return mm_fail(
+            MM_ERR_INVALID,
+            "%s: slot %d has a wrong `over`: only a write or an ADD may have one, the `where` of a slot whose "
+            "elements the step reads",
+            MM_LOOP_STEP_TEXT(step), i + 1);
     if (over->bytes != slot->bytes)
         return mm_fail(MM_ERR_INVALID, "%s: %s of %lld bytes cannot be over %s of %lld", MM_LOOP_STEP_TEXT(step),
                        slot->name, (long long)slot->bytes, over->name, (long long)over->bytes);
@@ -101,7 +103,7 @@ static mm_status record(mm_loop_recording *r, const mm_loop_step *step, const mm
     int64_t workspace_bytes = 0;
     MM_TRY(find_layer(r, step, made));
     for (int i = 0; i < made->n_slots; i++) MM_TRY(mm_loop_record_slot(r, step, &slots[i], i, made, &workspace_bytes));
-    for (int i = 0; i < made->n_slots; i++) MM_TRY(check_over(step, made, i));
+    for (int i = 0; i < made->n_slots; i++) MM_TRY(find_over(step, slots, made, i));
     return add_to_graph(r, step, made, workspace_bytes);
 }
 

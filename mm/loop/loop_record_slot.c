@@ -106,6 +106,6 @@ mm_status mm_loop_record_slot(mm_loop_recording *r, const mm_loop_step *step, co
     if (!slot->where || (!scratch && (!slot->name || !*slot->name)))
         return mm_fail(MM_ERR_INVALID, "%s: slot %d has no %s", MM_LOOP_STEP_TEXT(step), i + 1,
                        slot->where ? "name" : "pointer to fill");
-    *out = (mm_loop_slot){.row = slot->row, .touch = slot->touch, .form = slot->form, .over = slot->over};
+    *out = (mm_loop_slot){.row = slot->row, .touch = slot->touch, .form = slot->form, .over = -1};
     return scratch ? record_scratch(step, slot, out, workspace_bytes) : record_tensor(r, step, slot, out);
 }

@@ -80,18 +80,20 @@ void mm_loop_run(mm_loop *l, const mm_loop_step *step, const mm_slot *slots, siz
     mm_loop_fail(l, status);
 }
 
-/* Slot i of the step that runs; NULL: there is none, or the step is being recorded. */
-static const mm_loop_slot *running_slot(const mm_loop *l, size_t i) {
-    if (!l || !l->entered || l->state != MM_LOOP_RUNS || i >= (size_t)l->entered->n_slots) return NULL;
-    return &l->entered->slots[i];
+/* A slot of the step that runs; NULL: it has no such slot, or is being recorded. */
+static const mm_loop_slot *running_slot(const mm_loop *l, const void *where) {
+    if (!l || !l->entered || l->state != MM_LOOP_RUNS) return NULL;
+    for (int i = 0; i < l->entered->n_slots; i++)
+        if (l->entered->slots[i].where == where) return &l->entered->slots[i];
+    return NULL;
 }
 
-mm_form mm_loop_form(mm_loop *l, size_t i) {
-    const mm_loop_slot *slot = running_slot(l, i);
+mm_form mm_loop_form(mm_loop *l, const void *where) {
+    const mm_loop_slot *slot = running_slot(l, where);
     return slot && slot->tensor >= 0 ? mm_tensor_form(l->manager, slot->tensor) : MM_FORM_VALUE;
 }
 
-bool mm_loop_given(mm_loop *l, size_t i) {
-    const mm_loop_slot *slot = running_slot(l, i);
-    return slot && slot->first && slot->over > 0;
+bool mm_loop_given(mm_loop *l, const void *where) {
+    const mm_loop_slot *slot = running_slot(l, where);
+    return slot && slot->first && slot->over >= 0;
 }

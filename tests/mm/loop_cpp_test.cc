@@ -180,7 +180,7 @@ void a_first_add_may_equal_another_slot(void **) {
                     given = loop.given(1);
                     same = dx == dy;
                 },
-                mm::read<float>("dy", 0), mm::add<float>("dx", 0, N).over(1));
+                mm::read<float>("dy", 0), mm::add<float>("dx", 0, N).over(0));
             loop.step(
                 mm::at("use", 0, MM_BACKWARD), [](const float *, const float *) {}, mm::read<float>("dy", 0),
                 mm::read<float>("dx", 0));

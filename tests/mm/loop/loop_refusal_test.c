@@ -72,8 +72,8 @@ TEST_CASE(a_declaration_that_makes_no_sense_is_refused_and_the_key_stays_new) {
     const mm_slot x = mm_slot_write("x", 0, &a, BYTES),
                   wrong_touch = {.name = "x", .touch = (mm_loop_touch)9, .where = &a};
     mm_slot over = mm_slot_write("y", 0, &b, BYTES), larger = mm_slot_write("y", 0, &b, 2 * BYTES);
-    over.over = 3;
-    larger.over = 1;
+    over.over = &c;
+    larger.over = &a;
     const struct {
         mm_loop_step step;
         mm_slot slots[2];
@@ -91,7 +91,7 @@ TEST_CASE(a_declaration_that_makes_no_sense_is_refused_and_the_key_stays_new) {
         {{.name = "use"}, {mm_slot_read("x", 0, &a), mm_slot_modify("x", 0, &b)}, 2, {"x.0", "twice"}},
         {{.name = "use"}, {mm_slot_read("x", 0, NULL)}, 1, {"slot 1", "no pointer"}},
         {{.name = "use"}, {mm_slot_read("", 0, &a)}, 1, {"slot 1", "no name"}},
-        {{.name = "use"}, {mm_slot_read("x", 0, &a), over}, 2, {"slot 2", "over slot 3"}},
+        {{.name = "use"}, {mm_slot_read("x", 0, &a), over}, 2, {"slot 2", "wrong `over`"}},
         {{.name = "use"}, {mm_slot_read("x", 0, &a), larger}, 2, {"y.0 of 512 bytes", "x.0 of 256"}},
         {{.name = "use"}, {wrong_touch}, 1, {"slot 1", "touch 9"}},
         {again, {mm_slot_read("x", 0, &a)}, 1, {"make.0 forward", "already"}},

@@ -199,7 +199,7 @@ TEST_CASE(a_stream_that_is_captured_is_refused_and_the_iteration_can_be_given_up
     mm_graph_destroy(graph);
 }
 
-/* Each call of CUDA that a step on the program's stream makes fails once: the iteration says so, and the next one runs. */
+/* Calls of CUDA that steps on the program's stream make fail: the iteration says so, and the next one runs. */
 TEST_CASE(a_call_that_fails_fails_the_iteration_and_the_next_one_runs) {
     static const char *const calls[] = {"cudaEventRecord", "cudaStreamWaitEvent", "cudaMemsetAsync"};
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)

@@ -138,21 +138,21 @@ TEST_CASE(the_first_add_of_an_iteration_finds_zeros_and_later_ones_the_sum) {
 static bool run_given(const fixture *f) {
     bool again, same = false;
     mm_slot slots[] = {mm_slot_read("dy", 0, &a), mm_slot_add("dx", 0, &b, BYTES)};
-    slots[1].over = 1;
+    slots[1].over = &a;
     expect_ok(mm_loop_begin(f->loop, 0));
     if (STEP(f, "make", MM_BACKWARD, mm_slot_write("dy", 0, &a, BYTES))) {
         for (int k = 0; k < N; k++) a[k] = k % 2 ? -0.0F : (float)k;
         mm_loop_leave(f->loop);
     }
     if (step(f, "split", MM_BACKWARD, slots, 2)) {
-        assert_true(mm_loop_given(f->loop, 1));
-        assert_false(mm_loop_given(f->loop, 0));
-        assert_false(mm_loop_given(f->loop, 2));
+        assert_true(mm_loop_given(f->loop, &b));
+        assert_false(mm_loop_given(f->loop, &a));
+        assert_false(mm_loop_given(f->loop, &c));
         assert_memory_equal(a, b, BYTES);
         same = a == b;
         mm_loop_leave(f->loop);
     }
-    assert_false(mm_loop_given(f->loop, 1));
+    assert_false(mm_loop_given(f->loop, &b));
     if (STEP(f, "use", MM_BACKWARD, mm_slot_read("dy", 0, &a), mm_slot_read("dx", 0, &b))) {
         assert_memory_equal(a, b, BYTES);
         mm_loop_leave(f->loop);
@@ -175,7 +175,7 @@ TEST_CASE(a_write_may_lie_over_what_the_step_reads_last) {
     bool again, over = false;
     for (int i = 0; i < 2; i++) {
         mm_slot slots[] = {mm_slot_read("x", 0, &a), mm_slot_write("y", 0, &b, BYTES)};
-        slots[1].over = 1;
+        slots[1].over = &a;
         expect_ok(mm_loop_begin(f.loop, 0));
         if (STEP(&f, "make", MM_FORWARD, mm_slot_write("x", 0, &a, BYTES))) mm_loop_leave(f.loop);
         if (step(&f, "relu", MM_FORWARD, slots, 2)) {
@@ -228,7 +228,7 @@ TEST_CASE(a_read_of_signs_says_in_which_form_they_are) {
         for (int l = 0; l < 4; l++)
             if (STEP(&f, names[l], MM_FORWARD, mm_slot_write("y", l, &b, BYTES))) mm_loop_leave(f.loop);
         if (step(&f, "back", MM_BACKWARD, &sign, 1)) {
-            const bool mask = mm_loop_form(f.loop, 0) == MM_FORM_SIGN;
+            const bool mask = mm_loop_form(f.loop, &a) == MM_FORM_SIGN;
             const uint32_t *bits = (const uint32_t *)(const void *)a;
             for (int k = 0; k < N; k++) assert_int_equal(mask ? bits[k / 32] >> k % 32 & 1 : a[k] > 0, k % 3 != 0);
             ran = true;

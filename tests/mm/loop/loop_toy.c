@@ -11,7 +11,7 @@
 
 static void block(const float *x, float *h, float *y, float *scratch, const float *w, int n) {
     for (int i = 0; i < n; i++) scratch[i] = x[i] * w[i];
-    for (int i = 0; i < n; i++) h[i] = scratch[i] > 0 ? scratch[i] : 0.1F * scratch[i];
+    for (int i = 0; i < n; i++) h[i] += scratch[i] > 0 ? scratch[i] : 0.1F * scratch[i];
     for (int i = 0; i < n; i++) y[i] = x[i] + 0.5F * h[i] + 0.25F * h[(i + 1) % n];
 }
 
@@ -97,7 +97,7 @@ static mm_status run_block(void *ctx, int32_t l) {
 
 static void forward(toy *t, int l) {
     const mm_loop_step step = {"block", l, MM_FORWARD, MM_LAYER_LINEAR, t->again ? run_block : NULL, t};
-    const mm_slot slots[] = {mm_slot_read("x", l, &t->x), mm_slot_write("h", l, &t->h, TOY_ELEMS * 4),
+    const mm_slot slots[] = {mm_slot_read("x", l, &t->x), mm_slot_add("h", l, &t->h, TOY_ELEMS * 4),
                              mm_slot_write("x", l + 1, &t->y, TOY_ELEMS * 4),
                              mm_slot_scratch(&t->scratch, TOY_ELEMS * 4)};
     if (t->again && t->loop)
@@ -110,9 +110,9 @@ static void forward(toy *t, int l) {
 
 static void backward(toy *t, int l) {
     mm_slot split[] = {mm_slot_read("dx", l + 1, &t->dy), mm_slot_add("da", l, &t->da, TOY_ELEMS * 4)};
-    split[1].over = 1;
+    split[1].over = &t->dy;
     if (enter(t, &(mm_loop_step){.name = "split", .row = l, .phase = MM_BACKWARD, .kind = MM_LAYER_ADD}, split, 2)) {
-        const bool given = t->loop && mm_loop_given(t->loop, 1);
+        const bool given = t->loop && mm_loop_given(t->loop, &t->da);
         expect_ok(compute(t, (toy_task){TOY_SPLIT, .given = given, .at = {t->dy, t->da}}));
         leave(t);
     }
