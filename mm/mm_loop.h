@@ -61,8 +61,7 @@ typedef enum mm_loop_touch {
 /* A tensor that a step uses, and the pointer of the program's that leads to it. Members that are zero may be left
  * out. */
 typedef struct mm_slot {
-    const char
-        *name; /* with `row`, the tensor's name: "ln1" and 3 are ln1.3. Compared as text; borrowed for the call */
+    const char *name; /* with `row` the tensor's name (ln1.3); compared as text; borrowed for the call */
     int32_t row;
     mm_loop_touch touch;
     void *where;   /* address of a pointer of the program's (T **). mm_loop_enter sets it, mm_loop_leave sets it to NULL
@@ -70,9 +69,8 @@ typedef struct mm_slot {
                       a result, until the next mm_loop_begin */
     int64_t bytes; /* the tensor's size, a multiple of its type's. Required where the iteration names it first, and of
                       scratch; elsewhere 0, or the same */
-    int64_t
-        row_offset; /* bytes that are subtracted from the pointer, because the program adds them itself (mm_table) */
-    mm_dtype dtype; /* where it is named first */
+    int64_t row_offset;  /* bytes to subtract from the pointer, since the program adds them itself (mm_table) */
+    mm_dtype dtype;      /* where it is named first */
     mm_tensor_kind kind; /* where it is named first. MM_SAVED: never compressed lossily. MM_INPUT (0): a feature map in
                             a forward step, a gradient map in others */
     mm_form form;        /* MM_FORM_SIGN, for a read: only whether elements are > 0 matters; see mm_loop_form */
@@ -193,7 +191,8 @@ MM_API bool mm_loop_given(mm_loop *loop, const void *where);
  * NULL: the key is not known, or still being recorded. */
 MM_API const mm_graph *mm_loop_graph(const mm_loop *loop, int64_t key);
 
-/* Forgets a key; its next iteration is recorded. Between iterations only. MM_ERR_NOT_FOUND: the key is not known. */
+/* Forgets a key; its next iteration is recorded. Sets pointers to its results to NULL. Between iterations only. Waits
+ * for iterations that were ended without waiting, and returns their failure. MM_ERR_NOT_FOUND: the key is not known. */
 MM_API MM_CHECKED mm_status mm_loop_forget(mm_loop *loop, int64_t key);
 
 /* ---- Pointer tables. A program that makes one large allocation often keeps a table of pointers into it, where an

@@ -1,42 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of a loop, and what its files share. */
-#include <stddef.h>
-#include <stdio.h>
+/* The life of a loop. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/text.h"
+#include "mm/loop/loop_fill.h"
 #include "mm/loop/loop_keys.h"
 #include "mm/loop/loop_plain.h"
 #include "mm/manager/manager.h"
-
-mm_status mm_loop_grow(void *array, int count, size_t item_bytes) {
-    void *items;
-    if (count & (count - 1)) return MM_OK;
-    memcpy(&items, array, sizeof items);
-    items = realloc(items, (count ? 2 * (size_t)count : 1) * item_bytes);
-    if (!items) return mm_fail(MM_ERR_NOMEM, "out of memory for a loop of %d items", count);
-    memcpy(array, &items, sizeof items);
-    return MM_OK;
-}
-
-void mm_loop_fail(mm_loop *l, mm_status status) {
-    if (l->failure.status == MM_OK) mm_failure_save(&l->failure, status);
-}
-
-const char *mm_loop_step_text(const mm_loop_step *step, char buffer[MM_LOOP_NAME_CAPACITY]) {
-    snprintf(buffer, MM_LOOP_NAME_CAPACITY, "%s.%d %s", MM_BRIEF(step->name ? step->name : "unnamed"), step->row,
-             mm_phase_name(step->phase));
-    return buffer;
-}
-
-const char *mm_loop_touch_name(mm_loop_touch touch) {
-    static const char *const names[] = {
-        [MM_TOUCH_READ] = "read", [MM_TOUCH_WRITE] = "write",     [MM_TOUCH_MODIFY] = "modify",
-        [MM_TOUCH_ADD] = "add",   [MM_TOUCH_SCRATCH] = "scratch", [MM_TOUCH_RESULT] = "result",
-    };
-    return (unsigned)touch <= MM_TOUCH_RESULT ? names[touch] : "unknown touch";
-}
 
 /* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_loop_options *given, size_t bytes, mm_loop_options *taken) {
@@ -89,6 +59,7 @@ mm_status mm_loop_forget(mm_loop *l, int64_t key) {
     MM_TRY(mm_manager_sync(l->manager));
     mm_loop_recording *r = mm_loop_find(l, key);
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_loop_forget: key %lld is not known", (long long)key);
+    mm_loop_clear_results(r);
     mm_loop_drop(l, r);
     return MM_OK;
 }

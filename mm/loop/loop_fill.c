@@ -30,7 +30,7 @@ mm_status mm_loop_fill(mm_loop *l, mm_loop_made *step) {
         uint8_t *data = slot->use < 0 ? workspace + slot->offset : mm_iteration_address(l->manager, slot->use);
         if (slot->first) MM_TRY(begin_sum(l, step, slot, data));
         began |= slot->first;
-        mm_loop_pointer_set(slot->where, (void *)((uintptr_t)data - (uintptr_t)slot->row_offset));
+        mm_loop_pointer_set(slot->where, mm_loop_pointer_less(data, slot->row_offset));
     }
     /* What was enqueued here on mm's stream comes before the step's own tasks. */
     return began ? mm_caller_stream_hand_over(l->manager) : MM_OK;
@@ -39,7 +39,7 @@ mm_status mm_loop_fill(mm_loop *l, mm_loop_made *step) {
 void mm_loop_clear(mm_loop_made *step) {
     for (int i = 0; i < step->n_slots; i++) {
         mm_loop_slot *slot = &step->slots[i];
-        if (slot->lasts) continue;
+        if (slot->lasts || !slot->where) continue;
         mm_loop_pointer_set(slot->where, NULL);
         if (!step->run) slot->where = NULL;
     }

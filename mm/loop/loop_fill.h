@@ -15,6 +15,11 @@ static inline void *mm_loop_pointer_get(const void *where) {
     return value;
 }
 
+/* A place less what the program adds by itself; the result may lie outside of all memory. */
+static inline void *mm_loop_pointer_less(void *place, int64_t bytes) {
+    return (void *)((uintptr_t)place - (uintptr_t)bytes);
+}
+
 /* Sets the pointers of the step that the manager has begun, or computes again; gives first ADDs their zeros or their
  * sum. Pointers may be set even if it fails. */
 MM_CHECKED mm_status mm_loop_fill(mm_loop *loop, mm_loop_made *step);

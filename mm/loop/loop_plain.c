@@ -23,7 +23,7 @@ mm_status mm_loop_plain_fill(mm_loop *l, mm_loop_made *step, const mm_slot *slot
         void *memory;
         MM_TRY(find_block(l, &step->slots[i], &memory));
         step->slots[i].where = slots[i].where;
-        mm_loop_pointer_set(slots[i].where, (void *)((uintptr_t)memory - (uintptr_t)slots[i].row_offset));
+        mm_loop_pointer_set(slots[i].where, mm_loop_pointer_less(memory, slots[i].row_offset));
     }
     return MM_OK;
 }

@@ -6,7 +6,7 @@
 #include "mm/loop/loop.h"
 
 /* Sets the step's pointers to plain memory: a tensor has one block for the whole iteration, scratch one for each step.
- * Blocks are zero at first, as first ADDs want them. MM_ERR_NOMEM. */
+ * Blocks are zero at first, as first ADDs want them. Pointers may be set even if it fails. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_loop_plain_fill(mm_loop *loop, mm_loop_made *step, const mm_slot *slots);
 /* Waits for what the program has enqueued on its stream. */
 MM_CHECKED mm_status mm_loop_plain_wait(mm_loop *loop);

@@ -2,11 +2,9 @@
 #include "mm/loop/loop_record.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/text.h"
 #include "mm/loop/loop_record_slot.h"
 
 /* The step's layer, which is new unless the recording has a step of that name. */

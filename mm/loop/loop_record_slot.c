@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/loop/loop_record_slot.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/plan/plan.h"

@@ -27,9 +27,8 @@ static mm_status enter_new(mm_loop *l, const mm_loop_step *step, const mm_slot *
         return MM_OK;
     }
     mm_loop_made *made = &l->now->steps[l->at];
-    MM_TRY(mm_loop_plain_fill(l, made, slots));
     l->entered = made;
-    return MM_OK;
+    return mm_loop_plain_fill(l, made, slots);
 }
 
 static mm_status check_enter(const mm_loop *l, const mm_loop_step *step) {

@@ -15,7 +15,8 @@ mm_status mm_caller_stream_use(mm_manager *m, void *handle, mm_stream **stream_o
     MM_TRY(mm_foreign_check(m->device, handle));
     const bool is_inline = mm_device_is_inline(m->device);
     *stream_out = is_inline ? NULL : compute;
-    if (is_inline || (handle && handle == mm_stream_handle(compute))) return MM_OK;
+    if (!is_inline && !c->mine) c->mine = mm_stream_handle(compute);
+    if (is_inline || handle == c->mine) return MM_OK;
     if (!c->passed) MM_TRY(mm_event_create(m->device, &c->passed));
     c->handle = handle;
     c->in_use = true;

@@ -15,6 +15,7 @@
 
 typedef struct mm_caller_stream {
     void *handle;
+    void *mine;       /* handle of the compute stream, which needs no hand-over; NULL: not asked for yet */
     bool in_use;      /* the step under way, or else the last one, computes on it */
     mm_event *passed; /* of the last hand-over, in either direction; NULL: there was none */
 } mm_caller_stream;

@@ -43,6 +43,10 @@ TEST_CASE(a_result_is_readable_until_the_next_iteration_begins) {
     expect_ok(mm_loop_begin(f.loop, 1));
     assert_null(b);
     mm_loop_abort(f.loop);
+    pass(&f, 0);
+    assert_non_null(b);
+    expect_ok(mm_loop_forget(f.loop, 0));
+    assert_null(b);
     finish(&f);
 }
 
