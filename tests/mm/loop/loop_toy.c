@@ -9,7 +9,8 @@
 
 /* ---------------------------------------------------------------- what steps compute */
 
-static void block(const float *x, float *h, float *y, float *scratch, const float *w, int n) {
+static void block(const float *x, float *h, float *y, float *scratch, const float *w, int n, bool zero) {
+    for (int i = 0; i < n && zero; i++) h[i] = 0;
     for (int i = 0; i < n; i++) scratch[i] = x[i] * w[i];
     for (int i = 0; i < n; i++) h[i] += scratch[i] > 0 ? scratch[i] : 0.1F * scratch[i];
     for (int i = 0; i < n; i++) y[i] = x[i] + 0.5F * h[i] + 0.25F * h[(i + 1) % n];
@@ -31,7 +32,7 @@ void toy_compute(const toy_task *t) {
         for (int i = 0; i < n; i++) at[0][i] = (float)((i * 37 + t->batch * 11) % 101) / 101 - 0.5F;
         break;
     case TOY_BLOCK:
-        block(at[0], at[1], at[2], at[3], t->w, n);
+        block(at[0], at[1], at[2], at[3], t->w, n, t->given);
         break;
     case TOY_PROBS:
         for (int i = 0; i < n; i++) at[1][i] = at[0][i] * 0.5F;
@@ -89,17 +90,22 @@ static mm_status compute(toy *t, toy_task task) {
     return MM_OK;
 }
 
+/* Whether a block adds to h, or writes it. */
+static bool adds(int l) { return l % 2 == 0; }
+
 static mm_status run_block(void *ctx, int32_t l) {
     toy *t = ctx;
     t->runs++;
-    return compute(t, (toy_task){TOY_BLOCK, .w = t->w + l * TOY_ELEMS, .at = {t->x, t->h, t->y, t->scratch}});
+    return compute(
+        t, (toy_task){TOY_BLOCK, .given = !adds(l), .w = t->w + l * TOY_ELEMS, .at = {t->x, t->h, t->y, t->scratch}});
 }
 
 static void forward(toy *t, int l) {
     const mm_loop_step step = {"block", l, MM_FORWARD, MM_LAYER_LINEAR, t->again ? run_block : NULL, t};
-    const mm_slot slots[] = {mm_slot_read("x", l, &t->x), mm_slot_add("h", l, &t->h, TOY_ELEMS * 4),
-                             mm_slot_write("x", l + 1, &t->y, TOY_ELEMS * 4),
-                             mm_slot_scratch(&t->scratch, TOY_ELEMS * 4)};
+    const mm_slot slots[] = {
+        mm_slot_read("x", l, &t->x),
+        adds(l) ? mm_slot_add("h", l, &t->h, TOY_ELEMS * 4) : mm_slot_write("h", l, &t->h, TOY_ELEMS * 4),
+        mm_slot_write("x", l + 1, &t->y, TOY_ELEMS * 4), mm_slot_scratch(&t->scratch, TOY_ELEMS * 4)};
     if (t->again && t->loop)
         mm_loop_run(t->loop, &step, slots, 4);
     else if (enter(t, &step, slots, 4)) {

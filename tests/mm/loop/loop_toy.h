@@ -14,7 +14,7 @@ typedef enum toy_op { TOY_EMBED, TOY_BLOCK, TOY_LOSS, TOY_SPLIT, TOY_BLOCK_BACK,
 typedef struct toy_task {
     toy_op op;
     int elems, batch;
-    bool given;              /* of TOY_SPLIT: the sum is there */
+    bool given;              /* of TOY_SPLIT: the sum is there; of TOY_BLOCK: h has any contents, and is not added to */
     float *w, *dw;           /* of the block */
     float *at[TOY_POINTERS]; /* as the step's slots have them */
 } toy_task;
