@@ -21,10 +21,9 @@ static mm_status find_layer(mm_loop_recording *r, const mm_loop_step *step, mm_l
     return MM_OK;
 }
 
-/* Declares what may lie over what. A tensor whose bytes are copied from the slot `over` need not lie there: results
- * never do. */
+/* Declares what may lie over what. Results have places of their own: a first ADD that equals one is a copy. */
 static mm_status allow_over(mm_loop_recording *r, const mm_loop_made *made, const mm_loop_slot *slot) {
-    if (slot->over < 0 || slot->touch == MM_TOUCH_RESULT || (slot->touch == MM_TOUCH_ADD && !slot->first)) return MM_OK;
+    if (slot->over < 0 || (slot->touch == MM_TOUCH_ADD && !slot->first)) return MM_OK;
     const mm_loop_slot *over = &made->slots[slot->over];
     if (slot->lasts || over->lasts) return MM_OK;
     return slot->first ? mm_graph_allow_alias(r->graph, over->tensor, slot->tensor)
