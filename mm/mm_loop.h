@@ -161,7 +161,8 @@ MM_API MM_CHECKED mm_status mm_loop_begin(mm_loop *loop, int64_t key);
  * MM_ERR_INVALID (a recording) if a step reads, modifies or has in `over` what no step before it wrote, or for a
  * declaration that mm_graph_add_tensor, _add_step, _allow_inplace or _allow_alias refuse, or if two slots fill one
  * pointer; MM_ERR_ORDER if the step, a tensor, a touch or a size is not the recorded one: the message names both. The
- * step has not run then; another order needs another key. Otherwise the errors of mm_layer_begin, and of `run`. */
+ * step has not run then, but those before it have; another order needs another key. Otherwise the errors of
+ * mm_layer_begin, and of `run`. */
 MM_API bool mm_loop_enter(mm_loop *loop, const mm_loop_step *step, const mm_slot *slots, size_t n_slots);
 
 /* Leaves the step that was entered. */
