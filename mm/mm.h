@@ -6,9 +6,10 @@
  * compressed, copied to host memory or recomputed between the forward and the backward pass, and the manager does it
  * beside the computation. The headers:
  *
- *   mm.h        the loop: graph, manager, iteration. It includes the others.
+ *   mm.h        the loop: graph, manager, iteration. It includes the others, but for mm_loop.h.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
+ *   mm_loop.h   a graph that is learned from the loop's own calls, not declared; mm_loop.hpp: for C++. Experimental.
  *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
  *               Experimental.
  *   mm_base.h   what these share: status, errors, types.
@@ -55,9 +56,10 @@ extern "C" {
  * changes when programs that were built against an older library would no longer run.
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
- * calls it deprecated. What is experimental (the end of this header, and mm_stash.h) may change with any minor version.
- * Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
- * they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
+ * calls it deprecated. What is experimental (the end of this header, mm_loop.h, mm_stash.h) may change with any minor
+ * version. Constants keep their numbers. The only exceptions are constants without a written number, such as
+ * MM_TENSOR_KINDS: they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the
+ * rules. */
 #define MM_VERSION "0.15.0"
 
 #define MM_VERSION_MAJOR 0
@@ -445,7 +447,10 @@ MM_API MM_CHECKED mm_status mm_persistent_add(mm_manager *manager, const char *n
 MM_API MM_CHECKED mm_status mm_persistent_remove(mm_manager *manager, const char *name);
 
 /* The manager's compute stream, to be passed to mm_layer_begin. It stays the same for the manager's life; the manager
- * owns it. While others capture it into a CUDA graph, calls that begin an iteration or a step return MM_ERR_ORDER. */
+ * owns it. While others capture it into a CUDA graph, calls that begin an iteration or a step return MM_ERR_ORDER.
+ * On cuda, mm's streams are non-blocking ones: they do not synchronise with the legacy default stream. So work that a
+ * program enqueues without a stream (cudaMemset, cudaMemcpy, a launch with two arguments) is not ordered with the
+ * steps, and races with them: give it this stream, or run the steps on the program's own (mm_layer_begin_on). */
 MM_API mm_stream *mm_compute_stream(mm_manager *manager);
 
 /* The device's own handle of a stream, for launches and libraries: on cuda a cudaStream_t, which the manager owns.
@@ -518,8 +523,9 @@ MM_API MM_CHECKED mm_status mm_layer_begin(mm_manager *manager, mm_layer layer, 
  * MM_ERR_ORDER unless that step was begun. */
 MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm_phase phase);
 
-/* The address of a tensor that the current step uses, valid until mm_layer_end; NULL for any other tensor. Addresses of
- * persistent and external tensors are available at any time within the iteration. */
+/* The address of a tensor that the current step uses, valid until mm_layer_end; NULL for any other tensor: then
+ * mm_last_error names the step, the tensor, and the tensors that the step uses, and within a step this is logged as an
+ * error. Addresses of persistent and external tensors are available at any time within the iteration. */
 MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
 /* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE); the mask's bits
@@ -583,6 +589,15 @@ typedef struct mm_host_memory {
 
 /* Does nothing if the argument is NULL. Reads files of /proc and /sys: some hundred microseconds. Any thread. */
 MM_API void mm_host_memory_get(mm_host_memory *memory_out);
+
+/* Begins the next step, as mm_layer_begin does, for work that the caller enqueues on a stream of its own: on cuda any
+ * cudaStream_t of the manager's GPU (NULL: the legacy default stream), on the host NULL, as for mm_layer_begin. The
+ * stream waits for what the step needs; mm_layer_end makes later steps wait for all that is enqueued on it by then.
+ * Steps of one iteration may use different streams. The caller keeps the stream alive until the iteration has ended.
+ * A mm_recompute_fn that is called here may enqueue on its `stream`, or on the caller's, but not on both. Costs two
+ * events and two waits a step more than mm_compute_stream. MM_ERR_ORDER also: the stream is being captured into a CUDA
+ * graph. MM_ERR_UNSUPPORTED: the iteration is recorded for replay (mm_record_begin), which takes mm's own stream. */
+MM_API MM_CHECKED mm_status mm_layer_begin_on(mm_manager *manager, mm_layer layer, mm_phase phase, void *stream);
 
 /* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec that does it before or
  * after the step. */

@@ -30,7 +30,7 @@ function of_c(line, at) {
 
 FNR == 1 {
     inside = 0
-    kind = FILENAME ~ /\.(c|h|cc|cu|js|css)$/ ? "c" : FILENAME ~ /\.md$/ ? "md" : FILENAME ~ /\.(py|bzl)$/ ? "py" : "#"
+    kind = FILENAME ~ /\.(c|h|hpp|cc|cu|js|css)$/ ? "c" : FILENAME ~ /\.md$/ ? "md" : FILENAME ~ /\.(py|bzl)$/ ? "py" : "#"
 }
 
 kind == "c" {

@@ -161,6 +161,7 @@ void mm_manager_destroy(mm_manager *m) {
     free(m->ready);
     mm_dispatch_destroy(m->dispatch);
     mm_timeline_destroy(m->timeline);
+    mm_caller_stream_fini(m);
     mm_upload_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);

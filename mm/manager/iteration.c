@@ -12,6 +12,7 @@
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
+#include "mm/manager/tensor_refusal.h"
 #include "mm/manager/values.h"
 
 mm_stream *mm_compute_stream(mm_manager *m) { return m ? mm_dispatch_compute(m->dispatch) : NULL; }
@@ -179,6 +180,7 @@ void mm_iteration_abort(mm_manager *m) {
     mm_failure reason; /* keeps the caller's mm_last_error */
     mm_failure_save(&reason, MM_ERR_DEVICE);
     mm_state_go(m, MM_MOVE_ABORT);
+    mm_caller_stream_drain(m);
     mm_dispatch_abort(m->dispatch);
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
@@ -221,6 +223,7 @@ static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
     if (m->state != MM_STATE_AGAIN)
         return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
+    if (status == MM_OK) status = mm_caller_stream_take_back(m);
     return status == MM_OK ? mm_dispatch_step_end(m->dispatch, node) : status;
 }
 
@@ -228,6 +231,7 @@ static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *
     int64_t waited = 0;
     mm_status status = mm_dispatch_step_begin(m->dispatch, node, stream, &waited);
     *waited_ns += waited;
+    if (status == MM_OK) status = mm_caller_stream_hand_over(m);
     if (status == MM_OK) {
         m->now.node = node;
         mm_state_go(m, MM_MOVE_AGAIN_BEGIN);
@@ -247,12 +251,13 @@ static mm_status recompute_for(mm_manager *m, int node, mm_stream *stream, int64
     return MM_OK;
 }
 
-mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
-    MM_TRY(check_step(m, MM_MOVE_STEP_BEGIN, "mm_layer_begin", layer, phase));
+/* Begins the step that is due. */
+static mm_status begin_step(mm_manager *m, mm_layer layer, mm_stream *stream) {
     int64_t again_ns = 0, waited_ns;
     int node = mm_execution_node(m->now.execution, m->now.step);
     MM_TRY(note(m, recompute_for(m, node, stream, &again_ns)));
     MM_TRY(note(m, mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns)));
+    MM_TRY(note(m, mm_caller_stream_hand_over(m)));
     waited_ns += again_ns;
     m->now.node = node;
     if (waited_ns > 0)
@@ -261,8 +266,22 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
     return MM_OK;
 }
 
+mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_stream *stream) {
+    MM_TRY(check_step(m, MM_MOVE_STEP_BEGIN, "mm_layer_begin", layer, phase));
+    m->caller_stream.in_use = false;
+    return begin_step(m, layer, stream);
+}
+
+mm_status mm_layer_begin_on(mm_manager *m, mm_layer layer, mm_phase phase, void *handle) {
+    mm_stream *stream;
+    MM_TRY(check_step(m, MM_MOVE_STEP_BEGIN, "mm_layer_begin_on", layer, phase));
+    MM_TRY(mm_caller_stream_use(m, handle, &stream));
+    return begin_step(m, layer, stream);
+}
+
 mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     MM_TRY(check_step(m, MM_MOVE_STEP_END, "mm_layer_end", layer, phase));
+    MM_TRY(note(m, mm_caller_stream_take_back(m)));
     MM_TRY(note(m, mm_dispatch_step_end(m->dispatch, m->now.node)));
     mm_state_go(m, MM_MOVE_STEP_END);
     m->now.step++;
@@ -295,7 +314,8 @@ static int current_segment(const mm_manager *m, mm_tensor tensor) {
     return use < 0 ? -1 : planned_now(m)->plan->bindings[current_node(m)->first_binding + use];
 }
 
-void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
+/* The tensor's address; NULL: it has none now. */
+static void *find_address(mm_manager *m, mm_tensor tensor) {
     if (!m || m->state == MM_STATE_IDLE) return NULL;
     const mm_graph *graph = m->now.ready->prepared->graph;
     if (tensor < 0 || tensor >= mm_graph_tensors(graph)) return NULL;
@@ -303,6 +323,20 @@ void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
     if (info->ownership == MM_EXTERNAL) return m->now.ready->external[tensor];
     int segment = info->ownership == MM_PERSISTENT ? info->persistent : current_segment(m, tensor);
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
+}
+
+void *mm_iteration_address(mm_manager *m, int use) {
+    const mm_plan *plan = planned_now(m)->plan;
+    const mm_node *node = current_node(m);
+    const mm_tensor_info *info = mm_graph_tensor(plan->graph, mm_graph_step(plan->graph, node->step)->uses[use].tensor);
+    const int segment = info->persistent >= 0 ? info->persistent : plan->bindings[node->first_binding + use];
+    return mm_dispatch_address(m->dispatch, segment);
+}
+
+void *mm_tensor_data(mm_manager *m, mm_tensor tensor) {
+    void *address = find_address(m, tensor);
+    if (!address) mm_tensor_refuse(m, tensor);
+    return address;
 }
 
 /* Whether the current step reads the tensor's elements in a code. */

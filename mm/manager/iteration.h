@@ -22,6 +22,8 @@ MM_CHECKED mm_status mm_iteration_start(mm_manager *manager, const mm_graph *gra
  * mm_way. */
 MM_CHECKED mm_status mm_iteration_finish(mm_manager *manager, const mm_way *way, const char *call,
                                          mm_status (*dispatch_end)(mm_dispatch *dispatch));
+/* mm_tensor_data of the step under way, for its use number `use`, of a tensor that is not external. */
+void *mm_iteration_address(mm_manager *manager, int use);
 /* Updates statistics and emits events. */
 void mm_iteration_note_begin(mm_manager *manager, const mm_ready *ready);
 void mm_iteration_note_end(mm_manager *manager, mm_ready *ready);

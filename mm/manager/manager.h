@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "buffers/pool.h"
+#include "mm/manager/caller_stream.h"
 #include "mm/manager/coverage.h"
 #include "mm/planning/plan_set.h"
 #include "pipeline/dispatch.h"
@@ -82,6 +83,7 @@ struct mm_manager {
     mm_pool *pool;   /* the arena */
     mm_pool *pinned; /* pinned host memory */
     mm_dispatch *dispatch;
+    mm_caller_stream caller_stream;
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
@@ -93,6 +95,7 @@ struct mm_manager {
     int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
     mm_state state;        /* see states.h */
     mm_iteration now;      /* the iteration under way */
+    int loops;             /* number of loops created for it (mm_loop_create), so that each has a number of its own */
     int64_t number;        /* number of the next iteration (mm_iteration_number_set) */
     mm_observed observed;
     mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */

@@ -15,7 +15,7 @@ files() {
     git ls-files --cached --others --exclude-standard 2>/dev/null || find . -name '.?*' -prune -o -type f -printf '%P\n'
 }
 while read -r file; do [[ ! -e $file ]] || echo "$file"; done < <(files) | sort -u >"$work/files"
-grep -E '\.(c|h|cc|cu|cuh)$' "$work/files" >"$work/sources" || { echo "no sources in $1" && exit 1; }
+grep -E '\.(c|h|hpp|cc|cu|cuh)$' "$work/files" >"$work/sources" || { echo "no sources in $1" && exit 1; }
 xargs grep -HnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' <"$work/sources" >"$work/includes"
 
 failed=0

@@ -6,6 +6,7 @@
 BEGIN {
     print "#include \"tests/mm/interface.h\""
     print "#include \"mm/mm.h\""
+    print "#include \"mm/mm_loop.h\""
     print "#include <stddef.h>"
     print "const interface_entry interface_entries[] = {"
 }

@@ -155,7 +155,8 @@ static const line *version_find(const version *v, const char *kind, const char *
 
 /* True for the structs that may get new members, because callers pass their size. */
 static bool may_grow(const char *name) {
-    static const char *const structs[] = {"mm_options", "mm_stats", "mm_stash_options", "mm_stash_stats"};
+    static const char *const structs[] = {"mm_options", "mm_stats", "mm_loop_options", "mm_stash_options",
+                                          "mm_stash_stats"};
     for (size_t i = 0; i < sizeof structs / sizeof *structs; i++)
         if (strcmp(structs[i], name) == 0) return true;
     return false;

@@ -7,7 +7,7 @@
 
 tree=$work/tree
 mkdir -p "$tree/bin/mm" "$tree/bin/tools" "$tree/path"
-cp --parents -L LICENSE mm/*.h tools/install tools/version tools/example_embed.c "$tree"
+cp --parents -L LICENSE mm/*.h mm/*.hpp tools/install tools/version tools/example_embed.c "$tree"
 cp -L "$2" "$3" "$tree/bin/mm"
 cp -L "$mm" "$tree/bin/tools/mm"
 # shellcheck disable=SC2016 # the stand-in's own
@@ -24,9 +24,9 @@ what_is_installed_is_complete_and_told_() {
     local page
     install_to "$PWD/prefix"
     diff <(sort out) <(find "$PWD/prefix" ! -type d | sort) || fail "other files than it says"
-    for file in bin/mm include/mm/mm.h lib/libmm.so.1 lib/libmm.a lib/pkgconfig/mm.pc lib/cmake/mm/mmConfig.cmake \
-        lib/cmake/mm/mmConfigVersion.cmake share/man/man1/mm.1 share/bash-completion/completions/mm \
-        share/zsh/site-functions/_mm share/doc/mm/LICENSE; do
+    for file in bin/mm include/mm/mm.h include/mm/mm_loop.h include/mm/mm_loop.hpp lib/libmm.so.1 lib/libmm.a \
+        lib/pkgconfig/mm.pc lib/cmake/mm/mmConfig.cmake lib/cmake/mm/mmConfigVersion.cmake share/man/man1/mm.1 \
+        share/bash-completion/completions/mm share/zsh/site-functions/_mm share/doc/mm/LICENSE; do
         [[ -s prefix/$file ]] || fail "$file is missing or empty"
     done
     "$mm" completion bash >expected

@@ -20,6 +20,7 @@
 #include "mm/device/host/device_host.h"
 #include "mm/planning/planning.h"
 #include "tools/args/args.h"
+#include "tools/bench/overhead_loop.h"
 #include "tools/bench/samples.h"
 
 enum { LAYERS = 64, GOAL_NS = 5000 };
@@ -60,6 +61,7 @@ typedef struct bench {
     mm_graph *graph;
     run runs[CONFIGS];
     samples mutex, launch_busy, launch_idle;
+    overhead_loop *loop;
 } bench;
 
 /* ---------------------------------------------------------------- the graph */
@@ -216,6 +218,7 @@ static mm_status measure(bench *b) {
         for (int64_t i = 0; status == MM_OK && i <= b->iterations; i++) {
             status = measure_peers(b, stream);
             for (int c = 0; status == MM_OK && c < CONFIGS; c++) status = run_iteration(b, &b->runs[c], i > 0);
+            if (status == MM_OK) status = overhead_loop_measure(b->loop, b->host_us * 1000, i > 0);
         }
         mm_stream_destroy(stream);
     }
@@ -245,6 +248,7 @@ static void report(bench *b) {
                both / mutex, both / launch, both / wake,
                100.0 * (double)stats.host_waits / (double)(stats.iterations * mm_graph_steps(b->graph)));
     }
+    overhead_loop_report(b->loop);
 }
 
 static mm_status prepare(bench *b) {
@@ -254,7 +258,7 @@ static mm_status prepare(bench *b) {
         b->runs[c].config = &configs[c];
         MM_TRY(open_run(b, &b->runs[c]));
     }
-    return MM_OK;
+    return overhead_loop_create(&b->loop);
 }
 
 static void fini(bench *b) {
@@ -266,6 +270,7 @@ static void fini(bench *b) {
         samples_fini(&r->end);
         samples_fini(&r->both);
     }
+    overhead_loop_destroy(b->loop);
     samples_fini(&b->mutex);
     samples_fini(&b->launch_busy);
     samples_fini(&b->launch_idle);

@@ -55,6 +55,7 @@ TEST_CASE(layer_calls_outside_of_an_iteration_are_refused) {
     assert_out_of_order(mm_layer_end(f.manager, 0, MM_FORWARD), "mm_layer_end", "no iteration");
     assert_out_of_order(mm_iteration_end(f.manager), "mm_iteration_end", "no iteration");
     assert_null(mm_tensor_data(f.manager, 0));
+    assert_non_null(strstr(mm_last_error(), "no iteration is under way"));
     assert_null(mm_workspace_data(f.manager));
     assert_int_equal(mm_current_step(f.manager), -1);
     mm_iteration_abort(f.manager); /* legal, does nothing */
@@ -156,9 +157,16 @@ TEST_CASE(only_what_the_step_uses_has_an_address) {
         for (int u = 0; u < step->n_uses; u++) named |= step->uses[u].tensor == t;
         assert_int_equal(mm_tensor_data(f.manager, t) != NULL, named);
         unused += !named;
+        if (named) continue;
+        char step_name[256];
+        assert_non_null(strstr(mm_last_error(), mm_graph_step_name(f.graph, 0, step_name, sizeof step_name)));
+        assert_non_null(strstr(mm_last_error(), mm_graph_tensor(f.graph, t)->name));
+        assert_non_null(strstr(mm_last_error(), "; it uses "));
+        assert_non_null(strstr(mm_last_error(), mm_graph_tensor(f.graph, step->uses[0].tensor)->name));
     }
     assert_true(unused > 0);
     assert_null(mm_tensor_data(f.manager, -1));
+    assert_non_null(strstr(mm_last_error(), "has no tensor -1"));
     assert_null(mm_tensor_data(f.manager, mm_graph_tensors(f.graph)));
     fini(&f); /* the manager is destroyed within a step */
 }
