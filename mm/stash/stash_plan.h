@@ -37,11 +37,11 @@ typedef struct mm_stash_refused {
                                                          known */
 } mm_stash_refused;
 
-/* Plans an order. With take_always, callers keep nothing. If all its entries fit the budget, callers keep them all. Otherwise callers keep the entries that the
- * plan never moves, if the rest of the budget is enough for the other entries, both under the plan and unplanned, in
- * case an iteration leaves the plan. MM_ERR_INFEASIBLE: *refused_out says more. MM_ERR_UNSUPPORTED: the plan does what
- * a stash cannot do, such as moving held entries. The caller frees the plan with mm_stash_plan_fini, even after a
- * failure. */
+/* Plans an order. With take_always, callers keep nothing. If all its entries fit the budget, callers keep them all.
+ * Otherwise callers keep the entries that the plan never moves, if the rest of the budget is enough for the other
+ * entries, both under the plan and unplanned, in case an iteration leaves the plan. MM_ERR_INFEASIBLE: *refused_out
+ * says more. MM_ERR_UNSUPPORTED: the plan does what a stash cannot do, such as moving held entries. The caller frees
+ * the plan with mm_stash_plan_fini, even after a failure. */
 MM_CHECKED mm_status mm_stash_plan_make(const mm_stash_terms *terms, const mm_order *order, mm_stash_plan *plan_out,
                                         mm_stash_refused *refused_out);
 /* Makes a policy that has, before each rule with a lossy codec, a rule with the codec 'signs:CODEC' for layers with the
