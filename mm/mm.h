@@ -8,6 +8,7 @@
  *
  *   mm.h        the loop: graph, manager, iteration. It includes the others.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
+ *   mm_plan.h   planning without an arena, refusals as data, graphs as files. Experimental.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
  *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
  *               Experimental.
@@ -43,6 +44,7 @@
 
 #include "mm/mm_base.h"
 #include "mm/mm_comm.h"
+#include "mm/mm_plan.h"
 #include "mm/mm_stash.h"
 #include "mm/mm_trace.h"
 
@@ -55,9 +57,10 @@ extern "C" {
  * changes when programs that were built against an older library would no longer run.
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
- * calls it deprecated. What is experimental (the end of this header, and mm_stash.h) may change with any minor version.
- * Constants keep their numbers. The only exceptions are constants without a written number, such as MM_TENSOR_KINDS:
- * they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the rules. */
+ * calls it deprecated. What is experimental (the end of this header, mm_plan.h and mm_stash.h) may change with any minor
+ * version. Constants keep their numbers. The only exceptions are constants without a written number, such as
+ * MM_TENSOR_KINDS: they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the
+ * rules. */
 #define MM_VERSION "0.15.0"
 
 #define MM_VERSION_MAJOR 0
@@ -280,8 +283,11 @@ typedef struct mm_options {
     const char *device;   /* "host" (default), "cuda" (the first GPU; in builds with CUDA), "cuda:1" (the second).
                                  See "Devices and threads" */
     int64_t device_bytes; /* the budget: for all that plans place in the arena, and external tensors. Reserved at
-                                 creation, never exceeded. Required. A budget above what the device has free is
-                                 refused; if the device then gives less, see "When memory is short" */
+                                 creation, never exceeded. A budget above what the device has free is refused; if the
+                                 device then gives less, see "When memory is short". 0: what the graphs need. Whenever a
+                                 graph is prepared, a persistent tensor added, or the policy set, the budget grows to
+                                 what liveness needs for all graphs, or the policy, if that needs more; the log says so,
+                                 and mm_manager_device_bytes. mm_budget_set ends that */
     int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation */
     const char *policy;   /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;       /* which thread issues operations */
@@ -358,8 +364,12 @@ MM_API void mm_manager_destroy(mm_manager *manager);
 
 /* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share persistent tensors
  * by name. New ones are zeroed; those of the graph that was prepared first lie lowest in the arena. mm_iteration_begin
- * does the same for a graph that was not prepared. Between iterations only. MM_ERR_INFEASIBLE: the message names the
- * least budget, the layer whose step needs it, and a policy that would fit, if there is one; nothing changed.
+ * does the same for a graph that was not prepared. A loop that can recompute layers calls mm_recompute_set first, in
+ * place of this call: without a function, a graph's later plans (when another graph is prepared, too) do not recompute,
+ * and a policy that would is only named in advice, with "(needs mm_recompute_set)". Between iterations only.
+ * MM_ERR_INFEASIBLE (mm_refusal_get says more; mm_requirement_get says what all graphs need together, beforehand): the
+ * message names the least budget for this graph and those that are prepared, the layer whose step needs it, the graph
+ * whose persistent tensors count in that, and a policy that would fit all, if there is one; nothing changed.
  * MM_ERR_INVALID: another graph has a persistent tensor with that name and another size. MM_ERR_ORDER: the graph is not
  * frozen. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);

@@ -4,6 +4,7 @@
 #ifndef MM_PLANNING_PLAN_SET_H
 #define MM_PLANNING_PLAN_SET_H
 
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "mm/planning/persistent_table.h"
 #include "mm/planning/planning.h"
@@ -54,12 +55,6 @@ typedef struct mm_plan_set {
     int n;
 } mm_plan_set;
 
-/* A graph that is to be prepared. */
-typedef struct mm_new_graph {
-    const mm_graph *graph;
-    bool recomputes; /* as in mm_prepared */
-} mm_new_graph;
-
 /* How to draft plans. */
 typedef struct mm_plan_request {
     const mm_policy *policy;
@@ -86,18 +81,22 @@ typedef struct mm_draft {
 } mm_draft;
 
 /* Why a request was refused. */
-typedef struct mm_refusal {
-    const mm_graph *graph; /* the graph whose plan does not fit */
-    bool recomputes;       /* as in mm_prepared */
-    int64_t need_bytes;    /* peak of the largest plan that could be made; 0: none could */
-    mm_failure failure;    /* status and message */
-} mm_refusal;
+typedef struct mm_misfit {
+    const mm_graph *graph;          /* of those whose plans do not fit, the graph that needs most */
+    bool recomputes;                /* as in mm_prepared */
+    int64_t need_bytes;             /* peak of the largest plan that could be made; 0: none could */
+    int64_t pinned_bytes;           /* of the graph's plan: its host memory, */
+    int held_step;                  /* the step with most live bytes (-1: there is no plan), */
+    int64_t held[MM_ACCOUNT_KINDS]; /* and these, by what they are for */
+    mm_failure failure;             /* status and message */
+} mm_misfit;
 
 /* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
  * MM_ERR_INFEASIBLE: a plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan
- * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *refusal_out (may be NULL) is set. */
+ * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *misfit_out (may be NULL) is set; it
+ * costs planning the other graphs, too, unless the policy is a substitute. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
-                                       mm_refusal *refusal_out);
+                                       mm_misfit *misfit_out);
 /* A request with the policy that runs now, within other limits. */
 mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 /* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */
