@@ -57,7 +57,7 @@ extern "C" {
  * changes when programs that were built against an older library would no longer run.
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
- * calls it deprecated. What is experimental (the end of this header, mm_plan.h and mm_stash.h) may change with any minor
+ * calls it deprecated. What is experimental (the end of this header; mm_plan.h, mm_stash.h) may change with any minor
  * version. Constants keep their numbers. The only exceptions are constants without a written number, such as
  * MM_TENSOR_KINDS: they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the
  * rules. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/account/account.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
@@ -89,7 +88,7 @@ static mm_status predict(const mm_planned *planned, bool timed, int64_t *ns_out)
     return MM_OK;
 }
 
-static mm_status copy_timeline(const mm_account *account, mm_held_step **timeline_out) {
+mm_status mm_requirement_timeline(const mm_account *account, mm_held_step **timeline_out) {
     mm_held_step *steps = malloc(((size_t)account->n_steps + 1) * sizeof *steps);
     if (!steps) return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d steps", account->n_steps);
     for (int i = 0; i < account->n_steps; i++) {
@@ -146,7 +145,7 @@ static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
     MM_TRY(status);
     MM_TRY(mm_account_init(planned->plan, &account));
     describe(planned->plan, &account, g);
-    status = copy_timeline(&account, &m->made->timelines[i]);
+    status = mm_requirement_timeline(&account, &m->made->timelines[i]);
     g->timeline = m->made->timelines[i];
     g->n_timeline = account.n_steps;
     mm_account_fini(&account);

@@ -3,6 +3,7 @@
 #ifndef MM_PLANNING_REQUIREMENT_H
 #define MM_PLANNING_REQUIREMENT_H
 
+#include "mm/core/account/account.h"
 #include "mm/planning/persistent_table.h"
 #include "mm/planning/planning.h"
 
@@ -15,6 +16,9 @@ typedef struct mm_requirement_request {
     mm_rates rates;        /* of the device */
     mm_plan_limits limits; /* device: as the codecs' table has it, not NULL */
 } mm_requirement_request;
+
+/* Makes an account's steps as an mm_held_step each. The caller frees them. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_requirement_timeline(const mm_account *account, mm_held_step **timeline_out);
 
 /* mm_requirement_get of frozen graphs, with limits that were checked. */
 MM_CHECKED mm_status mm_requirement_make(const mm_requirement_request *request, mm_requirement **requirement_out);
