@@ -365,8 +365,9 @@ MM_API void mm_manager_destroy(mm_manager *manager);
 /* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share persistent tensors
  * by name. New ones are zeroed; those of the graph that was prepared first lie lowest in the arena. mm_iteration_begin
  * does the same for a graph that was not prepared. A loop that can recompute layers calls mm_recompute_set first, in
- * place of this call: without a function, a graph's later plans (when another graph is prepared, too) do not recompute,
- * and a policy that would is only named in advice, with "(needs mm_recompute_set)". Between iterations only.
+ * place of this call, or later, but before the graph's first iteration: until then plans may recompute, and afterwards
+ * they do not without a function. A refusal names policies that need one with "(needs mm_recompute_set)". Between
+ * iterations only.
  * MM_ERR_INFEASIBLE (mm_refusal_get says more; mm_requirement_get says what all graphs need together, beforehand): the
  * message names the least budget for this graph and those that are prepared, the layer whose step needs it, the graph
  * whose persistent tensors count in that, and a policy that would fit all, if there is one; nothing changed.
@@ -554,10 +555,10 @@ MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Sets the function that recomputes layers of a graph, and prepares the graph if it was not. It stays set when the
- * policy changes. It may be set after mm_manager_prepare: then the first plan may recompute already, and
- * mm_iteration_begin refuses that plan until the function is set. Without it, later plans never recompute: policies
- * that would are refused when they are set (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations
- * only. */
+ * policy changes. It may be set after mm_manager_prepare, of this graph and of others: then plans may recompute already,
+ * and mm_iteration_begin refuses such a plan until the function is set. Plans that are made when the policy or the
+ * budget is set, or once the graph has begun an iteration, never recompute without it: policies that would are refused
+ * (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
 /* The current step's workspace, 256-byte aligned; NULL if it has none. */

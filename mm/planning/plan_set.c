@@ -86,7 +86,8 @@ static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const
 /* Whether a plan that recomputes without a function (mm_recompute_set) is refused. */
 static bool must_be_able(const mm_plan_set *set, const mm_plan_request *a, const mm_prepared *p) {
     const mm_prepared *now = mm_plan_set_find(set, p->graph);
-    return a->stands_in || a->runs_at_once || (now && mm_prepared_unable(now) < 0);
+    if (a->stands_in || a->runs_at_once) return true;
+    return now && mm_prepared_unable(now) < 0 && (now->has_begun || !a->added);
 }
 
 /* Makes the plan within the request's limits, with persistent tensors where the table has them. */
@@ -151,6 +152,8 @@ static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const
     if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
     p->graph = graph->graph;
     p->recomputes = graph->recomputes;
+    const mm_prepared *now = mm_plan_set_find(set, p->graph);
+    p->has_begun = now && now->has_begun;
     mm_status status = make_plan(set, a, p);
     if (status == MM_OK) status = judge(set, a, p);
     if (misfit && (status == MM_ERR_INFEASIBLE || status == MM_ERR_UNSUPPORTED))

@@ -14,6 +14,7 @@ typedef struct mm_prepared {
     const mm_graph *graph;
     mm_planned planned;
     bool recomputes;    /* there is a function that recomputes its layers (mm_recompute_set) */
+    bool has_begun;     /* an iteration of it has begun, under this plan or an earlier one */
     mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: it was planned with them, or
                            there are none */
 } mm_prepared;
@@ -61,7 +62,8 @@ typedef struct mm_plan_request {
     bool least_workspaces;
     bool stands_in;     /* the policy is a substitute */
     bool runs_at_once;  /* a plan that recomputes without mm_recompute_set is refused for every graph. Else only for
-                           graphs whose present plan can run: a loop may set the function after mm_manager_prepare */
+                           graphs whose present plan can run, and, where a new graph is prepared, has begun to: a loop
+                           may prepare all graphs, and then set the functions */
     const char *step;   /* the ladder's step, in a few words (static); NULL: none */
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;

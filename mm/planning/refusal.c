@@ -190,10 +190,11 @@ const char *mm_refused_tell_others(const char *message, int64_t other_bytes, con
     const char *bytes = MM_SIZE_TEXT(other_bytes);
     if (other_bytes == 0) return message;
     if (other_graph[0])
-        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; of that, %s are persistent tensors of %s", message, bytes,
-                 MM_BRIEF(other_graph));
+        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; what it needs includes %s of persistent tensors of %s", message,
+                 bytes, MM_BRIEF(other_graph));
     else
-        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; of that, %s are persistent tensors of no graph", message, bytes);
+        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; what it needs includes %s of persistent tensors of no graph",
+                 message, bytes);
     return told;
 }
 

@@ -39,8 +39,7 @@ char *graph_files_read(const char *path, size_t *n_out) {
 /* ---------------------------------------------------------------- a graph with everything */
 
 static mm_tensor tensor(mm_graph *graph, const char *name, mm_tensor_kind kind, mm_ownership ownership) {
-    const mm_tensor_desc desc = {
-        .name = name, .kind = kind, .ownership = ownership, .rank = 3, .dims = {2, 64, INT64_C(48)}};
+    const mm_tensor_desc desc = {.name = name, .kind = kind, .ownership = ownership, .rank = 3, .dims = {2, 8, 8}};
     mm_tensor number;
     expect_ok(mm_graph_add_tensor(graph, &desc, &number));
     return number;
@@ -67,7 +66,7 @@ mm_graph *graph_files_everything(void) {
     const mm_tensor r = tensor(graph, "r", MM_FEATURE_MAP, MM_MANAGED);
     const mm_tensor dr = tensor(graph, "dr", MM_GRADIENT_MAP, MM_MANAGED);
     const mm_tensor dh = tensor(graph, "dh", MM_GRADIENT_MAP, MM_MANAGED);
-    const mm_tensor loss = tensor(graph, "loss", MM_STATE, MM_PERSISTENT);
+    const mm_tensor loss = tensor(graph, "mean loss", MM_STATE, MM_PERSISTENT);
     expect_ok(mm_graph_set_weight(graph, dw, w));
     expect_ok(mm_graph_set_weight(graph, moments, w));
     expect_ok(mm_graph_allreduce(graph, dw, MM_ALLREDUCE_AT_ONCE, MM_REDUCE_SUM));
