@@ -555,7 +555,7 @@ MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Sets the function that recomputes layers of a graph, and prepares the graph if it was not. It stays set when the
- * policy changes. It may be set after mm_manager_prepare, of this graph and of others: then plans may recompute already,
+ * policy changes. It may be set after mm_manager_prepare, of this graph and others: plans may recompute already then,
  * and mm_iteration_begin refuses such a plan until the function is set. Plans that are made when the policy or the
  * budget is set, or once the graph has begun an iteration, never recompute without it: policies that would are refused
  * (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations only. */
