@@ -24,7 +24,7 @@ what_a_program_wrote_is_planned_with_its_figures_() {
     says out "example 1 of 2 and 1 more, freelunch:codec=raw,eligible=all,when=always: needs "
     says out "  example 2 of 2 "
     says out "    held by "
-    says out "gradient maps"
+    says out "      codes "
 }
 
 a_budget_is_judged_and_a_policy_is_advised_() {
