@@ -15,13 +15,16 @@ struct mm_pool {
     int64_t pattern_bytes; /* filled with the pattern; the bytes above are as they were reserved */
 };
 
-mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
+static mm_status create(mm_device *device, mm_memory_kind kind, int64_t bytes, bool trimmed, mm_pool **pool_out) {
     if (bytes < 0) return mm_fail(MM_ERR_INVALID, "cannot create a pool of %" PRId64 " bytes", bytes);
     mm_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return mm_fail(MM_ERR_NOMEM, "no memory for a pool");
     *pool = (mm_pool){.device = device, .kind = kind, .bytes = bytes};
     void *base = NULL;
-    mm_status status = bytes > 0 ? mm_device_reserve(device, kind, bytes, &base) : MM_OK;
+    mm_status status = MM_OK;
+    if (bytes > 0)
+        status =
+            trimmed ? mm_device_reserve_trimmed(device, bytes, &base) : mm_device_reserve(device, kind, bytes, &base);
     if (status != MM_OK) {
         free(pool);
         return status;
@@ -29,6 +32,14 @@ mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, 
     pool->base = base;
     *pool_out = pool;
     return MM_OK;
+}
+
+mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out) {
+    return create(device, kind, bytes, false, pool_out);
+}
+
+mm_status mm_pool_create_trimmed(mm_device *device, int64_t bytes, mm_pool **pool_out) {
+    return create(device, MM_MEMORY_DEVICE, bytes, true, pool_out);
 }
 
 void mm_pool_destroy(mm_pool *pool) {

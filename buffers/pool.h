@@ -12,6 +12,9 @@ typedef struct mm_heap mm_heap;
 /* Reserves `bytes` at once; 0: an empty pool (base NULL). Borrows the device until destroyed. MM_ERR_NOMEM,
  * MM_ERR_DEVICE. */
 MM_CHECKED mm_status mm_pool_create(mm_device *device, mm_memory_kind kind, int64_t bytes, mm_pool **pool_out);
+/* Reserves addresses of device memory, `bytes` (> 0) of them, without memory: as if all were trimmed. MM_ERR_NOMEM,
+ * MM_ERR_DEVICE. */
+MM_CHECKED mm_status mm_pool_create_trimmed(mm_device *device, int64_t bytes, mm_pool **pool_out);
 /* Releases the memory. Every heap in it must be closed first. NULL is legal. */
 void mm_pool_destroy(mm_pool *pool);
 /* Gives the memory from `offset` on back to the device; it must not be used until restored. See mm_device_trim. */

@@ -8,6 +8,7 @@
  *
  *   mm.h        the loop: graph, manager, iteration. It includes the others, but for mm_loop.h.
  *   mm_comm.h   several processes train one network: all-reduces of their gradients.
+ *   mm_plan.h   planning without an arena, refusals as data, graphs as files. Experimental.
  *   mm_trace.h  what a manager does: statistics, traces, observing.
  *   mm_loop.h   a graph that is learned from the loop's own calls, not declared; mm_loop.hpp: for C++. Experimental.
  *   mm_stash.h  another interface: a framework hands over the tensors that it saves, and nobody declares a graph.
@@ -44,6 +45,7 @@
 
 #include "mm/mm_base.h"
 #include "mm/mm_comm.h"
+#include "mm/mm_plan.h"
 #include "mm/mm_stash.h"
 #include "mm/mm_trace.h"
 
@@ -56,8 +58,8 @@ extern "C" {
  * changes when programs that were built against an older library would no longer run.
  *
  * Stable is all that is not under the heading "experimental": it leaves the interface only after a minor version that
- * calls it deprecated. What is experimental (the end of this header, mm_loop.h, mm_stash.h) may change with any minor
- * version. Constants keep their numbers. The only exceptions are constants without a written number, such as
+ * calls it deprecated. What is experimental (the end of this header, mm_loop.h, mm_plan.h, mm_stash.h) may change with
+ * any minor version. Constants keep their numbers. The only exceptions are constants without a written number, such as
  * MM_TENSOR_KINDS: they are the number of the other constants of their enum, and grow. mm/CONTRIBUTING.md has the
  * rules. */
 #define MM_VERSION "0.15.0"
@@ -282,8 +284,11 @@ typedef struct mm_options {
     const char *device;   /* "host" (default), "cuda" (the first GPU; in builds with CUDA), "cuda:1" (the second).
                                  See "Devices and threads" */
     int64_t device_bytes; /* the budget: for all that plans place in the arena, and external tensors. Reserved at
-                                 creation, never exceeded. Required. A budget above what the device has free is
-                                 refused; if the device then gives less, see "When memory is short" */
+                                 creation, never exceeded. A budget above what the device has free is refused; if the
+                                 device then gives less, see "When memory is short". 0: what the graphs need. Whenever a
+                                 graph is prepared, a persistent tensor added, or the policy set, the budget grows to
+                                 what liveness needs for all graphs, or the policy, if that needs more; the log says so,
+                                 and mm_manager_device_bytes. mm_budget_set ends that */
     int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation */
     const char *policy;   /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;       /* which thread issues operations */
@@ -360,8 +365,13 @@ MM_API void mm_manager_destroy(mm_manager *manager);
 
 /* Plans and checks a graph under the current policy, and places its persistent tensors. Graphs share persistent tensors
  * by name. New ones are zeroed; those of the graph that was prepared first lie lowest in the arena. mm_iteration_begin
- * does the same for a graph that was not prepared. Between iterations only. MM_ERR_INFEASIBLE: the message names the
- * least budget, the layer whose step needs it, and a policy that would fit, if there is one; nothing changed.
+ * does the same for a graph that was not prepared. A loop that can recompute layers calls mm_recompute_set first, in
+ * place of this call, or later, but before the graph's first iteration: until then plans may recompute, and afterwards
+ * they do not without a function. A refusal names policies that need one with "(needs mm_recompute_set)". Between
+ * iterations only.
+ * MM_ERR_INFEASIBLE (mm_refusal_get says more; mm_requirement_get says what all graphs need together, beforehand): the
+ * message names the least budget for this graph and those that are prepared, the layer whose step needs it, the graph
+ * whose persistent tensors count in that, and a policy that would fit all, if there is one; nothing changed.
  * MM_ERR_INVALID: another graph has a persistent tensor with that name and another size. MM_ERR_ORDER: the graph is not
  * frozen. */
 MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_graph *graph);
@@ -550,10 +560,10 @@ MM_API bool mm_tensor_given(mm_manager *manager, mm_tensor tensor);
 typedef mm_status (*mm_recompute_fn)(void *ctx, mm_manager *manager, mm_layer layer, mm_stream *stream);
 
 /* Sets the function that recomputes layers of a graph, and prepares the graph if it was not. It stays set when the
- * policy changes. It may be set after mm_manager_prepare: then the first plan may recompute already, and
- * mm_iteration_begin refuses that plan until the function is set. Without it, later plans never recompute: policies
- * that would are refused when they are set (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations
- * only. */
+ * policy changes. It may be set after mm_manager_prepare, of this graph and others: plans may recompute already then,
+ * and mm_iteration_begin refuses such a plan until the function is set. Plans that are made when the policy or the
+ * budget is set, or once the graph has begun an iteration, never recompute without it: policies that would are refused
+ * (MM_ERR_UNSUPPORTED), and `auto` leaves recomputing out. Between iterations only. */
 MM_API MM_CHECKED mm_status mm_recompute_set(mm_manager *manager, const mm_graph *graph, mm_recompute_fn fn, void *ctx);
 
 /* The current step's workspace, 256-byte aligned; NULL if it has none. */

@@ -215,16 +215,25 @@ static choice find_pinning(const search *s) {
     return lossless.proposal >= 0 ? lossless : fastest(s, true, INT64_MAX);
 }
 
-/* The fastest lossless policy of those that would fit with a function that recomputes layers. */
+/* The fastest lossless policy of those that would fit with a function that recomputes layers; if none would, the one
+ * that needs the least device memory within the pinned memory. */
 static choice find_with_function(const search *s) {
-    choice best = nothing;
+    choice best = nothing, least = nothing;
     for (int p = 0; p < s->n_published; p++) {
         mm_trial t = s->published[p];
         if (!t.needs_function || t.lossy) continue;
         t.needs_function = false;
         if (fits(s, &t) && (best.proposal < 0 || t.step_ns < best.takes.step_ns)) best = (choice){p, t};
+        if (is_within(&t, least.takes.bytes - 1, s->limits->pinned_bytes)) least = (choice){p, t};
     }
-    return best;
+    return best.proposal >= 0 ? best : least;
+}
+
+/* Whether a policy that needs a function that recomputes layers is to be named beside the advice. */
+static bool is_better(const search *s, const choice *other, const mm_advice *advice) {
+    if (other->proposal < 0) return false;
+    if (fits(s, &other->takes)) return advice->kind != MM_ADVICE_FITS || advice->takes.lossy;
+    return advice->kind == MM_ADVICE_NEEDS_LEAST && other->takes.bytes < advice->takes.bytes;
 }
 
 mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, void *ctx, mm_advice *advice_out) {
@@ -244,8 +253,8 @@ mm_status mm_advice_find(const mm_advice_request *wish, mm_trial_fn try_policy, 
         advice.kind = MM_ADVICE_NONE;
     const choice other = find_with_function(&s);
     mm_status status = MM_OK;
-    if (other.proposal >= 0 && (advice.kind != MM_ADVICE_FITS || advice.takes.lossy))
-        status = propose(&proposals[other.proposal], &advice.with_function);
+    advice.function_takes = other.takes;
+    if (is_better(&s, &other, &advice)) status = propose(&proposals[other.proposal], &advice.with_function);
     if (status == MM_OK)
         *advice_out = advice;
     else

@@ -11,25 +11,21 @@ typedef struct mm_trial {
     int64_t step_ns;             /* predicted */
     bool lossy;
     bool needs_function; /* the plan recomputes, and there is no function that recomputes layers */
+    bool recomputes;     /* the plan recomputes */
     bool no_memory;      /* it is not known, since memory ran out; mm_last_error says so */
 } mm_trial;
 
 /* Plans a policy within the limits. any: any plan that fits will do; it need not be the fastest. */
 typedef mm_trial (*mm_trial_fn)(void *ctx, const mm_policy *policy, bool any);
 
-typedef enum mm_advice_kind {
-    MM_ADVICE_NONE,       /* there is no plan at all */
-    MM_ADVICE_FITS,       /* the policy fits */
-    MM_ADVICE_PINNED,     /* the policy would fit with more pinned memory */
-    MM_ADVICE_NEEDS_LEAST /* no policy fits; within the pinned memory, this one needs the least device memory */
-} mm_advice_kind;
-
 typedef struct mm_advice {
-    mm_advice_kind kind;
-    mm_policy policy; /* unset with NONE; the caller frees both with mm_policy_fini */
+    mm_advice_kind kind; /* MM_ADVICE_NONE: there is no plan at all */
+    mm_policy policy;    /* unset with NONE; the caller frees both with mm_policy_fini */
     mm_trial takes;
     mm_policy with_function; /* the fastest lossless policy that would fit if there were a function that recomputes
-                                layers; spec NULL: none would, or `policy` fits and is lossless */
+                                layers; or, if none fits, the one that needs least, if that is less than `policy` needs.
+                                spec NULL: none, or `policy` fits and is lossless */
+    mm_trial function_takes; /* of with_function */
 } mm_advice;
 
 /* What mm_advice_find is asked for. */

@@ -5,8 +5,9 @@
  *     ./example_embed [POLICY [BUDGET_BYTES [SUB_BATCHES [TRACE]]]]
  *
  * declare() declares the graph once. In iterate(), each step runs between mm_layer_begin and mm_layer_end, and asks
- * there where its tensors lie. main() makes a manager with a budget, trains, and changes the policy half-way. TRACE is
- * a file to write, which shows in a viewer such as https://ui.perfetto.dev when each step and operation of mm ran.
+ * there where its tensors lie. main() makes a manager with a budget (0: what the graphs need), trains, and changes the
+ * policy half-way. TRACE is a file to write, which shows in a viewer such as https://ui.perfetto.dev when each step and
+ * operation of mm ran.
  *
  * With sub-batches, each update takes several iterations of mm, each over one part of the batch, so that only a part's
  * maps are in memory. Each part has a graph of its own in the same manager. The first part writes the gradients, later
@@ -182,7 +183,7 @@ int main(int argc, char **argv) {
     if (argc > 4) check(mm_trace_stop(m, argv[4], NULL));
     mm_stats stats;
     mm_stats_get(m, &stats);
-    printf("budget %lld, predicted peak %lld, loss %.9g -> %.9g\n", (long long)options.device_bytes,
+    printf("budget %lld, predicted peak %lld, loss %.9g -> %.9g\n", (long long)mm_manager_device_bytes(m),
            (long long)stats.predicted_peak_bytes, loss_first, *loss);
     mm_manager_destroy(m);
     for (int p = 0; p < parts; p++) mm_graph_destroy(graphs[p]);

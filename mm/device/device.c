@@ -74,6 +74,18 @@ mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t byte
     return leave(device, entered, device->ops->reserve(device, kind, bytes, memory_out));
 }
 
+mm_status mm_device_reserve_trimmed(mm_device *device, int64_t bytes, void **memory_out) {
+    bool entered;
+    if (bytes <= 0) return mm_fail(MM_ERR_INVALID, "reserve: %lld bytes asked, at least 1 needed", (long long)bytes);
+    if (device->ops->reserve_trimmed) {
+        MM_TRY(mm_device_enter(device, &entered));
+        return leave(device, entered, device->ops->reserve_trimmed(device, bytes, memory_out));
+    }
+    MM_TRY(mm_device_reserve(device, MM_MEMORY_DEVICE, bytes, memory_out));
+    mm_device_trim(device, *memory_out, bytes);
+    return MM_OK;
+}
+
 void mm_device_trim(mm_device *device, void *memory, int64_t bytes) {
     if (bytes <= 0) return;
     bool entered = enter_silently(device);

@@ -35,10 +35,11 @@ static mm_status count_touched(const mm_manager *m, int64_t begin, int64_t end, 
 
 mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
     mm_touched touched;
-    /* Persistent tensors are covered too, because they are zeroed before a plan runs. */
-    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->persistents.bytes}, 1));
+    /* Persistent tensors are covered too, because they are zeroed before a plan runs. Those that are being added may
+     * have no memory yet. */
+    MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->persistent_bytes}, 1));
     MM_TRY(count_touched(m, 0, m->there_bytes, &touched));
-    MM_TRY(add_touched(m, 0, m->persistents.bytes, &touched.persistent_bytes));
+    MM_TRY(add_touched(m, 0, m->persistent_bytes, &touched.persistent_bytes));
     touched.total_bytes += m->given_back.total_bytes;
     touched.stray_bytes += m->given_back.stray_bytes;
     if (touched.total_bytes < m->most_touched) touched.total_bytes = m->most_touched;

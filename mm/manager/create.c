@@ -6,6 +6,7 @@
 
 #include "mm/core/log.h"
 #include "mm/core/size.h"
+#include "mm/manager/budget.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 
@@ -29,8 +30,8 @@ static mm_status take_options(const mm_options *given, size_t bytes, mm_options 
 }
 
 static mm_status check_options(const mm_options *o) {
-    if (o->device_bytes <= 0)
-        return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld; give the budget in bytes",
+    if (o->device_bytes < 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: device_bytes is %lld: must be 0 or more",
                        (long long)o->device_bytes);
     if (o->pinned_bytes < 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: pinned_bytes is %lld: must be 0 or more",
@@ -91,6 +92,20 @@ static mm_status reserve(mm_manager *m, mm_memory_kind kind, int64_t bytes, mm_p
     return MM_OK;
 }
 
+/* Reserves the arena and the pinned memory. A budget that follows the graphs has addresses now, and no memory yet; the
+ * pinned memory comes first, because the addresses count as taken. */
+static mm_status reserve_all(mm_manager *m) {
+    const mm_options *o = &m->options;
+    m->budget_follows = o->device_bytes == 0;
+    if (!m->budget_follows) MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
+    MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->pinned));
+    if (!m->budget_follows) {
+        m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
+        return MM_OK;
+    }
+    return mm_pool_create_trimmed(m->device, mm_budget_range_bytes(m->device), &m->pool);
+}
+
 static mm_status open_parts(mm_manager *m) {
     mm_options *o = &m->options;
     MM_TRY(mm_policy_parse(o->policy ? o->policy : "liveness", &m->plans.policy));
@@ -112,9 +127,7 @@ static mm_status open_parts(mm_manager *m) {
     o->policy = NULL; /* m->plans has a copy; the caller's string may be freed */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
-    MM_TRY(reserve(m, MM_MEMORY_DEVICE, o->device_bytes, &m->pool));
-    MM_TRY(reserve(m, MM_MEMORY_PINNED, o->pinned_bytes, &m->pinned));
-    m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
+    MM_TRY(reserve_all(m));
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
                                    .pinned = m->pinned,
@@ -142,9 +155,10 @@ mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes,
         mm_manager_destroy(m);
         return status;
     }
-    char size[32];
-    mm_log_send(&m->options.log, MM_LOG_INFO, "arena of %s on %s, policy %s",
-                mm_size_format(m->budget_bytes, size, sizeof size), m->options.device, m->plans.policy.spec);
+    char size[32] = "what the graphs will need";
+    if (!m->budget_follows) mm_size_format(m->budget_bytes, size, sizeof size);
+    mm_log_send(&m->options.log, MM_LOG_INFO, "arena of %s on %s, policy %s", size, m->options.device,
+                m->plans.policy.spec);
     *manager_out = m;
     return MM_OK;
 }

@@ -12,6 +12,7 @@
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
 #include "mm/planning/fallback_draft.h"
+#include "mm/planning/refusal.h"
 
 /* ---------------------------------------------------------------- plans made ready to run */
 
@@ -176,8 +177,12 @@ static mm_status install(mm_manager *m, mm_draft *draft, const mm_policy *wanted
 
 static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *request, const char *why) {
     mm_draft draft;
-    MM_TRY(mm_fallback_draft(&m->plans, request, &draft));
-    mm_status status = install(m, &draft, request->policy, why);
+    mm_fallback_request noting = *request;
+    noting.refusal = &m->refusal;
+    mm_status status = mm_fallback_draft(&m->plans, &noting, &draft);
+    m->was_refused |= status == MM_ERR_INFEASIBLE;
+    MM_TRY(status);
+    status = install(m, &draft, request->policy, why);
     mm_draft_fini(&draft);
     return status;
 }
@@ -198,17 +203,41 @@ mm_status mm_manager_add(mm_manager *m, const mm_new_graph *added, bool others_s
     return draft_and_install(m, &request, why);
 }
 
+/* Keeps a refusal without advice. misfit->graph NULL: the persistent tensors alone do not fit. */
+static mm_status note_refusal(mm_manager *m, const mm_limits *limits, const mm_misfit *misfit, mm_status status) {
+    const char *policy = m->plans.policy_now.spec;
+    if (status != MM_ERR_INFEASIBLE) return status;
+    m->was_refused = true;
+    m->refusal = (mm_refusal){
+        .needed_bytes = limits->base_bytes, .device_bytes = limits->device_bytes, .pinned_bytes = limits->pinned_bytes};
+    if (misfit->graph)
+        m->refusal = mm_misfit_describe(&m->plans, limits, policy, misfit, NULL, 0);
+    else
+        mm_refused_put(m->refusal.policy, policy);
+    snprintf(m->refusal.message, sizeof m->refusal.message, "%s", mm_last_error());
+    return status;
+}
+
 mm_status mm_manager_plan_around(mm_manager *m) {
     const mm_limits limits = mm_manager_limits(m);
     mm_plan_request now = mm_plan_set_again(&m->plans, &limits);
     mm_draft draft;
+    mm_misfit misfit = {.held_step = -1};
+    mm_status status = MM_OK;
     if (limits.base_bytes > limits.device_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
-                       MM_SIZE_TEXT(limits.base_bytes), MM_SIZE_TEXT(limits.device_bytes));
-    MM_TRY(mm_plan_set_draft(&m->plans, &now, &draft, NULL));
-    mm_status status = mm_manager_install(m, &draft);
+        status = mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
+                         MM_SIZE_TEXT(limits.base_bytes), MM_SIZE_TEXT(limits.device_bytes));
+    if (status == MM_OK) status = mm_plan_set_draft(&m->plans, &now, &draft, &misfit);
+    if (status != MM_OK) return note_refusal(m, &limits, &misfit, status);
+    status = mm_manager_install(m, &draft);
     mm_draft_fini(&draft);
     return status;
+}
+
+bool mm_refusal_get(const mm_manager *m, mm_refusal *refusal_out) {
+    if (!m || !refusal_out || !m->was_refused) return false;
+    *refusal_out = m->refusal;
+    return true;
 }
 
 /* ---------------------------------------------------------------- memory that runs out */

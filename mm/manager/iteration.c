@@ -71,6 +71,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     MM_TRY(way->begin(m->dispatch, now.execution));
     m->now = now;
+    r->prepared->has_begun = true;
     mm_state_go(m, MM_MOVE_BEGIN);
     return MM_OK;
 }

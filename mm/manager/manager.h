@@ -98,6 +98,9 @@ struct mm_manager {
     int loops;             /* number of loops created for it (mm_loop_create), so that each has a number of its own */
     int64_t number;        /* number of the next iteration (mm_iteration_number_set) */
     mm_observed observed;
+    bool budget_follows; /* the budget is what the graphs need (budget.h) */
+    bool was_refused;
+    mm_refusal refusal;      /* mm_refusal_get */
     mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */
     const mm_graph *largest; /* the graph with the largest plan of the iterations that may still run; NULL: none runs */
     int64_t ceiling_bytes;   /* limit of plans, lowered when memory runs out in an iteration; INT64_MAX: none */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "mm/manager/budget.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"
 
@@ -35,6 +36,7 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->persistents.n;
     mm_status status = mm_persistent_table_append(&m->persistents, name, bytes);
+    if (status == MM_OK) status = mm_budget_follow(m, &m->plans.policy, NULL);
     if (status == MM_OK) status = mm_manager_plan_around(m);
     return mm_persistent_commit(m, entries, status);
 }

@@ -2,9 +2,11 @@
 /* Prepares graphs, forgets them, and knows their plans. */
 #include "mm/manager/prepare.h"
 
+#include "mm/manager/budget.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/persistent.h"
+#include "mm/manager/save_graph.h"
 #include "mm/manager/states.h"
 
 static mm_status check_frozen(const mm_graph *graph) {
@@ -12,14 +14,24 @@ static mm_status check_frozen(const mm_graph *graph) {
     return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
 }
 
+/* Plans the graph beside those that are prepared. Its persistent tensors are in the table, whose end was at `base`. */
+static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
+    /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
+    const bool moved = m->persistents.bytes != base && m->n_ready > 0;
+    const int64_t budget = m->budget_bytes;
+    MM_TRY(mm_budget_follow(m, &m->plans.policy, added->graph));
+    const mm_status status = mm_manager_add(m, added, !moved);
+    if (status != MM_OK && m->budget_bytes != budget) mm_budget_return(m, budget);
+    return status;
+}
+
 mm_status mm_manager_prepare_new(mm_manager *m, const mm_new_graph *added) {
     MM_TRY(check_frozen(added->graph));
+    mm_manager_save_graphs(m, added->graph);
     int entries = m->persistents.n;
     int64_t base = m->persistents.bytes;
     mm_status status = mm_persistent_table_add(&m->persistents, added->graph);
-    /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
-    bool moved = m->persistents.bytes != base && m->n_ready > 0;
-    if (status == MM_OK) status = mm_manager_add(m, added, !moved);
+    if (status == MM_OK) status = add(m, added, base);
     if (status == MM_OK) mm_persistent_table_declare(&m->persistents, added->graph);
     return mm_persistent_commit(m, entries, status);
 }

@@ -2,6 +2,7 @@
 /* Settings that the user changes between iterations: the policy, the budget. */
 #include "mm/core/size.h"
 #include "mm/manager/arena.h"
+#include "mm/manager/budget.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"
 
@@ -10,6 +11,7 @@ const char *mm_policy_now(const mm_manager *m) { return m ? m->plans.policy_now.
 static mm_status switch_policy(mm_manager *m, const mm_policy *policy) {
     MM_TRY(mm_planned_try_codecs(policy, m->options.device));
     MM_TRY(mm_manager_drain(m, "mm_policy_set"));
+    MM_TRY(mm_budget_follow(m, policy, NULL));
     return mm_manager_replan(m, policy, "the policy is set");
 }
 
@@ -28,12 +30,6 @@ mm_status mm_policy_set(mm_manager *m, const char *spec) {
     return MM_OK;
 }
 
-static void put_budget(mm_manager *m, int64_t bytes) {
-    pthread_mutex_lock(&m->lock);
-    m->budget_bytes = bytes;
-    pthread_mutex_unlock(&m->lock);
-}
-
 mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
     MM_TRY(mm_manager_check_idle(m, "mm_budget_set"));
     if (device_bytes <= 0 || device_bytes > mm_pool_bytes(m->pool))
@@ -42,13 +38,16 @@ mm_status mm_budget_set(mm_manager *m, int64_t device_bytes) {
                        MM_SIZE_TEXT(device_bytes), MM_SIZE_TEXT(mm_pool_bytes(m->pool)));
     MM_TRY(mm_manager_drain(m, "mm_budget_set"));
     int64_t before = m->budget_bytes, ceiling = m->ceiling_bytes;
+    const bool followed = m->budget_follows;
     mm_status status = mm_arena_extend(m, device_bytes);
-    put_budget(m, device_bytes);
+    mm_budget_put(m, device_bytes);
     m->ceiling_bytes = INT64_MAX;
+    m->budget_follows = false;
     if (status == MM_OK) status = mm_manager_replan(m, &m->plans.policy, "the budget is set");
     if (status != MM_OK) {
-        put_budget(m, before);
+        mm_budget_put(m, before);
         m->ceiling_bytes = ceiling;
+        m->budget_follows = followed;
     }
     mm_arena_trim(m);
     return status;

@@ -66,6 +66,24 @@ mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_grap
     return MM_OK;
 }
 
+int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph *graph) {
+    int64_t bytes = d->bytes;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->persistent >= 0) bytes -= mm_align(mm_graph_tensor(graph, t)->bytes);
+    return bytes;
+}
+
+int64_t mm_persistent_beside(const mm_graph *graph, const mm_graph *other) {
+    int64_t bytes = 0;
+    for (int t = 0; t < mm_graph_tensors(other); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(other, t);
+        const int own = tensor->persistent >= 0 ? mm_graph_index(graph, tensor->name) : -1;
+        if (tensor->persistent >= 0 && (own < 0 || mm_graph_tensor(graph, own)->persistent < 0))
+            bytes += mm_align(tensor->bytes);
+    }
+    return bytes;
+}
+
 void mm_persistent_table_cut(mm_persistent_table *d, int n) {
     if (d->n <= n) return;
     mm_names_clear(&d->names);

@@ -39,6 +39,12 @@ MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *persistents
 MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persistents, const mm_graph *graph,
                                                 int64_t **places_out);
 
+/* Bytes, aligned, of the table's tensors that the graph does not declare; all that it declares must be in the table. */
+int64_t mm_persistent_table_beside(const mm_persistent_table *persistents, const mm_graph *graph);
+
+/* Bytes, aligned, of the persistent tensors of `other` that `graph` does not declare. */
+int64_t mm_persistent_beside(const mm_graph *graph, const mm_graph *other);
+
 /* Removes all entries but the first n. */
 void mm_persistent_table_cut(mm_persistent_table *persistents, int n);
 void mm_persistent_table_fini(mm_persistent_table *persistents);

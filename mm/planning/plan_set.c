@@ -86,7 +86,8 @@ static bool take_offered(const mm_plan_set *set, const mm_plan_request *a, const
 /* Whether a plan that recomputes without a function (mm_recompute_set) is refused. */
 static bool must_be_able(const mm_plan_set *set, const mm_plan_request *a, const mm_prepared *p) {
     const mm_prepared *now = mm_plan_set_find(set, p->graph);
-    return a->stands_in || a->runs_at_once || (now && mm_prepared_unable(now) < 0);
+    if (a->stands_in || a->runs_at_once) return true;
+    return now && mm_prepared_unable(now) < 0 && (now->has_begun || !a->added);
 }
 
 /* Makes the plan within the request's limits, with persistent tensors where the table has them. */
@@ -102,7 +103,7 @@ static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, m
     return status;
 }
 
-static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p, int64_t *need_bytes) {
+static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
     const mm_plan_sources *sources = &set->sources;
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(set, p));
@@ -111,24 +112,52 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
         MM_TRY(keep_variants(set, p));
     else if (a->least_workspaces)
         mm_facts_keep_least_workspaces(p->planned.facts);
-    MM_TRY(make_within(set, a, p));
-    const mm_plan *plan = p->planned.plan;
-    if (mm_prepared_unable(p) >= 0 && must_be_able(set, a, p)) {
-        *need_bytes = 0; /* it is no lack of memory: this policy cannot run, with however much memory */
-        mm_status status = mm_prepared_refuse(p);
-        return a->stands_in ? mm_fail(MM_ERR_INFEASIBLE, "%s", mm_last_error()) : status;
-    }
-    if (plan->peak_bytes > *need_bytes) *need_bytes = plan->peak_bytes;
-    return mm_plan_fits(plan, &a->limits);
+    return make_within(set, a, p);
 }
 
-static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const mm_new_graph *graph,
-                         int64_t *need_bytes, mm_prepared **prepared_out) {
+/* Whether the plan can run, and fits. */
+static mm_status judge(const mm_plan_set *set, const mm_plan_request *a, const mm_prepared *p) {
+    if (mm_prepared_unable(p) < 0 || !must_be_able(set, a, p)) return mm_plan_fits(p->planned.plan, &a->limits);
+    const mm_status status = mm_prepared_refuse(p);
+    return a->stands_in ? mm_fail(MM_ERR_INFEASIBLE, "%s", mm_last_error()) : status;
+}
+
+/* Sets what the plan needs. */
+static mm_status describe_need(const mm_plan *plan, mm_misfit *misfit) {
+    mm_account account;
+    MM_TRY(mm_account_init(plan, &account));
+    memcpy(misfit->held, account.at_peak, sizeof misfit->held);
+    mm_account_fini(&account);
+    misfit->need_bytes = plan->peak_bytes;
+    misfit->pinned_bytes = plan->pinned_bytes;
+    misfit->held_step = plan->peak_step;
+    return MM_OK;
+}
+
+/* Keeps a failure in *misfit, if it is the first, or the graph needs more than that of the one before. There may be no
+ * plan; and it is no lack of memory that a policy cannot run, with however much memory: then there is no need. */
+static mm_status note_misfit(const mm_plan_set *set, const mm_plan_request *a, const mm_prepared *p, mm_status status,
+                             mm_misfit *misfit) {
+    mm_misfit m = {.graph = p->graph, .recomputes = p->recomputes, .held_step = -1};
+    mm_failure_save(&m.failure, status);
+    if (p->planned.plan && (mm_prepared_unable(p) < 0 || !must_be_able(set, a, p)))
+        MM_TRY(describe_need(p->planned.plan, &m));
+    if (!misfit->graph || m.need_bytes > misfit->need_bytes) *misfit = m;
+    return mm_failure_restore(&m.failure);
+}
+
+static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const mm_new_graph *graph, mm_misfit *misfit,
+                         mm_prepared **prepared_out) {
     mm_prepared *p = calloc(1, sizeof *p);
     if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
     p->graph = graph->graph;
     p->recomputes = graph->recomputes;
-    mm_status status = make_plan(set, a, p, need_bytes);
+    const mm_prepared *now = mm_plan_set_find(set, p->graph);
+    p->has_begun = now && now->has_begun;
+    mm_status status = make_plan(set, a, p);
+    if (status == MM_OK) status = judge(set, a, p);
+    if (misfit && (status == MM_ERR_INFEASIBLE || status == MM_ERR_UNSUPPORTED))
+        status = note_misfit(set, a, p, status, misfit);
     if (status == MM_OK)
         *prepared_out = p;
     else
@@ -143,7 +172,8 @@ static mm_new_graph graph_at(const mm_plan_set *set, const mm_plan_request *a, i
     return i < set->n ? (mm_new_graph){set->prepared[i]->graph, set->prepared[i]->recomputes} : *a->added;
 }
 
-static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft *d, mm_refusal *refusal) {
+/* A graph that does not fit ends it, unless a misfit is to be found: then that of the graph that needs most. */
+static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft *d, mm_misfit *misfit) {
     int n = set->n + (a->added != NULL);
     d->prepared = calloc((size_t)n + 1, sizeof(mm_prepared *));
     if (!d->prepared) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", n);
@@ -151,21 +181,23 @@ static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft
     for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
     for (; d->n < n; d->n++) {
         const mm_new_graph graph = graph_at(set, a, d->n);
-        mm_status status = prepare(set, a, &graph, &d->need_bytes, &d->prepared[d->n]);
-        if ((status == MM_ERR_INFEASIBLE || status == MM_ERR_UNSUPPORTED) && refusal) {
-            *refusal = (mm_refusal){graph.graph, graph.recomputes, d->need_bytes, {0}};
-            mm_failure_save(&refusal->failure, status);
-        }
-        MM_TRY(status);
+        const mm_status status = prepare(set, a, &graph, misfit, &d->prepared[d->n]);
+        if (status != MM_OK && (status != MM_ERR_INFEASIBLE || !misfit || a->stands_in)) return status;
+        if (status == MM_OK && d->prepared[d->n]->planned.plan->peak_bytes > d->need_bytes)
+            d->need_bytes = d->prepared[d->n]->planned.plan->peak_bytes;
     }
-    return MM_OK;
+    if (!misfit || !misfit->graph) return MM_OK;
+    /* A graph that lacks pinned memory alone may need less on the device than one that fits. */
+    if (misfit->need_bytes > 0 && misfit->need_bytes < d->need_bytes) misfit->need_bytes = d->need_bytes;
+    return mm_failure_restore(&misfit->failure);
 }
 
 mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
-                            mm_refusal *refusal_out) {
+                            mm_misfit *misfit_out) {
     mm_draft d = {.least_workspaces = a->least_workspaces, .stands_in = a->stands_in, .step = a->step};
+    if (misfit_out) *misfit_out = (mm_misfit){.held_step = -1};
     MM_TRY(mm_policy_copy(a->policy, &d.policy));
-    mm_status status = fill(set, a, &d, refusal_out);
+    mm_status status = fill(set, a, &d, misfit_out);
     if (status == MM_OK)
         *draft_out = d;
     else

@@ -4,6 +4,7 @@
 #ifndef MM_PLANNING_PLAN_SET_H
 #define MM_PLANNING_PLAN_SET_H
 
+#include "mm/core/account/account.h"
 #include "mm/core/status.h"
 #include "mm/planning/persistent_table.h"
 #include "mm/planning/planning.h"
@@ -13,6 +14,7 @@ typedef struct mm_prepared {
     const mm_graph *graph;
     mm_planned planned;
     bool recomputes;    /* there is a function that recomputes its layers (mm_recompute_set) */
+    bool has_begun;     /* an iteration of it has begun, under this plan or an earlier one */
     mm_failure untimed; /* why it was planned without the set's measured times; MM_OK: it was planned with them, or
                            there are none */
 } mm_prepared;
@@ -54,19 +56,14 @@ typedef struct mm_plan_set {
     int n;
 } mm_plan_set;
 
-/* A graph that is to be prepared. */
-typedef struct mm_new_graph {
-    const mm_graph *graph;
-    bool recomputes; /* as in mm_prepared */
-} mm_new_graph;
-
 /* How to draft plans. */
 typedef struct mm_plan_request {
     const mm_policy *policy;
     bool least_workspaces;
     bool stands_in;     /* the policy is a substitute */
     bool runs_at_once;  /* a plan that recomputes without mm_recompute_set is refused for every graph. Else only for
-                           graphs whose present plan can run: a loop may set the function after mm_manager_prepare */
+                           graphs whose present plan can run, and, where a new graph is prepared, has begun to: a loop
+                           may prepare all graphs, and then set the functions */
     const char *step;   /* the ladder's step, in a few words (static); NULL: none */
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
@@ -86,18 +83,22 @@ typedef struct mm_draft {
 } mm_draft;
 
 /* Why a request was refused. */
-typedef struct mm_refusal {
-    const mm_graph *graph; /* the graph whose plan does not fit */
-    bool recomputes;       /* as in mm_prepared */
-    int64_t need_bytes;    /* peak of the largest plan that could be made; 0: none could */
-    mm_failure failure;    /* status and message */
-} mm_refusal;
+typedef struct mm_misfit {
+    const mm_graph *graph;          /* of those whose plans do not fit, the graph that needs most */
+    bool recomputes;                /* as in mm_prepared */
+    int64_t need_bytes;             /* peak of the largest plan that could be made; 0: none could */
+    int64_t pinned_bytes;           /* of the graph's plan: its host memory, */
+    int held_step;                  /* the step with most live bytes (-1: there is no plan), */
+    int64_t held[MM_ACCOUNT_KINDS]; /* and these, by what they are for */
+    mm_failure failure;             /* status and message */
+} mm_misfit;
 
 /* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
  * MM_ERR_INFEASIBLE: a plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan
- * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *refusal_out (may be NULL) is set. */
+ * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *misfit_out (may be NULL) is set; it
+ * costs planning the other graphs, too, unless the policy is a substitute. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
-                                       mm_refusal *refusal_out);
+                                       mm_misfit *misfit_out);
 /* A request with the policy that runs now, within other limits. */
 mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 /* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */

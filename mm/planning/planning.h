@@ -20,6 +20,12 @@ typedef struct mm_planned {
     mm_codec **codecs;    /* MM_MAX_CODECS entries, of which facts->n_codecs are set, the rest NULL */
 } mm_planned;
 
+/* A graph that is to be planned. */
+typedef struct mm_new_graph {
+    const mm_graph *graph;
+    bool recomputes; /* there is a function that recomputes its layers (mm_recompute_set) */
+} mm_new_graph;
+
 /* Rates from a device's description (mm_device_description), for planning without measured times. 0: not known. */
 typedef struct mm_rates {
     int64_t memory_bytes_per_s, link_bytes_per_s;

@@ -6,8 +6,9 @@
 #include "mm/core/account/account_bound.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
-#include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
+#include "mm/planning/persistent_table.h"
 #include "policies/advice.h"
 #include "policies/policy_table.h"
 #include "policies/schedule/nominal.h"
@@ -15,11 +16,10 @@
 /* Up to so many steps, the policy auto plans a graph within a second. */
 enum { DEEP_STEPS = 1000 };
 
-/* If the plan recomputes, whether there is a function that recomputes layers. */
-static bool can_run(const mm_refused *r, const mm_plan *plan) {
-    for (int i = 0; !r->recomputes && i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return false;
-    return true;
+static bool recomputes(const mm_plan *plan) {
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_RECOMPUTE) return true;
+    return false;
 }
 
 mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_graph_facts *facts) {
@@ -27,10 +27,10 @@ mm_status mm_times_measured(const void *ctx, const mm_graph *graph, mm_graph_fac
 }
 
 /* Predicts the time of an iteration; INT64_MAX: it cannot be predicted. Sets nominal times if the facts have none. */
-static mm_status predict(const mm_refused *r, mm_planned *planned, int64_t *ns_out) {
+static mm_status predict(const mm_graph *graph, mm_planned *planned, int64_t *ns_out) {
     mm_simulation simulation;
     *ns_out = INT64_MAX;
-    if (mm_nominal_is_due(planned->facts)) mm_nominal_times(r->graph, planned->facts);
+    if (mm_nominal_is_due(planned->facts)) mm_nominal_times(graph, planned->facts);
     MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
     *ns_out = simulation.iteration_ns;
     mm_simulation_fini(&simulation);
@@ -38,33 +38,46 @@ static mm_status predict(const mm_refused *r, mm_planned *planned, int64_t *ns_o
 }
 
 /* Adds times, if there are any of this graph. */
-static mm_status add_times(const mm_refused *r, mm_graph_facts *facts) {
-    mm_status status = r->add_times ? r->add_times(r->times, r->graph, facts) : MM_OK;
+static mm_status add_times(const mm_refused *r, const mm_graph *graph, mm_graph_facts *facts) {
+    mm_status status = r->add_times ? r->add_times(r->times, graph, facts) : MM_OK;
     return status == MM_ERR_FORMAT ? MM_OK : status;
 }
 
-/* Plans, and sets what the plan takes. Leaves `t` as it is if there is none. */
-static mm_status make(const mm_refused *r, const mm_policy *policy, const mm_limits *limits, mm_planned *planned,
-                      mm_trial *t) {
-    MM_TRY(add_times(r, planned->facts));
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Plans a graph, and adds to the trial what its plan takes. */
+static mm_status make(const mm_refused *r, const mm_new_graph *graph, const mm_policy *policy, const mm_limits *limits,
+                      mm_planned *planned, mm_trial *t) {
+    int64_t ns = INT64_MAX;
+    MM_TRY(add_times(r, graph->graph, planned->facts));
     mm_planned_set_rates(planned, &r->rates);
-    MM_TRY(mm_planned_make(planned, policy, r->graph, limits));
-    t->needs_function = !can_run(r, planned->plan);
-    t->bytes = planned->plan->peak_bytes;
-    t->pinned_bytes = planned->plan->pinned_bytes;
-    t->step_ns = INT64_MAX;
-    return t->bytes <= limits->device_bytes ? predict(r, planned, &t->step_ns) : MM_OK;
+    MM_TRY(mm_planned_make(planned, policy, graph->graph, limits));
+    const bool again = recomputes(planned->plan);
+    t->recomputes |= again;
+    t->needs_function |= again && !graph->recomputes;
+    t->bytes = larger(t->bytes, planned->plan->peak_bytes);
+    t->pinned_bytes = larger(t->pinned_bytes, planned->plan->pinned_bytes);
+    if (t->bytes <= limits->device_bytes && predict(graph->graph, planned, &ns) == MM_ERR_NOMEM) return MM_ERR_NOMEM;
+    t->step_ns = ns < INT64_MAX && t->step_ns < INT64_MAX ? t->step_ns + ns : INT64_MAX;
+    return MM_OK;
+}
+
+static mm_status try_graph(const mm_refused *r, const mm_new_graph *graph, const mm_policy *policy,
+                           const mm_limits *limits, mm_trial *t) {
+    mm_planned planned;
+    MM_TRY(mm_planned_init(&planned, policy, graph->graph, r->device)); /* the device may lack its codecs */
+    for (int c = 0; c < planned.facts->n_codecs; c++) t->lossy |= !planned.facts->codecs[c].lossless;
+    const mm_status status = make(r, graph, policy, limits, &planned, t);
+    mm_planned_fini(&planned);
+    return status;
 }
 
 static mm_trial try_within(const mm_refused *r, const mm_policy *policy, const mm_limits *limits) {
-    mm_trial t = {.bytes = INT64_MAX};
-    mm_planned planned;
-    mm_status status = mm_planned_init(&planned, policy, r->graph, r->device); /* the device may lack its codecs */
-    if (status == MM_OK) {
-        for (int c = 0; c < planned.facts->n_codecs; c++) t.lossy |= !planned.facts->codecs[c].lossless;
-        status = make(r, policy, limits, &planned, &t);
-        mm_planned_fini(&planned);
-    }
+    const mm_new_graph first = {r->graph, r->recomputes || r->may_be_set};
+    mm_trial t = {0};
+    mm_status status = try_graph(r, &first, policy, limits, &t);
+    for (int i = 0; status == MM_OK && i < r->n_others; i++) status = try_graph(r, &r->others[i], policy, limits, &t);
+    if (status != MM_OK) t = (mm_trial){.bytes = INT64_MAX, .lossy = t.lossy}; /* there is no plan */
     t.no_memory = status == MM_ERR_NOMEM;
     return t;
 }
@@ -92,16 +105,19 @@ static bool limits_pinned(const mm_refused *r) {
 /* No policy fits. Where the limit of pinned memory counts, it is named: with more, less might be enough. */
 static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const bool none_less = r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes;
-    char within[128] = "";
+    char within[128] = "", function[192] = "";
     if (limits_pinned(r))
         snprintf(within, sizeof within, " with %s of pinned memory%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
                  r->pinned_from ? r->pinned_from : "");
+    if (advice->with_function.spec)
+        snprintf(function, sizeof function, "; %s would need %s (needs mm_recompute_set)",
+                 MM_BRIEF(advice->with_function.spec), MM_SIZE_TEXT(advice->function_takes.bytes));
     if (none_less)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s", refusal, MM_SIZE_TEXT(r->needs_bytes),
-                       within);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit%s: %s%s needs least, %s%s", refusal, within,
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s%s", refusal, MM_SIZE_TEXT(r->needs_bytes),
+                       within, function);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit%s: %s%s needs least, %s%s%s", refusal, within,
                    advice->policy.spec, advice->takes.lossy ? " (lossy)" : "", MM_SIZE_TEXT(advice->takes.bytes),
-                   MM_PLAN_PINNED_TEXT(advice->takes.pinned_bytes));
+                   MM_PLAN_PINNED_TEXT(advice->takes.pinned_bytes), function);
 }
 
 /* What a policy that would fit pins, by the plan that was tried; the one that will run may pin less, or some more. */
@@ -112,24 +128,36 @@ static const char *pins(const mm_advice *advice, char buffer[96]) {
     return buffer;
 }
 
+/* Says of a plan that recomputes that it needs a function, if it is not known whether there is one. */
+static const char *needs(const mm_refused *r, const mm_trial *takes) {
+    return r->may_be_set && takes->recomputes ? " (needs mm_recompute_set)" : "";
+}
+
+/* Whether there is a policy that would fit, but for the function that recomputes layers. */
+static bool fits_with_function(const mm_refused *r, const mm_advice *advice) {
+    return advice->with_function.spec && advice->function_takes.bytes <= r->limits.device_bytes;
+}
+
 /* Returns the refusal, followed by the advice. */
 static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const char *spec = advice->policy.spec, *lossy = advice->takes.lossy ? " (lossy)" : "";
-    if (advice->with_function.spec && advice->kind != MM_ADVICE_FITS)
+    const bool with_function = fits_with_function(r, advice);
+    if (with_function && advice->kind != MM_ADVICE_FITS)
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s would fit (needs mm_recompute_set)", refusal,
                        advice->with_function.spec);
-    if (advice->with_function.spec)
+    if (with_function)
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s, and lossless %s (needs mm_recompute_set)",
                        refusal, spec, lossy, pins(advice, (char[96]){0}), advice->with_function.spec);
     const char *from = r->pinned_from ? r->pinned_from : "";
     switch (advice->kind) {
     case MM_ADVICE_FITS:
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s", refusal, spec, lossy,
-                       pins(advice, (char[96]){0}));
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s%s", refusal, spec, lossy,
+                       pins(advice, (char[96]){0}), needs(r, &advice->takes));
     case MM_ADVICE_PINNED:
-        return mm_fail(
-            MM_ERR_INFEASIBLE, "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would",
-            refusal, MM_SIZE_TEXT(r->limits.pinned_bytes), from, MM_SIZE_TEXT(advice->takes.pinned_bytes), spec, lossy);
+        return mm_fail(MM_ERR_INFEASIBLE,
+                       "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would%s", refusal,
+                       MM_SIZE_TEXT(r->limits.pinned_bytes), from, MM_SIZE_TEXT(advice->takes.pinned_bytes), spec,
+                       lossy, needs(r, &advice->takes));
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;
         return tell_least(r, refusal, advice);
@@ -137,6 +165,53 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
         break;
     }
     return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+}
+
+/* ---------------------------------------------------------------- as data */
+
+void mm_refused_put(char name[MM_PLAN_NAME_CAPACITY], const char *text) {
+    mm_text_mark_cut(name, MM_PLAN_NAME_CAPACITY, snprintf(name, MM_PLAN_NAME_CAPACITY, "%s", text));
+}
+
+const mm_graph *mm_refused_beside(const mm_graph *graph, const mm_new_graph *others, int n) {
+    const mm_graph *most = NULL;
+    int64_t most_bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const int64_t bytes = mm_persistent_beside(graph, others[i].graph);
+        if (bytes <= most_bytes) continue;
+        most_bytes = bytes;
+        most = others[i].graph;
+    }
+    return most;
+}
+
+const char *mm_refused_tell_others(const char *message, int64_t other_bytes, const char *other_graph,
+                                   char told[MM_MESSAGE_CAPACITY]) {
+    const char *bytes = MM_SIZE_TEXT(other_bytes);
+    if (other_bytes == 0) return message;
+    if (other_graph[0])
+        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; what it needs includes %s of persistent tensors of %s", message,
+                 bytes, MM_BRIEF(other_graph));
+    else
+        snprintf(told, MM_MESSAGE_CAPACITY, "%.400s; what it needs includes %s of persistent tensors of no graph",
+                 message, bytes);
+    return told;
+}
+
+static void note(mm_advised *advised, mm_advice_kind kind, const mm_policy *policy, const mm_trial *takes) {
+    *advised = (mm_advised){.kind = policy->spec ? kind : MM_ADVICE_NONE};
+    if (advised->kind == MM_ADVICE_NONE) return;
+    mm_refused_put(advised->policy, policy->spec);
+    advised->device_bytes = takes->bytes;
+    advised->pinned_bytes = takes->pinned_bytes;
+    advised->lossy = takes->lossy;
+    advised->needs_recompute_set = takes->recomputes;
+}
+
+static void note_all(const mm_refused *r, const mm_advice *advice) {
+    const mm_advice_kind kind = fits_with_function(r, advice) ? MM_ADVICE_FITS : MM_ADVICE_NEEDS_LEAST;
+    if (r->advised) note(r->advised, advice->kind, &advice->policy, &advice->takes);
+    if (r->recomputing) note(r->recomputing, kind, &advice->with_function, &advice->function_takes);
 }
 
 /* Whether no plan of any policy fits the budget. */
@@ -148,6 +223,13 @@ static bool is_hopeless(const mm_refused *r) {
     return over;
 }
 
+/* Of the policy auto, which plans without recomputing where there is no function, it is not known what it would need
+ * with one. */
+static bool knows_need(const mm_refused *r) {
+    const bool all = r->recomputes || r->may_be_set || (r->policy && r->policy->ops != &mm_policy_auto);
+    return r->policy && r->needs_bytes > 0 && all;
+}
+
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
@@ -156,12 +238,11 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
                                        .quick = refused->quick,
                                        .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
                                        .hopeless = is_hopeless(refused),
-                                       .refused = refused->needs_bytes > 0 ? refused->policy : NULL,
+                                       .refused = knows_need(refused) ? refused->policy : NULL,
                                        .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&request, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
-    if (refused->advised && advice.kind == MM_ADVICE_FITS)
-        snprintf(refused->advised, refused->advised_bytes, "%s", advice.policy.spec);
+    note_all(refused, &advice);
     mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);
     mm_policy_fini(&advice.with_function);

@@ -179,6 +179,7 @@ static mm_status refuse(const mm_stash_terms *t, const mm_order *o, const mm_sta
     refusal.tensor_bytes = o->entries[refusal.tensor].bytes;
     snprintf(refusal.producer, sizeof refusal.producer, "%s", o->entries[refusal.tensor].producer);
     char told[MM_MESSAGE_CAPACITY];
+    mm_advised advised = {.kind = MM_ADVICE_NONE};
     snprintf(told, sizeof told, "%s", mm_last_error());
     const mm_refused refused = {.graph = p->graph.graph,
                                 .device = t->device,
@@ -186,10 +187,10 @@ static mm_status refuse(const mm_stash_terms *t, const mm_order *o, const mm_sta
                                 .rates = t->rates,
                                 .policy = t->policy,
                                 .needs_bytes = p->needed_bytes,
-                                .advised = refusal.policy,
-                                .advised_bytes = sizeof refusal.policy,
-                                .quick = true};
+                                .quick = true,
+                                .advised = &advised};
     mm_status status = mm_advise(&refused, told);
+    if (advised.kind == MM_ADVICE_FITS) snprintf(refusal.policy, sizeof refusal.policy, "%s", advised.policy);
     *refused_out = refusal;
     return status;
 }

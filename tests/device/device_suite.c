@@ -175,6 +175,31 @@ static void restored_memory_is_zero(void **state) {
     }
 }
 
+/* Addresses may be reserved without memory; what is restored can be used. */
+static void memory_reserved_as_if_trimmed_can_be_restored_in_parts(void **state) {
+    suite *s = *state;
+    const int64_t before = reserved_bytes(s), range = INT64_C(16) * BLOCK_BYTES;
+    void *memory = NULL;
+    assert_int_equal(mm_device_reserve_trimmed(s->device, 0, &memory), MM_ERR_INVALID);
+    assert_int_equal(mm_device_reserve_trimmed(s->device, range, &memory), MM_OK);
+    assert_int_equal((uintptr_t)memory % 4096, 0);
+    assert_int_equal(reserved_bytes(s), before + range);
+    for (int64_t there = BLOCK_BYTES; there <= 2 * BLOCK_BYTES; there += BLOCK_BYTES) {
+        uint8_t *part = (uint8_t *)memory + there - BLOCK_BYTES;
+        assert_int_equal(mm_device_restore(s->device, memory, there), MM_OK);
+        memset(s->pinned, 0xff, BLOCK_BYTES);
+        copy(s, s->pinned, part, BLOCK_BYTES, MM_COPY_OUT);
+        sync(s);
+        assert_all(s->pinned, 0, BLOCK_BYTES);
+        assert_int_equal(mm_fill_async(s->stream, part, 0x5a, BLOCK_BYTES), MM_OK);
+    }
+    copy(s, s->pinned, memory, BLOCK_BYTES, MM_COPY_OUT);
+    sync(s);
+    assert_all(s->pinned, 0x5a, BLOCK_BYTES);
+    mm_device_release(s->device, MM_MEMORY_DEVICE, memory, range);
+    assert_int_equal(reserved_bytes(s), before);
+}
+
 static void reserved_memory_is_zero(void **state) {
     suite *s = *state;
     memset(s->pinned, 0xff, BLOCK_BYTES);
@@ -579,6 +604,7 @@ int device_suite_run(const char *device_name) {
         CASE(reserved_memory_is_zero),
         CASE(restored_memory_can_be_used_again),
         CASE(restored_memory_is_zero),
+        CASE(memory_reserved_as_if_trimmed_can_be_restored_in_parts),
         CASE(reserve_more_than_there_is_is_out_of_memory_and_changes_nothing),
         CASE(reserve_of_nothing_or_of_no_kind_is_invalid),
         CASE(two_devices_keep_separate_accounts),

@@ -98,8 +98,16 @@ TEST_CASE(the_least_budget_trains_and_a_byte_less_is_refused) {
     assert_int_equal(strlen(output), strcspn(output, "\n") + 1); /* one line */
 }
 
+TEST_CASE(without_a_budget_it_takes_what_the_graphs_need) {
+    const outcome least = train("liveness 0"), given = train("liveness");
+    assert_int_equal(least.budget, given.peak);
+    assert_int_equal(least.peak, given.peak);
+    assert_string_equal(least.last, given.last);
+    assert_true(train("naive 0").budget > least.budget);
+}
+
 TEST_CASE(what_makes_no_sense_is_refused_in_one_line) {
-    static const char *const wrong[] = {"hope", "naive 1000", "naive 0", "freelunch:rate=99"};
+    static const char *const wrong[] = {"hope", "naive 1000", "naive -1", "freelunch:rate=99"};
     static const char *const says[] = {"naive, liveness, freelunch", "needs at least", "device_bytes", "99"};
     for (int i = 0; i < 4; i++) {
         char output[1024];

@@ -14,10 +14,13 @@
 #include "tools/need/ranks.h"
 #include "tools/need/sub_batch.h"
 #include "tools/plan/explain.h"
+#include "tools/plan/graph_plan.h"
 #include "tools/plan/picture.h"
+#include "tools/plan/plan_page.h"
 
 typedef struct plan_command {
-    const char *net, *policy_list, *facts, *study, *json, *svg, *trace, *sub_batch, *ranks_list, *sum, *sum_at;
+    const char *net, *graph, *policy_list, *facts, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list, *sum,
+        *sum_at;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
@@ -116,15 +119,19 @@ static void print_comparison(FILE *file, const plan_command *c) {
 }
 
 static picture_panel panel_of(const plan_case *one) {
-    picture_panel panel = {.account = &one->account};
-    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan_case_plan(one)->policy,
-             one->effect.lossy ? " (lossy)" : "", (long long)one->asked.batch);
+    const mm_plan *plan = plan_case_plan(one);
+    picture_panel panel = {.memory = {.steps = one->timeline,
+                                      .n_steps = one->account.n_steps,
+                                      .needed_bytes = plan->peak_bytes,
+                                      .live_bytes = plan->live_peak_bytes}};
+    mm_graph_step_name(plan->graph, plan->peak_step, panel.memory.held_by, sizeof panel.memory.held_by);
+    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy, one->effect.lossy ? " (lossy)" : "",
+             (long long)one->asked.batch);
     return panel;
 }
 
-static mm_status print_all(const plan_command *c) {
-    FILE *file = json_file_beside(c->json);
-    bool chart = c->chart || (c->explain && isatty(fileno(file))), utf8 = picture_utf8();
+static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
+    const bool utf8 = picture_utf8();
     for (int i = 0; i < c->n_cases; i++) {
         plan_case_print(file, &c->cases[i], c->explain);
         picture_panel panel = panel_of(&c->cases[i]);
@@ -153,15 +160,30 @@ static mm_status save_rows(const plan_command *c) {
     return status;
 }
 
-static mm_status save_picture(const plan_command *c) {
+static mm_status save_page(const plan_command *c, const picture *drawn) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    mm_status status = print_all(file, c, false);
+    const bool whole = !ferror(file);
+    if ((fclose(file) != 0 || !whole) && status == MM_OK)
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    if (status == MM_OK) status = plan_page_save(c->html, drawn, text);
+    free(text);
+    return status;
+}
+
+static mm_status save_pictures(const plan_command *c) {
     picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
-    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg);
+    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
     for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
     char title[320];
     snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s", c->net,
              plan_case_machine(&c->cases[0]));
-    picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
-    mm_status status = picture_save(c->svg, &drawn);
+    const picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
+    mm_status status = c->svg ? picture_save(c->svg, &drawn) : MM_OK;
+    if (status == MM_OK && c->html) status = save_page(c, &drawn);
     free(panels);
     return status;
 }
@@ -231,10 +253,13 @@ static mm_status check(plan_command *c) {
     if (c->facts) MM_TRY(open_facts(c, c->facts));
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
-    const named_file files[] = {
-        {"--json", c->json, FILE_WRITTEN},       {"--svg", c->svg, FILE_WRITTEN},
-        {"--trace", c->trace, FILE_WRITTEN},     {"--facts", c->facts, FILE_READ},
-        {"--net", files_net(c->net), FILE_READ}, {"--algorithms", c->target.algorithms, FILE_KEPT}};
+    const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
+                                {"--svg", c->svg, FILE_WRITTEN},
+                                {"--html", c->html, FILE_WRITTEN},
+                                {"--trace", c->trace, FILE_WRITTEN},
+                                {"--facts", c->facts, FILE_READ},
+                                {"--net", files_net(c->net), FILE_READ},
+                                {"--algorithms", c->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
 }
 
@@ -269,7 +294,7 @@ static mm_status advise(const plan_command *c) {
 static mm_status save_all(const plan_command *c) {
     mm_failure failure;
     mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
-    mm_status status = c->svg ? save_picture(c) : MM_OK;
+    mm_status status = c->svg || c->html ? save_pictures(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
     status = c->trace ? save_trace(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
@@ -279,9 +304,28 @@ static mm_status save_all(const plan_command *c) {
 static mm_status run_plan(plan_command *c) {
     MM_TRY(check(c));
     MM_TRY(plan_all(c));
-    MM_TRY(print_all(c));
+    FILE *file = json_file_beside(c->json);
+    MM_TRY(print_all(file, c, c->chart || (c->explain && isatty(fileno(file)))));
     MM_TRY(save_all(c));
     return *c->interrupted ? MM_OK : advise(c); /* advice takes time: it plans too */
+}
+
+/* Plans the graphs of a file. */
+static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
+    *plan = (graph_plan){.path = c->graph,
+                         .facts = c->facts,
+                         .policy_list = c->policy_list,
+                         .effort = c->effort,
+                         .pinned_bytes = c->pinned_bytes,
+                         .limits = {.device = c->target.device,
+                                    .device_bytes = c->budget_bytes,
+                                    .link_bytes_per_s = c->target.link_bytes_per_s,
+                                    .stop_search = c->interrupted},
+                         .chart = c->chart,
+                         .json = c->json,
+                         .svg = c->svg,
+                         .html = c->html};
+    return graph_plan_run(plan);
 }
 
 static const char help_text[] =
@@ -300,7 +344,13 @@ static const char help_text[] =
     "\n"
     "--explain shows what needs the memory: bytes by kind, and the largest stashed maps with what could be done with\n"
     "each and what was decided; where the time goes, by facts or nominal times; how much faster more memory would\n"
-    "be; and bounds that no plan can undercut. --svg and --chart draw the memory over the steps of the iteration.\n"
+    "be; and bounds that no plan can undercut. --svg and --chart draw the memory over the steps of the iteration;\n"
+    "--html has the figures, too.\n"
+    "\n"
+    "--graph plans the graphs of a loop of your own, all in one arena: run your program with MM_SAVE_GRAPH=FILE, or\n"
+    "call mm_graph_save. FILE of --facts is then what mm_facts_save wrote. Policies that recompute layers are "
+    "planned,\n"
+    "too; they need mm_recompute_set.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
@@ -311,8 +361,10 @@ int cmd_plan(int argc, char **argv) {
                       .target = TARGET_DEFAULTS,
                       .pinned_bytes = PINNED_OPEN,
                       .effort = EFFORT_OPEN};
+    graph_plan graphs = {0};
     const arg table[] = {
         {"--net", "NET", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
+        {"--graph", "FILE", "graphs that a program of yours wrote, in place of a network", ARG_TEXT, &c.graph, 0, 0},
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--sub-batch", "N|auto", "compute N images at a time; plan the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
@@ -327,6 +379,7 @@ int cmd_plan(int argc, char **argv) {
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
+        {"--html", "FILE", "the figures and the picture as a page", ARG_TEXT, &c.html, 0, 0},
         {"--trace", "FILE", "with --facts: write the predicted iteration as a timeline, for Perfetto", ARG_TEXT,
          &c.trace, 0, 0},
         TARGET_ARGS(&c.target),
@@ -341,10 +394,11 @@ int cmd_plan(int argc, char **argv) {
     mm_status status = args_parse(argc, argv, table, "mm plan [OPTIONS]", help_text, &c.help);
     if (status == MM_OK && !c.help) {
         c.interrupted = c.target.stop = command_interruptible();
-        status = run_plan(&c);
+        if (c.graph) status = graph_plan_check_options(argc, argv, table);
+        if (status == MM_OK) status = c.graph ? plan_graphs(&c, &graphs) : run_plan(&c);
     }
     const bool interrupted = c.interrupted && *c.interrupted;
-    bool misfit = false;
+    bool misfit = graphs.misfit;
     for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
     fini(&c);
     if (status != MM_OK) return command_failed("plan", status);

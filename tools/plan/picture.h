@@ -3,13 +3,23 @@
 #ifndef TOOLS_PLAN_PICTURE_H
 #define TOOLS_PLAN_PICTURE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
-#include "mm/core/account/account.h"
+#include "mm/mm_plan.h"
+
+/* A plan's memory over the steps of an iteration. */
+typedef struct picture_memory {
+    const mm_held_step *steps; /* borrowed */
+    int n_steps;
+    int64_t needed_bytes; /* the plan's peak: the least budget for it */
+    int64_t live_bytes;   /* live bytes at the step `held_by` */
+    char held_by[MM_PLAN_NAME_CAPACITY];
+} picture_memory;
 
 typedef struct picture_panel {
     char name[192]; /* "liveness, batch 128" */
-    const mm_account *account;
+    picture_memory memory;
 } picture_panel;
 
 typedef struct picture {
@@ -18,6 +28,9 @@ typedef struct picture {
     int n_panels;
     int64_t budget_bytes; /* drawn as a line across; 0: none */
 } picture;
+
+/* Writes the picture as an SVG element. The caller checks the stream for errors. */
+void picture_write(FILE *file, const picture *picture);
 
 /* Writes a self-contained SVG file, atomically. MM_ERR_IO names the path, MM_ERR_NOMEM. */
 MM_CHECKED mm_status picture_save(const char *path, const picture *picture);

@@ -45,7 +45,7 @@ bool picture_utf8(void) {
 
 typedef struct chart {
     FILE *file;
-    const mm_account *account;
+    const picture_memory *memory;
     const glyphs *g;
     int64_t top, budget; /* bytes */
 } chart;
@@ -64,7 +64,7 @@ static void print_rows(const chart *c) {
     int64_t tops[COLUMNS][PICTURE_LAYERS];
     char size[32];
     for (int i = 0; i < COLUMNS; i++)
-        picture_tops(&c->account->steps[picture_column_step(c->account, i, COLUMNS)], tops[i]);
+        picture_tops(&c->memory->steps[picture_column_step(c->memory, i, COLUMNS)], tops[i]);
     for (int row = 0; row < ROWS; row++) {
         bool labelled = row % 4 == 0;
         int64_t bytes = c->top / ROWS * (ROWS - row);
@@ -75,9 +75,9 @@ static void print_rows(const chart *c) {
 }
 
 static void print_axis(const chart *c) {
-    int peak = picture_column_of(c->account, picture_peak(c->account), COLUMNS);
-    int first_backward = picture_phase_begin(c->account, MM_BACKWARD);
-    int turn = first_backward < c->account->n_steps ? picture_column_of(c->account, first_backward, COLUMNS) : -1;
+    int peak = picture_column_of(c->memory, picture_peak(c->memory), COLUMNS);
+    int first_backward = picture_phase_begin(c->memory, MM_BACKWARD);
+    int turn = first_backward < c->memory->n_steps ? picture_column_of(c->memory, first_backward, COLUMNS) : -1;
     fprintf(c->file, "%10s %s", "0", c->g->corner);
     for (int i = 0; i < COLUMNS; i++) fputs(i == peak ? c->g->mark : i == turn ? c->g->boundary : c->g->line, c->file);
     fprintf(c->file, "\n%12sforward%*s\n", "", turn > 7 ? turn - 7 + 8 : 0, turn > 7 ? "backward" : "");
@@ -91,22 +91,21 @@ static void print_entry(const chart *c, int n, const char *glyph, const char *na
 }
 
 static void print_legend(const chart *c) {
-    char size[32], step[256];
-    const mm_plan *plan = c->account->plan;
-    uint32_t layers = picture_layers_of(c->account);
+    char size[32];
+    uint32_t layers = picture_layers_of(c->memory);
     int n = 0;
     for (int l = 0; l < PICTURE_LAYERS; l++)
         if (layers & 1u << l) print_entry(c, n++, c->g->layer[l], picture_layer_name(l));
     if (c->budget > 0) print_entry(c, n++, c->g->budget, "budget");
-    fprintf(c->file, "\n%12s%s peak %s: %s\n", "", c->g->mark, mm_size_format(plan->live_peak_bytes, size, sizeof size),
-            mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
+    fprintf(c->file, "\n%12s%s peak %s: %s\n", "", c->g->mark, mm_size_format(c->memory->live_bytes, size, sizeof size),
+            c->memory->held_by);
 }
 
 void picture_print(FILE *file, const picture_panel *panel, int64_t budget_bytes, bool utf8) {
-    const mm_account *account = panel->account;
-    if (account->n_steps == 0) return;
-    chart c = {.file = file, .account = account, .g = utf8 ? &BLOCKS : &ASCII, .budget = budget_bytes};
-    c.top = account->plan->live_peak_bytes > budget_bytes ? account->plan->live_peak_bytes : budget_bytes;
+    const picture_memory *memory = &panel->memory;
+    if (memory->n_steps == 0) return;
+    chart c = {.file = file, .memory = memory, .g = utf8 ? &BLOCKS : &ASCII, .budget = budget_bytes};
+    c.top = memory->live_bytes > budget_bytes ? memory->live_bytes : budget_bytes;
     fprintf(file, "%12s%s\n", "", panel->name);
     print_rows(&c);
     print_axis(&c);

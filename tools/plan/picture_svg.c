@@ -49,7 +49,7 @@ typedef struct page {
 
 typedef struct plot {
     const page *page;
-    const mm_account *account;
+    const picture_memory *memory;
     double upper, lower; /* y */
     int columns;
 } plot;
@@ -66,8 +66,7 @@ static int64_t tick_for(int64_t bytes, int lines) {
 static void set_scale(page *p) {
     int64_t most = p->picture->budget_bytes > 1 ? p->picture->budget_bytes : 1;
     for (int i = 0; i < p->picture->n_panels; i++)
-        if (p->picture->panels[i].account->plan->peak_bytes > most)
-            most = p->picture->panels[i].account->plan->peak_bytes;
+        if (p->picture->panels[i].memory.needed_bytes > most) most = p->picture->panels[i].memory.needed_bytes;
     most += most / 8; /* room for a label above the peak */
     p->plot_height = p->picture->n_panels == 1 ? ONE_PLOT : MANY_PLOT;
     p->tick = tick_for(most, p->picture->n_panels == 1 ? 10 : 6);
@@ -97,14 +96,14 @@ static void draw_grid(const plot *p) {
  * part, and no seam shows between them. */
 static void draw_layers(const plot *p) {
     FILE *f = p->page->file;
-    uint32_t layers = picture_layers_of(p->account);
+    uint32_t layers = picture_layers_of(p->memory);
     for (int l = PICTURE_LAYERS - 1; l >= 0; l--) {
         if (!(layers & 1u << l)) continue;
         double y = p->lower;
         fprintf(f, "<path fill=\"%s\" d=\"M%d %.1f", COLOURS[l], LEFT, y);
         for (int c = 0; c < p->columns; c++) {
             int64_t tops[PICTURE_LAYERS];
-            picture_tops(&p->account->steps[picture_column_step(p->account, c, p->columns)], tops);
+            picture_tops(&p->memory->steps[picture_column_step(p->memory, c, p->columns)], tops);
             double next = y_of(p, tops[l]);
             if (next - y < 0.05 && y - next < 0.05) continue;
             fprintf(f, "H%.1fV%.1f", x_of(p, c), next);
@@ -117,12 +116,12 @@ static void draw_layers(const plot *p) {
 static void draw_phases(const plot *p) {
     static const mm_phase phases[] = {MM_FORWARD, MM_BACKWARD, MM_UPDATE};
     FILE *f = p->page->file;
-    int n = p->account->n_steps;
+    int n = p->memory->n_steps;
     for (int i = 0; i < 3; i++) {
-        int begin = picture_phase_begin(p->account, phases[i]);
+        int begin = picture_phase_begin(p->memory, phases[i]);
         int end = n;
         for (int j = i + 1; j < 3; j++) {
-            int other = picture_phase_begin(p->account, phases[j]);
+            int other = picture_phase_begin(p->memory, phases[j]);
             if (other < end) end = other;
         }
         if (begin >= end) continue;
@@ -138,7 +137,7 @@ static void draw_phases(const plot *p) {
 
 static void draw_steps(const plot *p) {
     FILE *f = p->page->file;
-    int n = p->account->n_steps, tick = 1;
+    int n = p->memory->n_steps, tick = 1;
     static const int factors[] = {2, 5, 10};
     for (int power = 1; n / tick > 10; power *= 10)
         for (int i = 0; i < 3 && n / tick > 10; i++) tick = power * factors[i];
@@ -160,42 +159,40 @@ static void draw_budget(const plot *p, bool left) {
 
 static void draw_peak(const plot *p, double column) {
     FILE *f = p->page->file;
-    const mm_plan *plan = p->account->plan;
-    char size[32], step[256];
-    double x = x_of(p, column + 0.5), y = y_of(p, plan->live_peak_bytes);
+    char size[32];
+    double x = x_of(p, column + 0.5), y = y_of(p, p->memory->live_bytes);
     const char *side = x < LEFT + PLOT / 4.0 ? "" : x > RIGHT - PLOT / 4.0 ? " end" : " middle";
     fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" class=\"peak\"/>\n", x, y);
     fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" class=\"label%s\">peak %s: ", x, y - 8, side,
-            mm_size_format(plan->live_peak_bytes, size, sizeof size));
-    picture_text(f, mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
+            mm_size_format(p->memory->live_bytes, size, sizeof size));
+    picture_text(f, p->memory->held_by);
     fputs("</text>\n", f);
 }
 
 static void draw_head(const plot *p, const picture_panel *panel) {
     FILE *f = p->page->file;
     char size[32];
-    const mm_plan *plan = panel->account->plan;
+    const int64_t needed = panel->memory.needed_bytes;
     int64_t budget = p->page->picture->budget_bytes;
     fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"head\">", LEFT, p->upper - 14);
     picture_text(f, panel->name);
     fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" class=\"%s\">minimum budget %s%s</text>\n", RIGHT, p->upper - 14,
-            budget > 0 && plan->peak_bytes > budget ? "name end misfit" : "name end",
-            mm_size_format(plan->peak_bytes, size, sizeof size),
-            budget <= 0                 ? ""
-            : plan->peak_bytes > budget ? ", does not fit"
-                                        : ", fits");
+            budget > 0 && needed > budget ? "name end misfit" : "name end", mm_size_format(needed, size, sizeof size),
+            budget <= 0       ? ""
+            : needed > budget ? ", does not fit"
+                              : ", fits");
 }
 
 static void draw_panel(const page *page, const picture_panel *panel, double y) {
-    plot p = {.page = page, .account = panel->account, .upper = y + HEAD, .lower = y + HEAD + page->plot_height};
-    p.columns = panel->account->n_steps < PLOT ? panel->account->n_steps : PLOT;
+    plot p = {.page = page, .memory = &panel->memory, .upper = y + HEAD, .lower = y + HEAD + page->plot_height};
+    p.columns = panel->memory.n_steps < PLOT ? panel->memory.n_steps : PLOT;
     draw_head(&p, panel);
     draw_grid(&p);
     if (p.columns == 0) return;
     draw_layers(&p);
     draw_phases(&p);
     draw_steps(&p);
-    int peak = picture_column_of(p.account, picture_peak(p.account), p.columns);
+    int peak = picture_column_of(p.memory, picture_peak(p.memory), p.columns);
     draw_budget(&p, peak > p.columns / 2);
     draw_peak(&p, peak);
 }
@@ -234,7 +231,7 @@ static void draw_page(page *p) {
                                 ".peak{fill:#1f2937;stroke:#fff;stroke-width:1.5}";
     FILE *f = p->file;
     uint32_t layers = 0;
-    for (int i = 0; i < p->picture->n_panels; i++) layers |= picture_layers_of(p->picture->panels[i].account);
+    for (int i = 0; i < p->picture->n_panels; i++) layers |= picture_layers_of(&p->picture->panels[i].memory);
     set_scale(p);
     int first = LEGEND + (legend(NULL, layers) - 1) * LEGEND_ROW + 6, panel = HEAD + p->plot_height + FOOT;
     int height = first + panel * p->picture->n_panels + BOTTOM;
@@ -252,14 +249,19 @@ static void draw_page(page *p) {
     fputs("</svg>\n", f);
 }
 
+void picture_write(FILE *file, const picture *picture) {
+    page p = {.file = file, .picture = picture};
+    draw_page(&p);
+}
+
 mm_status picture_save(const char *path, const picture *picture) {
     char *bytes = NULL;
     size_t n_bytes = 0;
-    page p = {.file = open_memstream(&bytes, &n_bytes), .picture = picture};
-    if (!p.file) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
-    draw_page(&p);
-    bool good = !ferror(p.file);
-    good &= fclose(p.file) == 0;
+    FILE *file = open_memstream(&bytes, &n_bytes);
+    if (!file) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
+    picture_write(file, picture);
+    bool good = !ferror(file);
+    good &= fclose(file) == 0;
     mm_status status = good ? mm_atomic_file_save(path, bytes, n_bytes)
                             : mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", path);
     free(bytes);

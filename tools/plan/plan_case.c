@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/plan/plan_case.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/size.h"
 #include "mm/core/time/time_bound.h"
+#include "mm/planning/requirement.h"
 #include "tools/args/speed.h"
 
 static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
@@ -51,7 +53,8 @@ static mm_status plan(plan_case *c) {
     for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
-    return mm_account_init(plan_case_plan(c), &c->account);
+    MM_TRY(mm_account_init(plan_case_plan(c), &c->account));
+    return mm_requirement_timeline(&c->account, &c->timeline);
 }
 
 mm_status plan_case_init(plan_case *c) {
@@ -62,6 +65,7 @@ mm_status plan_case_init(plan_case *c) {
 }
 
 void plan_case_fini(plan_case *c) {
+    free(c->timeline);
     mm_account_fini(&c->account);
     mm_simulation_fini(&c->sim);
     need_fini(&c->need);

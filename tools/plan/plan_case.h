@@ -29,6 +29,7 @@ typedef struct plan_case {
     int64_t staged_bytes; /* bytes of the plan for staging the next batch; minimum_bytes does not include them */
     mm_simulation sim;    /* of plan_case_need's pass, if forecast has times; valid if forecast.untimed is "" */
     mm_account account;
+    mm_held_step *timeline; /* of the account: one for each of its steps */
 } plan_case;
 
 /* Plans. The caller must have set the members above "set by plan_case_init". */

@@ -471,6 +471,7 @@ static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
                        graph->layers[info->layer].name, mm_phase_name(info->phase), tensor->name);
     if (use->access != MM_READ) {
         if (tensor->writes++ == 0) tensor->producer = info->layer;
+        tensor->last_write = s;
     }
     if (tensor->first_use < 0) tensor->first_use = s;
     tensor->last_use = s;
@@ -495,19 +496,13 @@ static mm_status check_values(const mm_graph *graph) {
 /* Checks that an update step follows the steps that write an all-reduced tensor: the sum must be there before an update
  * step uses it. */
 static mm_status check_shared(const mm_graph *graph) {
+    int last_update = graph->n_steps - 1;
+    while (last_update >= 0 && graph->steps[last_update].info.phase != MM_UPDATE) last_update--;
     for (int t = 0; t < graph->n_tensors; t++) {
         const mm_tensor_info *tensor = &graph->tensors[t];
+        const int written = tensor->last_write;
         if (tensor->shared == MM_ALLREDUCE_NOT) continue;
-        bool written = false, updated = false;
-        for (int s = 0; s < graph->n_steps; s++) {
-            const mm_step_info *step = &graph->steps[s].info;
-            bool writes = false;
-            for (int u = 0; u < step->n_uses; u++)
-                writes |= step->uses[u].tensor == t && step->uses[u].access != MM_READ;
-            if (writes) written = step->phase != MM_UPDATE;
-            updated = writes ? false : updated || step->phase == MM_UPDATE;
-        }
-        if (written && updated) continue;
+        if (written >= 0 && graph->steps[written].info.phase != MM_UPDATE && last_update > written) continue;
         return mm_fail(MM_ERR_INVALID,
                        "graph %s, tensor %s: is all-reduced, but no update step follows the steps that write it",
                        graph->name, tensor->name);
@@ -524,7 +519,8 @@ mm_status mm_graph_freeze(mm_graph *graph) {
         if (tensor->bytes > MAX_TOTAL_BYTES - total)
             return mm_fail(MM_ERR_INVALID, "graph %s: its tensors are above 2^60 bytes together", graph->name);
         total += tensor->bytes;
-        tensor->first_use = tensor->last_use = tensor->last_forward = tensor->first_backward = tensor->producer = -1;
+        tensor->first_use = tensor->last_use = tensor->last_forward = tensor->first_backward = -1;
+        tensor->producer = tensor->last_write = -1;
         tensor->writes = 0;
     }
     for (int s = 0; s < graph->n_steps; s++)
@@ -554,6 +550,7 @@ int mm_graph_tensors(const mm_graph *graph) { return graph->n_tensors; }
 int mm_graph_persistents(const mm_graph *graph) { return graph->n_persistents; }
 int mm_graph_layers(const mm_graph *graph) { return graph->n_layers; }
 int mm_graph_steps(const mm_graph *graph) { return graph->n_steps; }
+mm_tensor mm_graph_index(const mm_graph *graph, const char *name) { return mm_names_find(&graph->names, name); }
 const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor) { return &graph->tensors[tensor]; }
 const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer) { return &graph->layers[layer]; }
 const mm_step_info *mm_graph_step(const mm_graph *graph, int s) { return &graph->steps[s].info; }

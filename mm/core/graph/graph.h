@@ -22,6 +22,7 @@ typedef struct mm_tensor_info {
     mm_layer producer; /* layer of the first step that writes it; -1: none does */
     int first_use;     /* first and last step that uses it */
     int last_use;
+    int last_write;     /* last step that writes or modifies it; -1: none does */
     int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
     int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */
     int writes;         /* number of steps that write or modify it */
@@ -92,6 +93,8 @@ int mm_graph_tensors(const mm_graph *graph);
 int mm_graph_persistents(const mm_graph *graph);
 int mm_graph_layers(const mm_graph *graph);
 int mm_graph_steps(const mm_graph *graph);
+/* The tensor with that name; -1: there is none. */
+mm_tensor mm_graph_index(const mm_graph *graph, const char *name);
 const mm_tensor_info *mm_graph_tensor(const mm_graph *graph, mm_tensor tensor);
 const mm_layer_info *mm_graph_layer(const mm_graph *graph, mm_layer layer);
 const mm_step_info *mm_graph_step(const mm_graph *graph, int step);

@@ -97,6 +97,7 @@ typedef struct mm_device_ops {
     void (*leave)(mm_device *device);
     void (*describe)(mm_device *device, mm_device_description *description_out);
     mm_status (*reserve)(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
+    mm_status (*reserve_trimmed)(mm_device *device, int64_t bytes, void **memory_out); /* NULL: reserve, then trim */
     void (*release)(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
@@ -185,6 +186,8 @@ void mm_device_leave(mm_device *device, bool entered);
 /* Reserves `bytes` (> 0), aligned to 4096 and zero. The host allocates pages as they are touched. MM_ERR_NOMEM; the
  * message has the sizes. */
 MM_CHECKED mm_status mm_device_reserve(mm_device *device, mm_memory_kind kind, int64_t bytes, void **memory_out);
+/* Reserves addresses of device memory without memory, as if all of it had been trimmed. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_device_reserve_trimmed(mm_device *device, int64_t bytes, void **memory_out);
 /* memory, bytes: as reserved. Nothing may use it any more. */
 void mm_device_release(mm_device *device, mm_memory_kind kind, void *memory, int64_t bytes);
 /* Gives the physical memory behind part of a reservation of device memory back, so that others can use it. Its content

@@ -92,6 +92,7 @@ mm_status cuda_memory_init(cuda_device *device);
 void cuda_memory_fini(cuda_device *device);
 mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out);
 void cuda_release(mm_device *base, mm_memory_kind kind, void *memory, int64_t bytes);
+mm_status cuda_reserve_trimmed(mm_device *base, int64_t bytes, void **memory_out);
 void cuda_trim(mm_device *base, void *memory, int64_t bytes);
 mm_status cuda_restore(mm_device *base, void *memory, int64_t bytes);
 void cuda_memory_info(mm_device *base, mm_memory_info *info_out);

@@ -124,23 +124,25 @@ static void range_destroy(cuda_device *device, cuda_range *range) {
     free(range);
 }
 
-static mm_status range_open(cuda_device *device, cuda_range *range) {
-    CUdeviceptr base;
-    MM_TRY(cuda_driver_check(device->driver.address_reserve(&base, (size_t)range->mapped_to, 0, 0, 0),
-                             "cuMemAddressReserve"));
-    range->base = base;
+static mm_status range_reserve(const cuda_device *device, cuda_range *range) {
+    return cuda_driver_check(device->driver.address_reserve(&range->base, (size_t)range->mapped_to, 0, 0, 0),
+                             "cuMemAddressReserve");
+}
+
+static mm_status range_map(cuda_device *device, cuda_range *range) {
     for (int i = 0; i < range->chunks; i++) MM_TRY(map_chunk(device, range, i));
-    MM_TRY(open_access(device, base, range->mapped_to)); /* in one call for all chunks, because each call waits for the
-                                                            GPU */
+    MM_TRY(open_access(device, range->base, range->mapped_to)); /* in one call for all chunks, because each call waits
+                                                                   for the GPU */
     MM_TRY(cuda_fill_async(device->service, (void *)range->base, 0, range->bytes));
     return cuda_stream_sync(device->service);
 }
 
-static mm_status reserve_device(cuda_device *device, int64_t bytes, void **memory_out) {
-    MM_TRY(check_free(bytes));
+static mm_status reserve_device(cuda_device *device, int64_t bytes, bool mapped, void **memory_out) {
+    if (mapped) MM_TRY(check_free(bytes));
     cuda_range *range = range_create(device, bytes);
     if (range == NULL) return no_memory("a reservation");
-    mm_status status = range_open(device, range);
+    mm_status status = range_reserve(device, range);
+    if (status == MM_OK && mapped) status = range_map(device, range);
     if (status != MM_OK) {
         range_destroy(device, range);
         return status;
@@ -236,9 +238,13 @@ void cuda_memory_fini(cuda_device *device) {
     cuda_pinned_fini(device);
 }
 
+mm_status cuda_reserve_trimmed(mm_device *base, int64_t bytes, void **memory_out) {
+    return reserve_device((cuda_device *)base, bytes, false, memory_out);
+}
+
 mm_status cuda_reserve(mm_device *base, mm_memory_kind kind, int64_t bytes, void **memory_out) {
     cuda_device *device = (cuda_device *)base;
-    return kind == MM_MEMORY_DEVICE ? reserve_device(device, bytes, memory_out)
+    return kind == MM_MEMORY_DEVICE ? reserve_device(device, bytes, true, memory_out)
                                     : cuda_pinned_reserve(device, bytes, false, memory_out);
 }
 

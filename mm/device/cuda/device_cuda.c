@@ -133,6 +133,7 @@ const mm_device_ops mm_device_cuda_ops = {
     .leave = cuda_leave,
     .describe = cuda_describe,
     .reserve = cuda_reserve,
+    .reserve_trimmed = cuda_reserve_trimmed,
     .release = cuda_release,
     .trim = cuda_trim,
     .restore = cuda_restore,

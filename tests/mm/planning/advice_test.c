@@ -306,7 +306,7 @@ static const mm_prepared *prepare(two *t, const mm_graph *graph) {
 TEST_CASE(a_draft_changes_nothing_until_it_is_committed) {
     two t;
     mm_draft draft;
-    mm_refusal refusal;
+    mm_misfit refusal;
     two_init(&t);
     const mm_prepared *first = prepare(&t, t.first);
     const mm_new_graph newcomer = {.graph = t.second};

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/manager/budget.h"
+
+#include <stdlib.h>
+
+#include "mm/core/log.h"
+#include "mm/core/size.h"
+#include "mm/core/text.h"
+#include "mm/manager/arena.h"
+#include "mm/planning/requirement.h"
+#include "policies/policy_table.h"
+
+int64_t mm_budget_range_bytes(mm_device *device) {
+    enum { LEFT = 8 }; /* as of a budget that the device does not give (create.c) */
+    mm_memory_info info;
+    mm_device_memory_info(device, &info);
+    return info.free_bytes - info.free_bytes / LEFT;
+}
+
+void mm_budget_put(mm_manager *m, int64_t bytes) {
+    pthread_mutex_lock(&m->lock);
+    m->budget_bytes = bytes;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* The least bytes that the graphs need under a policy. */
+static mm_status find_need(const mm_manager *m, const mm_graph *const *graphs, int n, const char *policy,
+                           int64_t *bytes_out) {
+    mm_requirement *r;
+    const mm_requirement_request request = {.graphs = graphs,
+                                            .n = n,
+                                            .beside = &m->persistents,
+                                            .facts = m->options.facts,
+                                            .policy = policy,
+                                            .rates = m->plans.sources.rates,
+                                            .limits = {.device = m->options.device,
+                                                       .pinned_bytes = mm_pool_bytes(m->pinned),
+                                                       .no_advice = true,
+                                                       .stop_search = m->options.stop_search}};
+    MM_TRY(mm_requirement_make(&request, &r));
+    *bytes_out = r->least_bytes;
+    mm_requirement_destroy(r);
+    return MM_OK;
+}
+
+static mm_status find_larger(const mm_manager *m, const mm_graph *const *graphs, int n, const mm_policy *policy,
+                             int64_t *bytes_out) {
+    int64_t own = 0;
+    MM_TRY(find_need(m, graphs, n, "liveness", bytes_out));
+    if (policy->ops != &mm_policy_liveness) MM_TRY(find_need(m, graphs, n, policy->spec, &own));
+    if (own > *bytes_out) *bytes_out = own;
+    return MM_OK;
+}
+
+static mm_status raise_to(mm_manager *m, int64_t bytes, const char *policy) {
+    if (bytes > mm_pool_bytes(m->pool))
+        return mm_fail(MM_ERR_INFEASIBLE, "the graphs need %s under %s, and device %s has %s for them",
+                       MM_SIZE_TEXT(bytes), MM_BRIEF(policy), m->options.device, MM_SIZE_TEXT(mm_pool_bytes(m->pool)));
+    MM_TRY(mm_arena_extend(m, bytes));
+    mm_budget_put(m, bytes);
+    m->options.device_bytes = bytes;
+    mm_log_send(&m->options.log, MM_LOG_INFO, "budget of %s: what the graphs need", MM_SIZE_TEXT(bytes));
+    return MM_OK;
+}
+
+void mm_budget_return(mm_manager *m, int64_t bytes) {
+    mm_budget_put(m, bytes);
+    m->options.device_bytes = bytes;
+    mm_arena_trim(m);
+}
+
+mm_status mm_budget_follow(mm_manager *m, const mm_policy *policy, const mm_graph *added) {
+    int64_t bytes = m->persistents.bytes;
+    int n = m->plans.n;
+    if (!m->budget_follows) return MM_OK;
+    const mm_graph **graphs = malloc(((size_t)n + 1) * sizeof *graphs);
+    if (!graphs) return mm_fail(MM_ERR_NOMEM, "out of memory for the budget of %d graphs", n + 1);
+    for (int i = 0; i < n; i++) graphs[i] = m->plans.prepared[i]->graph;
+    if (added) graphs[n++] = added;
+    mm_status status = n > 0 ? find_larger(m, graphs, n, policy, &bytes) : MM_OK;
+    free(graphs);
+    if (status == MM_OK && bytes > m->budget_bytes) status = raise_to(m, bytes, policy->spec);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* A budget that follows the graphs (mm_options.device_bytes 0): it is what they need, as far as the device has it.
+ *
+ *      |--- budget: has memory ---|--- addresses only, reserved at creation ---|
+ */
+#ifndef MM_MANAGER_BUDGET_H
+#define MM_MANAGER_BUDGET_H
+
+#include "mm/manager/manager.h"
+
+/* The bytes of addresses that are reserved for such a budget: what is free on the device, less an eighth, which
+ * libraries may allocate beside the arena. */
+int64_t mm_budget_range_bytes(mm_device *device);
+
+/* If the budget follows the graphs: sets it to what the prepared graphs, and `added` (NULL: none), need with the
+ * persistent tensors that there are: under liveness, or under `policy`, if that needs more. Logs it. It never becomes
+ * smaller. MM_ERR_NOMEM; MM_ERR_INFEASIBLE: more than the range. On failure of its own nothing changed. */
+MM_CHECKED mm_status mm_budget_follow(mm_manager *manager, const mm_policy *policy, const mm_graph *added);
+
+/* Sets the budget back to what it was before mm_budget_follow, which a failure followed. */
+void mm_budget_return(mm_manager *manager, int64_t bytes);
+
+/* Sets the budget's number. From any thread. */
+void mm_budget_put(mm_manager *manager, int64_t bytes);
+
+#endif

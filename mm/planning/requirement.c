@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/requirement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/plan/plan_fits.h"
+#include "mm/core/text.h"
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/untimed.h"
+#include "mm/planning/plan_set.h"
+#include "mm/planning/refusal.h"
+
+/* A kind that bytes are held for is a kind of the account, under another name. */
+#define SAME(kind) _Static_assert((int)MM_HELD_##kind == (int)MM_ACCOUNT_##kind, "the enums differ")
+SAME(WEIGHT);
+SAME(WEIGHT_GRADIENT);
+SAME(OPTIMIZER);
+SAME(STATE);
+SAME(STASH);
+SAME(CODE);
+SAME(BUFFER);
+SAME(FEATURE_MAP);
+SAME(GRADIENT_MAP);
+SAME(WORKSPACE);
+SAME(KINDS);
+_Static_assert((int)MM_HELD_OTHER == (int)MM_ACCOUNT_REST, "the enums differ");
+
+const char *mm_held_kind_name(mm_held_kind kind) { return mm_account_kind_name((mm_account_kind)kind); }
+
+/* The requirement with what it owns. */
+typedef struct made {
+    mm_requirement r; /* the first member: mm_requirement_destroy gets its address */
+    char *policy, *refusal;
+    mm_graph_requirement *graphs;
+    mm_held_step **timelines;
+} made;
+
+typedef struct maker {
+    const mm_requirement_request *request;
+    mm_policy policy;
+    mm_persistent_table persistents; /* of all graphs */
+    made *made;
+    mm_failure misfit; /* of the graph that needs most of those that do not fit; MM_OK: all fit */
+    int misfit_graph;
+    bool short_of_device; /* the misfit is one of device memory */
+} maker;
+
+/* ---------------------------------------------------------------- one graph */
+
+/* Adds measured times, if there are any of this graph. */
+static mm_status add_facts(const maker *m, const mm_graph *graph, mm_planned *planned, bool *timed_out) {
+    *timed_out = false;
+    if (m->request->facts) {
+        const mm_status status = mm_facts_apply(m->request->facts, graph, MM_FACTS_TIMES, planned->facts);
+        if (status != MM_OK && status != MM_ERR_FORMAT) return status;
+        *timed_out = status == MM_OK;
+    }
+    mm_planned_set_rates(planned, &m->request->rates);
+    return MM_OK;
+}
+
+static mm_limits limits_of(const maker *m, int64_t device_bytes, const int64_t *places) {
+    return (mm_limits){.device_bytes = device_bytes,
+                       .pinned_bytes = m->request->limits.pinned_bytes,
+                       .base_bytes = m->persistents.bytes,
+                       .places = places,
+                       .stop = m->request->limits.stop_search,
+                       .no_recompute = m->request->limits.no_recompute};
+}
+
+/* Makes the smallest plan, and then, if the budget has room for it, the plan within the budget. */
+static mm_status plan(const maker *m, const mm_graph *graph, const int64_t *places, mm_planned *planned,
+                      int64_t *least_out) {
+    const int64_t budget = m->request->limits.device_bytes;
+    const mm_limits least = limits_of(m, 0, places), within = limits_of(m, budget, places);
+    MM_TRY(mm_planned_make(planned, &m->policy, graph, &least));
+    *least_out = planned->plan->peak_bytes;
+    return budget > 0 && *least_out <= budget ? mm_planned_make(planned, &m->policy, graph, &within) : MM_OK;
+}
+
+static mm_status predict(const mm_planned *planned, bool timed, int64_t *ns_out) {
+    mm_simulation simulation;
+    if (!timed || mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+mm_status mm_requirement_timeline(const mm_account *account, mm_held_step **timeline_out) {
+    mm_held_step *steps = malloc(((size_t)account->n_steps + 1) * sizeof *steps);
+    if (!steps) return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d steps", account->n_steps);
+    for (int i = 0; i < account->n_steps; i++) {
+        const mm_account_step *step = &account->steps[i];
+        steps[i] = (mm_held_step){.step = step->step,
+                                  .phase = mm_graph_step(account->plan->graph, step->step)->phase,
+                                  .live_bytes = step->live_bytes};
+        memcpy(steps[i].held, step->bytes, sizeof steps[i].held);
+    }
+    *timeline_out = steps;
+    return MM_OK;
+}
+
+static void describe(const mm_plan *plan, const mm_account *account, mm_graph_requirement *g) {
+    char step[MM_PLAN_NAME_CAPACITY];
+    mm_refused_put(g->graph, mm_graph_name(plan->graph));
+    mm_refused_put(g->held_by, mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
+    memcpy(g->held, account->at_peak, sizeof g->held);
+    g->planned_bytes = plan->peak_bytes;
+    g->pinned_bytes = plan->pinned_bytes;
+    g->moved_bytes = mm_account_moves(plan).bytes;
+    g->stash_bytes = plan->stash_bytes;
+    g->steps = mm_graph_steps(plan->graph);
+    g->steps_again = mm_account_steps_again(plan);
+    g->held_step = plan->peak_step;
+    g->live_bytes = plan->live_peak_bytes;
+}
+
+/* Keeps why a plan does not fit, or cannot run: of several graphs, for the one that needs most. */
+static void judge(maker *m, int i, const mm_planned *planned, int64_t least_bytes) {
+    const mm_plan_limits *limits = &m->request->limits;
+    const int64_t budget = limits->device_bytes > 0 ? limits->device_bytes : INT64_MAX;
+    const mm_limits within = limits_of(m, budget, NULL);
+    const mm_prepared prepared = {.graph = planned->plan->graph, .planned = *planned};
+    const bool unable = limits->no_recompute && mm_prepared_unable(&prepared) >= 0;
+    const mm_status status = unable ? mm_prepared_refuse(&prepared) : mm_plan_fits(planned->plan, &within);
+    const bool of_device = !unable && least_bytes > budget;
+    const bool more = m->misfit.status == MM_OK || of_device > m->short_of_device ||
+                      (of_device && least_bytes > m->made->graphs[m->misfit_graph].least_bytes);
+    if (status == MM_OK || !more) return;
+    mm_failure_save(&m->misfit, status);
+    m->misfit_graph = i;
+    m->short_of_device = of_device;
+}
+
+static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
+    const mm_graph *graph = m->request->graphs[i];
+    mm_graph_requirement *g = &m->made->graphs[i];
+    int64_t *places;
+    mm_account account;
+    MM_TRY(mm_persistent_table_places(&m->persistents, graph, &places));
+    mm_status status = plan(m, graph, places, planned, &g->least_bytes);
+    free(places);
+    MM_TRY(status);
+    MM_TRY(mm_account_init(planned->plan, &account));
+    describe(planned->plan, &account, g);
+    status = mm_requirement_timeline(&account, &m->made->timelines[i]);
+    g->timeline = m->made->timelines[i];
+    g->n_timeline = account.n_steps;
+    mm_account_fini(&account);
+    MM_TRY(status);
+    g->other_bytes = mm_persistent_table_beside(&m->persistents, graph);
+    judge(m, i, planned, g->least_bytes);
+    return predict(planned, timed, &g->iteration_ns);
+}
+
+static mm_status make_graph(maker *m, int i) {
+    const mm_graph *graph = m->request->graphs[i];
+    mm_requirement *r = &m->made->r;
+    mm_planned planned;
+    bool timed;
+    MM_TRY(mm_planned_init(&planned, &m->policy, graph, m->request->limits.device));
+    for (int c = 0; c < planned.facts->n_codecs; c++) r->lossy |= !planned.facts->codecs[c].lossless;
+    mm_status status = add_facts(m, graph, &planned, &timed);
+    if (status == MM_OK) status = fill_graph(m, i, &planned, timed);
+    mm_planned_fini(&planned);
+    return status;
+}
+
+/* ---------------------------------------------------------------- all graphs */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void sum_up(maker *m) {
+    mm_requirement *r = &m->made->r;
+    bool timed = true;
+    for (int i = 0; i < r->n_graphs; i++) {
+        const mm_graph_requirement *g = &r->graphs[i];
+        if (g->least_bytes > r->graphs[r->most].least_bytes) r->most = i;
+        r->planned_bytes = larger(r->planned_bytes, g->planned_bytes);
+        r->pinned_bytes = larger(r->pinned_bytes, g->pinned_bytes);
+        r->needs_recompute_set |= g->steps_again > 0;
+        r->iteration_ns += g->iteration_ns;
+        timed &= g->iteration_ns > 0;
+    }
+    r->least_bytes = r->graphs[r->most].least_bytes;
+    r->persistent_bytes = m->persistents.bytes;
+    if (!timed) r->iteration_ns = 0;
+    r->fits = m->misfit.status == MM_OK;
+}
+
+/* Sets the message of a misfit, and finds a policy that would fit. */
+static mm_status advise(maker *m) {
+    const mm_requirement_request *q = m->request;
+    mm_requirement *r = &m->made->r;
+    const mm_graph *graph = q->graphs[m->misfit_graph];
+    const int64_t budget = q->limits.device_bytes > 0 ? q->limits.device_bytes : INT64_MAX;
+    char told[MM_MESSAGE_CAPACITY];
+    mm_new_graph *others = malloc((size_t)q->n * sizeof *others);
+    int n = 0;
+    if (!others) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", q->n);
+    for (int i = 0; i < q->n; i++)
+        if (i != m->misfit_graph) others[n++] = (mm_new_graph){q->graphs[i], !q->limits.no_recompute};
+    const mm_graph *other = mm_refused_beside(graph, others, n);
+    const mm_refused refused = {.graph = graph,
+                                .others = others,
+                                .n_others = n,
+                                .device = q->limits.device,
+                                .limits = limits_of(m, budget, NULL),
+                                .rates = q->rates,
+                                .policy = &m->policy,
+                                .needs_bytes = m->short_of_device ? r->least_bytes : 0,
+                                .add_times = q->facts ? mm_times_measured : NULL,
+                                .times = q->facts,
+                                .may_be_set = !q->limits.no_recompute,
+                                .advised = &r->advised,
+                                .recomputing = &r->recomputing};
+    const char *message =
+        mm_refused_tell_others(m->misfit.message, m->short_of_device ? r->graphs[m->misfit_graph].other_bytes : 0,
+                               other ? mm_graph_name(other) : "", told);
+    mm_status status = q->limits.no_advice ? mm_fail(MM_ERR_INFEASIBLE, "%s", message) : mm_advise(&refused, message);
+    free(others);
+    if (status != MM_ERR_INFEASIBLE) return status;
+    m->made->refusal = strdup(mm_last_error());
+    return m->made->refusal ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a refusal");
+}
+
+/* Places the persistent tensors of all graphs, as a manager that prepares them in this order. */
+static mm_status place(maker *m) {
+    const mm_persistent_table *beside = m->request->beside;
+    for (int i = 0; beside && i < beside->n; i++)
+        MM_TRY(mm_persistent_table_append(&m->persistents, beside->entries[i].name, beside->entries[i].bytes));
+    for (int i = 0; i < m->request->n; i++) MM_TRY(mm_persistent_table_add(&m->persistents, m->request->graphs[i]));
+    return MM_OK;
+}
+
+static mm_status make(maker *m) {
+    made *made = m->made;
+    const int n = m->request->n;
+    made->policy = strdup(m->policy.spec);
+    made->graphs = calloc((size_t)n, sizeof *made->graphs);
+    made->timelines = calloc((size_t)n, sizeof *made->timelines);
+    if (!made->policy || !made->graphs || !made->timelines)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d graphs", n);
+    made->r = (mm_requirement){.policy = made->policy,
+                               .device_bytes = m->request->limits.device_bytes,
+                               .pinned_limit_bytes = m->request->limits.pinned_bytes,
+                               .n_graphs = n,
+                               .graphs = made->graphs,
+                               .refusal = ""};
+    MM_TRY(place(m));
+    for (int i = 0; i < n; i++) MM_TRY(make_graph(m, i));
+    sum_up(m);
+    if (made->r.fits) return MM_OK;
+    MM_TRY(advise(m));
+    made->r.refusal = made->refusal;
+    return MM_OK;
+}
+
+mm_status mm_requirement_make(const mm_requirement_request *request, mm_requirement **requirement_out) {
+    maker m = {.request = request};
+    MM_TRY(mm_policy_parse(request->policy, &m.policy));
+    m.made = calloc(1, sizeof *m.made);
+    mm_status status = m.made ? make(&m) : mm_fail(MM_ERR_NOMEM, "out of memory for a requirement");
+    mm_persistent_table_fini(&m.persistents);
+    mm_policy_fini(&m.policy);
+    if (status == MM_OK)
+        *requirement_out = &m.made->r;
+    else if (m.made)
+        mm_requirement_destroy(&m.made->r);
+    return status;
+}
+
+void mm_requirement_destroy(mm_requirement *requirement) {
+    made *own = (made *)requirement;
+    if (!own) return;
+    for (int i = 0; own->timelines && i < own->r.n_graphs; i++) free(own->timelines[i]);
+    free(own->timelines);
+    free(own->graphs);
+    free(own->policy);
+    free(own->refusal);
+    free(own);
+}
