@@ -388,8 +388,18 @@ MM_API const char *mm_policy_now(const mm_manager *manager);
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
  * none. Persistent tensors stay where they are. Between iterations only. MM_ERR_NOT_FOUND (policy, codec),
  * MM_ERR_INVALID (an option), MM_ERR_INFEASIBLE as mm_manager_prepare. MM_ERR_UNSUPPORTED: the policy recomputes layers
- * of a prepared graph for which mm_recompute_set has set no function. */
+ * of a prepared graph for which mm_recompute_set has set no function.
+ *
+ * A policy that searches (auto) takes up to seconds for a plan. If iterations have run, it is planned on a thread of
+ * its own, while the loop goes on under the policy before; the first mm_iteration_begin that finds the plans ready
+ * switches (mm_policy_now, MM_EVENT_POLICY). What changes a graph or the budget meanwhile has it planned again. If it cannot be
+ * set, the policy before stays, and that is logged as an error; mm_policy_wait returns it. Another mm_policy_set takes
+ * its place. A budget that follows the graphs (device_bytes 0) is planned at once, as other policies are. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
+
+/* Waits until a policy that is planned on a thread is set. Returns its failure, or that of the last one since
+ * mm_policy_set, once. Between iterations only. MM_OK also if there is none. */
+MM_API MM_CHECKED mm_status mm_policy_wait(mm_manager *manager);
 
 /* Makes the budget smaller, because others need the memory, or larger again, up to what was reserved at creation. The
  * address range stays reserved, so no tensor moves. Plans and checks every prepared graph under the new budget first,

@@ -55,6 +55,8 @@ static const mm_option_desc *find_type(const mm_policy_ops *ops, mm_option_type 
     return NULL;
 }
 
+bool mm_policy_searches(const mm_policy *policy) { return find_type(policy->ops, MM_OPTION_MENU); }
+
 /* The value that the option of that type was given; NULL: none, or the policy has no such option. */
 static const char *given_of(const mm_policy_ops *ops, const mm_option_values *values, mm_option_type type) {
     const mm_option_desc *d = find_type(ops, type);

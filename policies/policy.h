@@ -82,6 +82,9 @@ MM_CHECKED mm_status mm_policy_copy(const mm_policy *policy, mm_policy *copy_out
 /* Replaces policy->spec by one printed from the configuration, without options at their defaults. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
 
+/* Whether it searches for a plan, which takes long: it chooses an action for each map from a menu (auto). */
+bool mm_policy_searches(const mm_policy *policy);
+
 /* Whether both have the same planner and configuration; specs are not compared. */
 bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
 

@@ -165,6 +165,7 @@ mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes,
 
 void mm_manager_destroy(mm_manager *m) {
     if (!m) return;
+    mm_policy_thread_cancel(&m->policy_thread);
     m->now.ran_out.status = MM_OK; /* so that the abort does not plan graphs anew */
     mm_iteration_abort(m);
     if (m->dispatch) {

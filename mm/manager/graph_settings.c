@@ -12,6 +12,7 @@ mm_status mm_recompute_set(mm_manager *m, const mm_graph *graph, mm_recompute_fn
         MM_TRY(mm_manager_prepare_new(m, &(mm_new_graph){.graph = graph, .recomputes = fn != NULL}));
     mm_ready *r = mm_manager_find(m, graph);
     mm_execution_unrecord(r->execution);
+    mm_policy_thread_interrupt(&m->policy_thread);
     r->prepared->recomputes = fn != NULL;
     r->recompute = fn;
     r->recompute_ctx = ctx;

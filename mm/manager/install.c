@@ -123,6 +123,7 @@ static void report_untimed(mm_manager *m, mm_ready *r) {
 }
 
 mm_status mm_manager_install(mm_manager *m, mm_draft *draft) {
+    mm_policy_thread_interrupt(&m->policy_thread);
     mm_ready *ready = malloc(((size_t)draft->n + 1) * sizeof *ready);
     if (!ready) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", draft->n);
     mm_status status = make_ready(m, draft, ready);
@@ -175,6 +176,14 @@ static mm_status install(mm_manager *m, mm_draft *draft, const mm_policy *wanted
     return MM_OK;
 }
 
+mm_status mm_manager_install_wanted(mm_manager *m, mm_draft *draft, const mm_policy *wanted) {
+    return install(m, draft, wanted, "the policy is set");
+}
+
+mm_fallback_request mm_manager_request(const mm_manager *m, const mm_policy *policy) {
+    return (mm_fallback_request){.policy = policy, .limits = mm_manager_limits(m), .is_short = is_short(m)};
+}
+
 static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *request, const char *why) {
     mm_draft draft;
     mm_fallback_request noting = *request;
@@ -188,8 +197,8 @@ static mm_status draft_and_install(mm_manager *m, const mm_fallback_request *req
 }
 
 mm_status mm_manager_replan(mm_manager *m, const mm_policy *policy, const char *why) {
-    return draft_and_install(
-        m, &(mm_fallback_request){.policy = policy, .limits = mm_manager_limits(m), .is_short = is_short(m)}, why);
+    const mm_fallback_request request = mm_manager_request(m, policy);
+    return draft_and_install(m, &request, why);
 }
 
 mm_status mm_manager_add(mm_manager *m, const mm_new_graph *added, bool others_stay) {

@@ -5,12 +5,18 @@
 #define MM_MANAGER_INSTALL_H
 
 #include "mm/manager/manager.h"
+#include "mm/planning/fallback_draft.h"
 
 /* Makes the draft ready to run, and commits it. On failure nothing changed. The caller frees the draft in any case. */
 MM_CHECKED mm_status mm_manager_install(mm_manager *manager, mm_draft *draft);
 /* Plans all prepared graphs anew under a policy, or, if memory is short, under a substitute from its ladder, and
  * installs the plans. why: the reason for a substitute, for the log. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_replan(mm_manager *manager, const mm_policy *policy, const char *why);
+/* What mm_manager_replan plans by. */
+mm_fallback_request mm_manager_request(const mm_manager *manager, const mm_policy *policy);
+/* Installs plans that were drafted by such a request, for a policy that is being set. On failure nothing changed. The
+ * caller frees the draft in any case. */
+MM_CHECKED mm_status mm_manager_install_wanted(mm_manager *manager, mm_draft *draft, const mm_policy *wanted);
 /* Plans a new graph and installs its plan. others_stay: the other graphs keep their plans if the new graph's plan fits;
  * else all are planned anew. On failure nothing changed. */
 MM_CHECKED mm_status mm_manager_add(mm_manager *manager, const mm_new_graph *added, bool others_stay);

@@ -11,6 +11,7 @@
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
+#include "mm/manager/settings.h"
 #include "mm/manager/states.h"
 #include "mm/manager/tensor_refusal.h"
 #include "mm/manager/values.h"
@@ -71,7 +72,10 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     MM_TRY(way->begin(m->dispatch, now.execution));
     m->now = now;
-    r->prepared->has_begun = true;
+    if (!r->prepared->has_begun) { /* it is part of the plan set */
+        mm_policy_thread_interrupt(&m->policy_thread);
+        r->prepared->has_begun = true;
+    }
     mm_state_go(m, MM_MOVE_BEGIN);
     return MM_OK;
 }
@@ -121,6 +125,7 @@ static const mm_way run = {
 
 mm_status mm_iteration_begin(mm_manager *m, const mm_graph *graph) {
     MM_TRY(mm_state_check(m, MM_MOVE_BEGIN, "mm_iteration_begin"));
+    MM_TRY(mm_policy_look(m));
     MM_TRY(mm_observe_look(m));
     MM_TRY(mm_iteration_start(m, graph, &run, "mm_iteration_begin"));
     mm_iteration_note_begin(m, m->now.ready);

@@ -8,6 +8,7 @@
 #include "buffers/pool.h"
 #include "mm/manager/caller_stream.h"
 #include "mm/manager/coverage.h"
+#include "mm/manager/policy_thread.h"
 #include "mm/planning/plan_set.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/upload.h"
@@ -98,7 +99,8 @@ struct mm_manager {
     int loops;             /* number of loops created for it (mm_loop_create), so that each has a number of its own */
     int64_t number;        /* number of the next iteration (mm_iteration_number_set) */
     mm_observed observed;
-    bool budget_follows; /* the budget is what the graphs need (budget.h) */
+    mm_policy_thread policy_thread; /* plans a policy that was set at run time */
+    bool budget_follows;            /* the budget is what the graphs need (budget.h) */
     bool was_refused;
     mm_refusal refusal;      /* mm_refusal_get */
     mm_timeline *timeline;   /* of the trace under way (mm_trace_start); NULL: none */

@@ -351,6 +351,7 @@ static void report_failure(mm_manager *m, const mm_graph *graph) {
 /* Call it once all iterations have ended. */
 static void act(mm_manager *m, const mm_graph *graph, const comparison *c) {
     m->observed.planned_at = m->iterations;
+    mm_policy_thread_interrupt(&m->policy_thread);
     mm_status status = learn(m, mm_manager_find(m, graph), c);
     if (status == MM_OK) status = plan_again(m, graph, c);
     if (status != MM_OK) report_failure(m, graph);

@@ -26,6 +26,7 @@ mm_status mm_persistent_commit(mm_manager *m, int entries, mm_status status) {
 
 mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
     MM_TRY(mm_manager_drain(m, "mm_persistent_add"));
+    mm_policy_thread_interrupt(&m->policy_thread);
     if (!name) return mm_fail(MM_ERR_INVALID, "mm_persistent_add: a persistent tensor needs a name");
     if (bytes <= 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s has %lld bytes: must be at least 1", name,
@@ -57,6 +58,7 @@ static mm_status check_removable(const mm_manager *m, const char *name) {
 
 mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     MM_TRY(mm_manager_drain(m, "mm_persistent_remove"));
+    mm_policy_thread_interrupt(&m->policy_thread);
     MM_TRY(check_removable(m, name));
     int64_t before = m->persistents.bytes;
     /* Once the tensor is removed, the bytes that were written to it must not count as stray. */

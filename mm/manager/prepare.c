@@ -28,6 +28,7 @@ static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
 mm_status mm_manager_prepare_new(mm_manager *m, const mm_new_graph *added) {
     MM_TRY(check_frozen(added->graph));
     mm_manager_save_graphs(m, added->graph);
+    mm_policy_thread_interrupt(&m->policy_thread);
     int entries = m->persistents.n;
     int64_t base = m->persistents.bytes;
     mm_status status = mm_persistent_table_add(&m->persistents, added->graph);
@@ -50,6 +51,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     if (!r) return mm_fail(MM_ERR_NOT_FOUND, "mm_manager_forget: the graph was not prepared");
     mm_status drained = mm_manager_drain(m, "mm_manager_forget");
     (void)drained; /* failures of its iterations are dropped (mm.h) */
+    mm_policy_thread_interrupt(&m->policy_thread);
     r = mm_manager_find(m, graph);
     mm_ready_fini(r);
     *r = m->ready[--m->n_ready];
@@ -64,5 +66,6 @@ const mm_plan *mm_plan_now(const mm_manager *m, const mm_graph *graph) {
 }
 
 mm_status mm_plan_offer(mm_manager *m, mm_plan *plan, int64_t device_bytes) {
+    mm_policy_thread_interrupt(&m->policy_thread);
     return mm_plan_set_offer(&m->plans, plan, device_bytes);
 }

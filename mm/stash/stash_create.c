@@ -54,16 +54,10 @@ static mm_status open_lane(mm_stash *s) {
     return mm_event_create(s->device, &s->left);
 }
 
-/* Whether the policy chooses an action for each map from a menu. Such a policy is not refused although it has rules
- * that recompute: it finds that no layer of a stash can be recomputed. */
-static bool chooses(const mm_policy *policy) {
-    for (const mm_option_desc *o = policy->ops->options; o && o->key; o++)
-        if (o->type == MM_OPTION_MENU) return true;
-    return false;
-}
-
+/* A policy that searches is not refused although it has rules that recompute: it finds that no layer of a stash can be
+ * recomputed. */
 static bool recomputes(const mm_policy *policy) {
-    for (int i = 0; i < policy->config.n_rules && !chooses(policy); i++)
+    for (int i = 0; i < policy->config.n_rules && !mm_policy_searches(policy); i++)
         if (policy->config.rules[i].action == MM_ACTION_RECOMPUTE) return true;
     return false;
 }
@@ -80,7 +74,7 @@ static mm_status open_learner(mm_stash *s) {
             "(torch.utils.checkpoint), which may be combined with a stash",
             MM_BRIEF(l->policy.spec));
     MM_TRY(mm_planned_try_codecs(&l->policy, s->options.device));
-    if (!chooses(&l->policy)) {
+    if (!mm_policy_searches(&l->policy)) {
         MM_TRY(mm_stash_sign_policy(&l->policy, s->options.device, &l->signing));
         MM_TRY(mm_planned_try_codecs(&l->signing, s->options.device));
         l->terms.signing = &l->signing;

@@ -23,6 +23,7 @@ static mm_status apply_switches(void *ctx, session *s) {
     }
     if (!latest || latest->policy == t->policy_now) return MM_OK;
     MM_TRY(mm_policy_set(s->manager, latest->policy));
+    MM_TRY(mm_policy_wait(s->manager)); /* the switch is at the iteration that was asked for */
     t->policy_now = latest->policy;
     return MM_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mm/core/status.h"
 #include "tests/core/alloc_fault.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
@@ -134,10 +135,16 @@ static void trace(life *l) {
     unlink("nomem.json");
 }
 
+/* auto is planned on a thread by now. */
+static mm_status set_policy(life *l) {
+    MM_TRY(mm_policy_set(l->m, l->second));
+    return mm_policy_wait(l->m);
+}
+
 static void change(life *l) {
     const int64_t less = rig_minimum(l->graph, "swap");
     mm_touched touched;
-    CALL(l, mm_policy_set(l->m, l->second));
+    CALL(l, set_policy(l));
     iterate(l);
     CALL(l, mm_budget_set(l->m, less));
     iterate(l);

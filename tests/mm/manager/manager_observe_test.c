@@ -344,6 +344,7 @@ TEST_CASE(plans_that_were_left_are_not_taken_up_again) {
     assert_non_null(strstr(r.last, "was left before"));
     assert_true(plan_of(&r) == second);
     expect_ok(mm_policy_set(r.m, "auto"));
+    expect_ok(mm_policy_wait(r.m));
     assert_true(plan_of(&r) == first);
     expect_replans(&r, 1);
     expect_the_bits(&r);
