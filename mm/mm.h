@@ -382,7 +382,7 @@ MM_API MM_CHECKED mm_status mm_manager_prepare(mm_manager *manager, const mm_gra
 MM_API MM_CHECKED mm_status mm_manager_forget(mm_manager *manager, const mm_graph *graph);
 
 /* The policy that runs now: the one that was set, or, if memory is short, its substitute. The text is valid until the
- * policy or the budget is set, a graph is prepared, or an iteration fails. */
+ * policy or the budget is set, a graph is prepared, or an iteration begins or fails. */
 MM_API const char *mm_policy_now(const mm_manager *manager);
 
 /* Sets the policy for the following iterations: plans and checks every prepared graph first, then switches all or
@@ -392,9 +392,10 @@ MM_API const char *mm_policy_now(const mm_manager *manager);
  *
  * A policy that searches (auto) takes up to seconds for a plan. If iterations have run, it is planned on a thread of
  * its own, while the loop goes on under the policy before; the first mm_iteration_begin that finds the plans ready
- * switches (mm_policy_now, MM_EVENT_POLICY). What changes a graph or the budget meanwhile has it planned again. If it cannot be
- * set, the policy before stays, and that is logged as an error; mm_policy_wait returns it. Another mm_policy_set takes
- * its place. A budget that follows the graphs (device_bytes 0) is planned at once, as other policies are. */
+ * switches (mm_policy_now, MM_EVENT_POLICY). What changes a graph or the budget meanwhile has it planned again. If it
+ * cannot be set, the policy before stays, and that is logged as an error; mm_policy_wait returns it. Another
+ * mm_policy_set takes its place. A budget that follows the graphs (device_bytes 0) is planned at once, as other
+ * policies are. */
 MM_API MM_CHECKED mm_status mm_policy_set(mm_manager *manager, const char *policy);
 
 /* Waits until a policy that is planned on a thread is set. Returns its failure, or that of the last one since

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* auto that is set while iterations run: they go on while a thread plans, bits stay, and what changes meanwhile counts. */
+/* auto that is set while iterations run: they go on while a thread plans, bits stay, and what changes meanwhile
+ * counts. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
