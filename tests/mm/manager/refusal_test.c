@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "mm/manager/prepare.h"
+#include "tests/core/deep.h"
 #include "tests/core/expect.h"
 #include "tests/core/graph_files.h"
 #include "tests/mm/manager/manager_rig.h"
@@ -76,7 +77,7 @@ static mm_refusal expect_same(const mm_manager *m) {
 
 TEST_CASE(the_data_of_a_refusal_are_those_of_its_text) {
     int fits = 0, functions = 0, pinned = 0;
-    for (uint64_t seed = 1; seed <= 3; seed++) {
+    for (uint64_t seed = 1; seed <= (test_is_sanitized() ? 1 : 3); seed++) {
         mm_graph *graph = rig_random_graph(seed, LAYERS, CHANNELS);
         const int64_t liveness = rig_minimum(graph, "liveness");
         for (int part = 4; part < 16; part++) {
