@@ -63,10 +63,14 @@ static mm_status raise_to(mm_manager *m, int64_t bytes, const char *policy) {
     return MM_OK;
 }
 
-void mm_budget_return(mm_manager *m, int64_t bytes) {
+mm_status mm_budget_keep(mm_manager *m, int64_t bytes, mm_status status) {
+    mm_failure failure;
+    if (status == MM_OK || m->budget_bytes == bytes) return status;
+    mm_failure_save(&failure, status); /* giving memory back may fail, too */
     mm_budget_put(m, bytes);
     m->options.device_bytes = bytes;
     mm_arena_trim(m);
+    return mm_failure_restore(&failure);
 }
 
 mm_status mm_budget_follow(mm_manager *m, const mm_policy *policy, const mm_graph *added) {

@@ -17,8 +17,8 @@ int64_t mm_budget_range_bytes(mm_device *device);
  * smaller. MM_ERR_NOMEM; MM_ERR_INFEASIBLE: more than the range. On failure of its own nothing changed. */
 MM_CHECKED mm_status mm_budget_follow(mm_manager *manager, const mm_policy *policy, const mm_graph *added);
 
-/* Sets the budget back to what it was before mm_budget_follow, which a failure followed. */
-void mm_budget_return(mm_manager *manager, int64_t bytes);
+/* Ends what mm_budget_follow began: with a failure the budget is again what it was before, `bytes`. Returns `status`. */
+MM_CHECKED mm_status mm_budget_keep(mm_manager *manager, int64_t bytes, mm_status status);
 
 /* Sets the budget's number. From any thread. */
 void mm_budget_put(mm_manager *manager, int64_t bytes);

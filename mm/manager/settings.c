@@ -11,8 +11,9 @@ const char *mm_policy_now(const mm_manager *m) { return m ? m->plans.policy_now.
 static mm_status switch_policy(mm_manager *m, const mm_policy *policy) {
     MM_TRY(mm_planned_try_codecs(policy, m->options.device));
     MM_TRY(mm_manager_drain(m, "mm_policy_set"));
+    const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, policy, NULL));
-    return mm_manager_replan(m, policy, "the policy is set");
+    return mm_budget_keep(m, budget, mm_manager_replan(m, policy, "the policy is set"));
 }
 
 mm_status mm_policy_set(mm_manager *m, const char *spec) {
