@@ -288,7 +288,8 @@ typedef struct mm_options {
                                  graph is prepared, a persistent tensor added, or the policy set, the budget grows to
                                  what liveness needs for all graphs, or the policy, if that needs more; the log says so,
                                  and mm_manager_device_bytes. mm_budget_set ends that */
-    int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation */
+    int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation. 0: nothing can be
+                                 offloaded. On the host device offloading frees none of the machine's memory */
     const char *policy;   /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;       /* which thread issues operations */
     bool no_ladder;       /* fail when memory is short, instead of running a substitute policy */
