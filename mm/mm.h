@@ -230,7 +230,8 @@ MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor outp
 MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
 
 /* Checks the whole graph and freezes it; managers take frozen graphs only. MM_ERR_INVALID: there is no step, a managed
- * tensor is read before it is written, a tensor is not used, or all tensors together are above 2^60 bytes. */
+ * tensor is read before it is written, a tensor is not used, or all tensors together, or all workspaces together, are
+ * above 2^60 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
 
 /* The tensor with that name, or MM_ERR_NOT_FOUND. */
