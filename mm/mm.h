@@ -231,7 +231,8 @@ MM_API MM_CHECKED mm_status mm_graph_allow_given(mm_graph *graph, mm_tensor outp
 MM_API MM_CHECKED mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes);
 
 /* Checks the whole graph and freezes it; managers take frozen graphs only. MM_ERR_INVALID: there is no step, a managed
- * tensor is read before it is written, a tensor is not used, or all tensors together are above 2^60 bytes. */
+ * tensor is read before it is written, a tensor is not used, or all tensors together, or all workspaces together, are
+ * above 2^60 bytes. */
 MM_API MM_CHECKED mm_status mm_graph_freeze(mm_graph *graph);
 
 /* The tensor with that name, or MM_ERR_NOT_FOUND. */
@@ -289,7 +290,8 @@ typedef struct mm_options {
                                  graph is prepared, a persistent tensor added, or the policy set, the budget grows to
                                  what liveness needs for all graphs, or the policy, if that needs more; the log says so,
                                  and mm_manager_device_bytes. mm_budget_set ends that */
-    int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation */
+    int64_t pinned_bytes; /* the budget of host memory for offloaded tensors; reserved at creation. 0: nothing can be
+                                 offloaded. On the host device offloading frees none of the machine's memory */
     const char *policy;   /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;       /* which thread issues operations */
     bool no_ladder;       /* fail when memory is short, instead of running a substitute policy */

@@ -61,7 +61,8 @@ MM_API MM_CHECKED mm_status mm_graph_save(const mm_graph *const *graphs, size_t 
 
 /* Reads all graphs of a file; they are frozen. The caller frees them, and the list, with mm_graph_list_destroy.
  * MM_ERR_IO. MM_ERR_FORMAT: not a file of graphs, or of a later version, or what it declares is not valid; the message
- * names the file and the place in it. Files of more than 256 MiB or 1024 graphs are refused, too. */
+ * names the file and the place in it. Files of more than 256 MiB or 1024 graphs, and steps with more than 16384 pairs,
+ * codes or smaller workspaces, are refused, too. */
 MM_API MM_CHECKED mm_status mm_graph_load(const char *path, mm_graph ***graphs_out, size_t *n_out);
 /* NULL is legal. No manager may have one of the graphs prepared. */
 MM_API void mm_graph_list_destroy(mm_graph **graphs, size_t n);
@@ -150,7 +151,7 @@ typedef struct mm_graph_requirement {
 typedef struct mm_requirement {
     const char *policy;       /* as given */
     bool lossy;               /* it may use a lossy codec */
-    bool fits;                /* a manager with these limits would start */
+    bool fits;                /* a manager with these limits would start, if the device has the memory */
     bool needs_recompute_set; /* a plan recomputes layers: the loop must call mm_recompute_set */
     int64_t device_bytes;     /* the limits */
     int64_t pinned_limit_bytes;
@@ -181,8 +182,9 @@ MM_API void mm_requirement_destroy(mm_requirement *requirement);
 /* Writes a requirement as text of several lines, for people: as `mm plan --graph` prints it. The caller frees it. */
 MM_API MM_CHECKED mm_status mm_requirement_text(const mm_requirement *requirement, char **text_out);
 
-/* Writes a requirement as a JSON object: its members under their names; `held` by names of kinds with "_" for blanks;
- * unknown times, and advice of MM_ADVICE_NONE, as null. The caller frees it. MM_ERR_INVALID: a name is not UTF-8. */
+/* Writes a requirement as a JSON object: its members under their names, but for counts of arrays; `held` by names of
+ * kinds with "_" for blanks; times that are not known, no limit, and advice of MM_ADVICE_NONE as null. The caller frees
+ * it. MM_ERR_INVALID: a name is not UTF-8. */
 MM_API MM_CHECKED mm_status mm_requirement_json(const mm_requirement *requirement, char **text_out);
 
 /* ---------------------------------------------------------------- refusals of a manager */

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/manager/budget.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mm/core/log.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/manager/arena.h"
+#include "mm/planning/refusal.h"
 #include "mm/planning/requirement.h"
 #include "policies/policy_table.h"
 
-int64_t mm_budget_range_bytes(mm_device *device) {
-    enum { LEFT = 8 }; /* as of a budget that the device does not give (create.c) */
+/* A process may have fewer addresses than the device has memory (RLIMIT_AS): then as many as it gets, halving. */
+mm_status mm_budget_reserve(mm_device *device, mm_pool **pool_out) {
+    enum { LEFT = 8 /* as of a budget that the device does not give (create.c) */, LEAST = 1 << 20 };
     mm_memory_info info;
     mm_device_memory_info(device, &info);
-    return info.free_bytes - info.free_bytes / LEFT;
+    int64_t bytes = info.free_bytes - info.free_bytes / LEFT;
+    mm_status status = mm_pool_create_trimmed(device, bytes, pool_out);
+    while (status == MM_ERR_NOMEM && (bytes /= 2) >= LEAST) status = mm_pool_create_trimmed(device, bytes, pool_out);
+    return status;
 }
 
 void mm_budget_put(mm_manager *m, int64_t bytes) {
@@ -52,10 +58,21 @@ static mm_status find_larger(const mm_manager *m, const mm_graph *const *graphs,
     return MM_OK;
 }
 
+/* The graphs need more than there are addresses. */
+static mm_status refuse(mm_manager *m, int64_t bytes, const char *policy) {
+    mm_refusal *r = &m->refusal;
+    const int64_t there = mm_pool_bytes(m->pool);
+    m->was_refused = true;
+    *r = (mm_refusal){.needed_bytes = bytes, .device_bytes = there, .pinned_bytes = mm_pool_bytes(m->pinned)};
+    mm_refused_put(r->policy, policy);
+    mm_status status = mm_fail(MM_ERR_INFEASIBLE, "the graphs need %s under %s, and device %s has %s for them",
+                               MM_SIZE_TEXT(bytes), MM_BRIEF(policy), m->options.device, MM_SIZE_TEXT(there));
+    snprintf(r->message, sizeof r->message, "%s", mm_last_error());
+    return status;
+}
+
 static mm_status raise_to(mm_manager *m, int64_t bytes, const char *policy) {
-    if (bytes > mm_pool_bytes(m->pool))
-        return mm_fail(MM_ERR_INFEASIBLE, "the graphs need %s under %s, and device %s has %s for them",
-                       MM_SIZE_TEXT(bytes), MM_BRIEF(policy), m->options.device, MM_SIZE_TEXT(mm_pool_bytes(m->pool)));
+    if (bytes > mm_pool_bytes(m->pool)) return refuse(m, bytes, policy);
     MM_TRY(mm_arena_extend(m, bytes));
     mm_budget_put(m, bytes);
     m->options.device_bytes = bytes;
@@ -63,10 +80,14 @@ static mm_status raise_to(mm_manager *m, int64_t bytes, const char *policy) {
     return MM_OK;
 }
 
-void mm_budget_return(mm_manager *m, int64_t bytes) {
+mm_status mm_budget_keep(mm_manager *m, int64_t bytes, mm_status status) {
+    mm_failure failure;
+    if (status == MM_OK || m->budget_bytes == bytes) return status;
+    mm_failure_save(&failure, status); /* giving memory back may fail, too */
     mm_budget_put(m, bytes);
     m->options.device_bytes = bytes;
     mm_arena_trim(m);
+    return mm_failure_restore(&failure);
 }
 
 mm_status mm_budget_follow(mm_manager *m, const mm_policy *policy, const mm_graph *added) {

@@ -103,7 +103,7 @@ static mm_status reserve_all(mm_manager *m) {
         m->budget_bytes = m->there_bytes = mm_pool_bytes(m->pool);
         return MM_OK;
     }
-    return mm_pool_create_trimmed(m->device, mm_budget_range_bytes(m->device), &m->pool);
+    return mm_budget_reserve(m->device, &m->pool);
 }
 
 static mm_status open_parts(mm_manager *m) {

@@ -36,9 +36,10 @@ mm_status mm_persistent_add(mm_manager *m, const char *name, int64_t bytes) {
     if (mm_persistent_table_find(&m->persistents, name))
         return mm_fail(MM_ERR_INVALID, "mm_persistent_add: %s is there already: choose another name", name);
     int entries = m->persistents.n;
+    const int64_t budget = m->budget_bytes;
     mm_status status = mm_persistent_table_append(&m->persistents, name, bytes);
     if (status == MM_OK) status = mm_budget_follow(m, &m->plans.policy, NULL);
-    if (status == MM_OK) status = mm_manager_plan_around(m);
+    if (status == MM_OK) status = mm_budget_keep(m, budget, mm_manager_plan_around(m));
     return mm_persistent_commit(m, entries, status);
 }
 

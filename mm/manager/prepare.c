@@ -20,9 +20,7 @@ static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
     const bool moved = m->persistents.bytes != base && m->n_ready > 0;
     const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, &m->plans.policy, added->graph));
-    const mm_status status = mm_manager_add(m, added, !moved);
-    if (status != MM_OK && m->budget_bytes != budget) mm_budget_return(m, budget);
-    return status;
+    return mm_budget_keep(m, budget, mm_manager_add(m, added, !moved));
 }
 
 mm_status mm_manager_prepare_new(mm_manager *m, const mm_new_graph *added) {

@@ -21,8 +21,9 @@ static void take_over(mm_manager *m, mm_policy *policy) {
 
 static mm_status switch_policy(mm_manager *m, mm_policy *policy) {
     MM_TRY(mm_manager_drain(m, "mm_policy_set"));
+    const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, policy, NULL));
-    MM_TRY(mm_manager_replan(m, policy, "the policy is set"));
+    MM_TRY(mm_budget_keep(m, budget, mm_manager_replan(m, policy, "the policy is set")));
     take_over(m, policy);
     return MM_OK;
 }

@@ -55,7 +55,7 @@ static void print(FILE *file, const mm_requirement *r) {
     print_verdict(file, r);
     print_bytes(file, "minimum budget", r->least_bytes, "");
     if (r->planned_bytes != r->least_bytes) print_bytes(file, "planned in the budget", r->planned_bytes, "");
-    print_bytes(file, "persistent tensors", r->persistent_bytes, "");
+    if (r->persistent_bytes > 0) print_bytes(file, "persistent tensors", r->persistent_bytes, "");
     if (r->pinned_bytes > 0) print_bytes(file, "pinned host memory", r->pinned_bytes, "");
     for (int i = 0; i < r->n_graphs; i++) print_graph(file, &r->graphs[i]);
     if (r->refusal[0]) fprintf(file, "  %s\n", r->refusal);

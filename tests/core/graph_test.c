@@ -317,6 +317,23 @@ static void freeze_refuses_a_tensor_that_no_step_uses(void **state) {
     assert_int_equal(mm_graph_freeze(graph), MM_OK);
 }
 
+/* A plan places each workspace by itself, so that their sum, too, must fit 64 bits. */
+static void freeze_refuses_workspaces_above_2_to_the_60_bytes(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor map = small_tensor(graph, "map", MM_FEATURE_MAP, MM_MANAGED, 1 << 20);
+    mm_layer first = small_layer(graph, "first", MM_LAYER_CONV), second = small_layer(graph, "second", MM_LAYER_CONV);
+    small_step(graph, first, MM_FORWARD, &(mm_use){map, MM_WRITE, MM_FORM_VALUE}, 1, (size_t)1 << 59);
+    small_step(graph, second, MM_FORWARD, &(mm_use){map, MM_READ, MM_FORM_VALUE}, 1, (size_t)1 << 58);
+    mm_code_use code = {.tensor = map, .access = MM_READ, .codec = "zfp", .passes = 1};
+    code.workspace_bytes = (size_t)1 << 58;
+    assert_int_equal(mm_graph_allow_code(graph, &code), MM_OK);
+    code.codec = "raw";
+    code.workspace_bytes = 0;
+    code.workspace_strips = 1; /* of the tensor's size at most */
+    assert_int_equal(mm_graph_allow_code(graph, &code), MM_OK);
+    EXPECT(MM_ERR_INVALID, "workspaces are above 2^60 bytes together", mm_graph_freeze(graph));
+}
+
 static void frozen_graph_takes_nothing_more(void **state) {
     (void)state;
     small_graph g = small_graph_create();
@@ -403,6 +420,7 @@ int main(void) {
         CASE(freeze_refuses_a_read_before_the_first_write),
         CASE(freeze_refuses_a_modify_before_the_first_write),
         CASE(freeze_refuses_a_tensor_that_no_step_uses),
+        CASE(freeze_refuses_workspaces_above_2_to_the_60_bytes),
         cmocka_unit_test(frozen_graph_takes_nothing_more),
         cmocka_unit_test(bad_codes_are_refused),
         cmocka_unit_test(destroy_takes_null),

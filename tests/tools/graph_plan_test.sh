@@ -1,6 +1,6 @@
 #!/bin/bash
-# graph_plan_test.sh MM EXAMPLE_EMBED PLAN_ONLY README: mm plan --graph plans what a program of one's own wrote, and says
-# of it what the program sees. The example tools/examples/09-plan-only prints what its README shows.
+# graph_plan_test.sh MM EXAMPLE_EMBED PLAN_ONLY README: mm plan --graph plans what a program of one's own wrote, and
+# says of it what the program sees. The example tools/examples/09-plan-only prints what its README shows.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"

@@ -510,9 +510,34 @@ static mm_status check_shared(const mm_graph *graph) {
     return MM_OK;
 }
 
+/* Adds `times` workspaces of `bytes` to the sum of all, each of which a plan places by itself. */
+static mm_status add_workspaces(const mm_graph *graph, int64_t bytes, int64_t times, int64_t *total) {
+    if (times > 0 && bytes > (MAX_TOTAL_BYTES - *total) / times)
+        return mm_fail(MM_ERR_INVALID, "graph %s: its steps' workspaces are above 2^60 bytes together", graph->name);
+    *total += bytes * times;
+    return MM_OK;
+}
+
+/* A strip is at most its whole tensor. */
+static mm_status check_workspaces(const mm_graph *graph) {
+    int64_t total = 0;
+    for (int s = 0; s < graph->n_steps; s++) {
+        const mm_step_info *info = &graph->steps[s].info;
+        MM_TRY(add_workspaces(graph, info->workspace_bytes, 1, &total));
+        for (int c = 0; c < info->n_codes; c++) {
+            const mm_step_code *code = &info->codes[c];
+            MM_TRY(add_workspaces(graph, code->workspace_bytes, 1, &total));
+            MM_TRY(add_workspaces(graph, graph->tensors[info->uses[code->use].tensor].bytes, code->workspace_strips,
+                                  &total));
+        }
+    }
+    return MM_OK;
+}
+
 mm_status mm_graph_freeze(mm_graph *graph) {
     MM_TRY(check_open(graph, "mm_graph_freeze"));
     if (graph->n_steps == 0) return mm_fail(MM_ERR_INVALID, "graph %s has no step", graph->name);
+    MM_TRY(check_workspaces(graph));
     int64_t total = 0;
     for (int t = 0; t < graph->n_tensors; t++) {
         mm_tensor_info *tensor = &graph->tensors[t];

@@ -13,7 +13,7 @@
 
 /* The most pairs, codes, smaller workspaces, parts and given outputs of one step or layer. Chosen: far more than any
  * has; each may be looked for among the step's uses. */
-enum { FEW_MOST = 1024 };
+enum { FEW_MOST = 16384 };
 
 typedef mm_graph_reader reader;
 

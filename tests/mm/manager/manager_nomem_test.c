@@ -202,6 +202,32 @@ TEST_CASE(one_allocation_that_fails_at_creation_leaves_the_budget_that_was_asked
     }
 }
 
+/* Every so many-th allocation: the budget is raised before the graph is planned, and is back if that fails. */
+TEST_CASE(one_allocation_that_fails_leaves_a_budget_that_follows_the_graphs_as_it_was) {
+    const int stride = test_depth(test_is_sanitized() ? 67 : 19, 1);
+    mm_graph *graph = rig_random_graph(SEED, LAYERS, CHANNELS);
+    const int64_t needed = rig_minimum(graph, "naive");
+    const mm_options options = {.policy = "naive"};
+    bool happened = true;
+    int nth = 1;
+    for (; happened; nth += stride) {
+        mm_manager *m = NULL;
+        alloc_fault_set(nth);
+        mm_status status = mm_manager_create(&options, &m);
+        if (status == MM_OK) status = mm_manager_prepare(m, graph);
+        happened = alloc_fault_happened();
+        alloc_fault_set(0);
+        if (status != MM_OK && (!happened || status != MM_ERR_NOMEM))
+            fail_msg("allocation %d fails: %s: %s", nth, mm_status_name(status), mm_last_error());
+        if (m && status != MM_OK) assert_int_equal(mm_manager_device_bytes(m), 0);
+        if (m) expect_ok(mm_manager_prepare(m, graph));
+        if (m) assert_int_equal(mm_manager_device_bytes(m), needed);
+        mm_manager_destroy(m);
+    }
+    assert_true(nth > 300);
+    mm_graph_destroy(graph);
+}
+
 TEST_CASE(one_allocation_that_fails_in_a_managers_life_is_said_and_changes_nothing) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, CHANNELS);
     const uint64_t wanted = random_graph_reference(graph, SEED, 1);

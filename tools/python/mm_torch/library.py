@@ -37,7 +37,8 @@ class Options(ctypes.Structure):
     _fields_ = [("device", c_char_p), ("device_bytes", c_int64), ("pinned_bytes", c_int64), ("policy", c_char_p),
                 ("log", Log), ("facts", c_void_p), ("codec_threads", c_int), ("measure_touched", c_bool),
                 ("unplanned", c_bool), ("delay_seed", c_uint64), ("delay_max_ns", c_int64),
-                ("link_bytes_per_s", c_int64), ("reclaim", RECLAIM_FN), ("reclaim_ctx", c_void_p)]
+                ("link_bytes_per_s", c_int64), ("reclaim", RECLAIM_FN), ("reclaim_ctx", c_void_p),
+                ("modes", c_uint64)]
 
 
 class Tensor(ctypes.Structure):
