@@ -166,6 +166,58 @@ TEST_CASE(parameters_have_the_modules_names_and_values) {
     nets_net_destroy(net);
 }
 
+TEST_CASE(another_number_of_classes_starts_the_last_layer_anew) {
+    nets_net *net = load("images_newer"), *other;
+    if (nets_open("onnx:" REFERENCES "images_newer.onnx,classes=8", &other) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(nets_net_classes(other), 8);
+    assert_int_equal(nets_net_params(other), nets_net_params(net));
+    for (int i = 0; i < nets_net_params(net); i++) {
+        const nets_param *a = nets_net_param(net, i), *b = nets_net_param(other, i);
+        assert_string_equal(a->name, b->name);
+        const bool last = strncmp(a->name, "fc2.", 4) == 0;
+        assert_int_equal(b->given == NULL, last);
+        if (!last) assert_memory_equal(a->given, b->given, (size_t)a->elems * sizeof(float));
+    }
+    nets_net_destroy(other);
+    assert_int_equal(nets_open("onnx:" REFERENCES "tokens_sdpa.onnx,classes=8", &other), MM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mm_last_error(), "a class for each token"));
+    nets_net_destroy(net);
+}
+
+/* Exporters make equal constants one, and name it again by Identity nodes. */
+TEST_CASE(a_constant_that_several_nodes_read_is_read_once) {
+    onnx_graph g;
+    onnx_graph_init(&g, 2, (int64_t[]){1, 4});
+    onnx_graph_weight(&g, "w1", 2, (int64_t[]){4, 4});
+    onnx_graph_weight(&g, "w2", 2, (int64_t[]){4, 4});
+    onnx_graph_weight(&g, "b", 1, (int64_t[]){4});
+    g.tensors[2].has_raw_data = 1; /* as exporters write it */
+    g.tensors[2].raw_data = (ProtobufCBinaryData){16, (uint8_t *)g.tensors[2].float_data};
+    g.tensors[2].n_float_data = 0;
+    onnx_graph_numbers(&g, "from", 1, (int64_t[]){0});
+    onnx_graph_numbers(&g, "to", 1, (int64_t[]){2});
+    onnx_graph_node(&g, "Identity", "b", "same");
+    onnx_graph_node(&g, "Slice", "b,from,to", "part");
+    onnx_graph_node(&g, "Gemm", "x,w1,b", "a");
+    onnx_graph_node(&g, "Relu", "a", "r");
+    onnx_graph_node(&g, "Gemm", "r,w2,same", "y");
+    size_t bytes;
+    uint8_t *data = onnx_graph_pack(&g, &bytes);
+    nets_net *net;
+    if (nets_onnx_parse("made.onnx", data, (int64_t)bytes, &net) != MM_OK) fail_msg("%s", mm_last_error());
+    int biases = 0;
+    for (int i = 0; i < nets_net_params(net); i++) {
+        const nets_param *param = nets_net_param(net, i);
+        if (param->rank != 1) continue;
+        biases++;
+        for (int k = 0; k < 4; k++) assert_true(param->given[k] == 0.01f * (float)(k + 1));
+    }
+    assert_int_equal(biases, 2);
+    nets_net_destroy(net);
+    free(data);
+    onnx_graph_fini(&g);
+}
+
 /* ---------------------------------------------------------------- weights in another file */
 
 /* A linear net whose weight [3, 4] lies at `location` from `offset` on. */

@@ -11,7 +11,8 @@
 
 #include "nets/net.h"
 
-/* Builds and finishes a net; the caller destroys it. MM_ERR_IO: a file cannot be read. MM_ERR_FORMAT: it is no ONNX
+/* Builds and finishes a net; the caller destroys it. "FILE,classes=K" gives the last layer K outputs; it starts anew.
+ * MM_ERR_IO: a file cannot be read. MM_ERR_FORMAT: it is no ONNX
  * file, or damaged. MM_ERR_UNSUPPORTED: a node has no layer here; the message names it. MM_ERR_NOMEM. Weights in a
  * second file (external data) are read from the first one's folder alone. */
 MM_CHECKED mm_status nets_onnx_load(const char *path, nets_net **net_out);

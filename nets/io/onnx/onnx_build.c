@@ -29,6 +29,18 @@ static mm_status find_scores(onnx_import *m, int *draft_out) {
     return MM_OK;
 }
 
+/* Gives the layer of the scores another number of them; it starts anew. */
+static mm_status change_classes(const onnx_import *m, onnx_draft *last) {
+    const nets_op_kind op = last->layer.op;
+    if (m->tokens) return refuse(m, last, "a net of tokens has a class for each token; classes= is not for it");
+    if ((op != NETS_LINEAR && op != NETS_PROJECT && op != NETS_CONV) || last->layer.attrs.groups > 1)
+        return refuse(m, last, "classes= changes a last layer that is a product or a convolution; this is none");
+    last->layer.attrs.out_channels = m->classes;
+    last->layer.shape.dims[last->layer.shape.rank - 1] = m->classes;
+    last->anew = true;
+    return MM_OK;
+}
+
 static bool same_weights(const onnx_param *a, const onnx_tensor *b) {
     if (a->tensor == b) return !a->transpose;
     if (a->tensor->rank != 2 || b->rank != 2) return false;
@@ -114,7 +126,7 @@ static mm_status name_params(onnx_import *m, nets_net *net, const onnx_draft *dr
 }
 
 static mm_status give_values(onnx_import *m, nets_net *net, const onnx_draft *draft, const nets_layer *layer) {
-    for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++) {
+    for (int i = layer->first_param; !draft->anew && i < layer->first_param + layer->n_params; i++) {
         const nets_param *param = nets_net_param(net, i);
         const onnx_param *own = &draft->params[param->place];
         if (!own->tensor) {
@@ -217,6 +229,7 @@ mm_status onnx_build(onnx_import *m, nets_net **net_out) {
     int scores;
     MM_TRY(find_scores(m, &scores));
     mark(m, scores);
+    if (m->classes) MM_TRY(change_classes(m, &m->drafts[scores]));
     if (m->tokens) MM_TRY(make_token_loss(m, &m->drafts[scores]));
     MM_TRY(count_uses(m));
     name_net(m->path, name);

@@ -35,12 +35,18 @@ typedef struct onnx_attention {
     bool causal;
 } onnx_attention;
 
+/* An initializer. Values that mean it share it. */
+typedef struct onnx_initializer {
+    Onnx__TensorProto *proto;
+    onnx_tensor *tensor; /* NULL: it was not read yet */
+} onnx_initializer;
+
 typedef struct onnx_value {
     const char *name;
     onnx_kind kind;
-    int uses;                       /* by nodes, and as the graph's output */
-    bool sole;                      /* its draft's output is seen through it alone, if it has one use itself */
-    Onnx__TensorProto *initializer; /* a constant that is not read yet */
+    int uses;                      /* by nodes, and as the graph's output */
+    bool sole;                     /* its draft's output is seen through it alone, if it has one use itself */
+    onnx_initializer *initializer; /* of a constant; NULL: it was computed */
     onnx_tensor *constant;
     int draft;
     onnx_view view;
@@ -74,6 +80,7 @@ typedef struct onnx_draft {
     nets_layer layer;           /* its inputs are drafts */
     const char *node;           /* for messages */
     int64_t padding[4];         /* ONNX_PADDING: top, left, bottom, right */
+    bool anew;                  /* its parameters are not the file's */
     bool affine_pending;        /* a group norm whose weight and bias may still come */
     int first_joined, n_joined; /* the drafts that it joins, in m->joined; 0: no concat of a node's */
     onnx_param params[NETS_MAX_PARAMS];
@@ -89,10 +96,12 @@ typedef struct onnx_text {
 typedef struct onnx_import {
     const char *path;
     Onnx__ModelProto *model;
+    int64_t classes;      /* that are wanted in place of the file's; 0: the file's */
     int64_t opset, batch; /* batch: of the graph's input, 1 if it is open */
     onnx_tensors tensors;
     onnx_value *values;
     int n_values;
+    onnx_initializer *initializers;
     int *links;
     onnx_node *nodes;
     int n_nodes;

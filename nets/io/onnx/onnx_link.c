@@ -147,7 +147,8 @@ static mm_status link_all(onnx_import *m, const Onnx__GraphProto *graph) {
     m->links = calloc(n_links + 1, sizeof *m->links);
     m->nodes = calloc(graph->n_node + 1, sizeof *m->nodes);
     m->joined = calloc(3 * n_links + 1, sizeof *m->joined); /* attention joins three where it has two inputs */
-    if (!m->values || !m->links || !m->nodes || !m->joined)
+    m->initializers = calloc(graph->n_initializer + 1, sizeof *m->initializers);
+    if (!m->values || !m->links || !m->nodes || !m->joined || !m->initializers)
         return mm_fail(MM_ERR_NOMEM, "%s: no memory for its nodes", m->path);
     int linked = 0, value;
     for (size_t i = 0; i < graph->n_node; i++) MM_TRY(link_node(m, graph->node[i], &linked));
@@ -155,7 +156,8 @@ static mm_status link_all(onnx_import *m, const Onnx__GraphProto *graph) {
         if (!graph->initializer[i]->name) continue;
         MM_TRY(value_of(m, graph->initializer[i]->name, &value));
         m->values[value].kind = ONNX_CONSTANT;
-        m->values[value].initializer = graph->initializer[i];
+        m->initializers[i].proto = graph->initializer[i];
+        m->values[value].initializer = &m->initializers[i];
     }
     MM_TRY(take_inputs(m, graph));
     m->output = graph->n_output && graph->output[0]->name ? mm_names_find(&m->names, graph->output[0]->name) : -1;

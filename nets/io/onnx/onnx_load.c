@@ -88,6 +88,7 @@ static void fini(onnx_import *m) {
     free(m->nodes);
     free(m->drafts);
     free(m->joined);
+    free(m->initializers);
 }
 
 mm_status nets_onnx_parse(const char *path, const uint8_t *data, int64_t bytes, nets_net **net_out) {
@@ -98,11 +99,26 @@ mm_status nets_onnx_parse(const char *path, const uint8_t *data, int64_t bytes, 
     return status;
 }
 
+/* Splits "net.onnx,classes=10". False: the path has no such end. */
+static bool split_classes(const char *path, char file_out[4096], int64_t *classes_out) {
+    static const char key[] = ",classes=";
+    const char *at = strstr(path, key), *number = at ? at + sizeof key - 1 : NULL;
+    if (!at || at == path || (size_t)(at - path) >= 4096 || number[strspn(number, "0123456789")] || !*number ||
+        strlen(number) > 9)
+        return false;
+    memcpy(file_out, path, (size_t)(at - path));
+    file_out[at - path] = '\0';
+    *classes_out = strtoll(number, NULL, 10);
+    return *classes_out > 0;
+}
+
 mm_status nets_onnx_load(const char *path, nets_net **net_out) {
+    char file[4096];
     onnx_import m = {.path = path};
     uint8_t *data;
     int64_t bytes;
-    MM_TRY(onnx_file_read(path, &data, &bytes));
+    if (split_classes(path, file, &m.classes)) m.path = file;
+    MM_TRY(onnx_file_read(m.path, &data, &bytes));
     mm_status status = onnx_model_unpack(&m, data, bytes);
     free(data); /* before weights are read, since both are large */
     if (status == MM_OK) status = import(&m, net_out);

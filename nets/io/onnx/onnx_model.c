@@ -255,11 +255,13 @@ mm_status onnx_tensor_read(onnx_import *m, const Onnx__TensorProto *proto, onnx_
 }
 
 mm_status onnx_constant(onnx_import *m, onnx_value *value, onnx_tensor **tensor_out) {
-    if (!value->constant) {
-        MM_TRY(onnx_tensor_read(m, value->initializer, &value->constant));
-        free(value->initializer->raw_data.data); /* weights are large: they are in memory once */
-        value->initializer->raw_data = (ProtobufCBinaryData){0, NULL};
+    onnx_initializer *from = value->initializer;
+    if (!value->constant && !from->tensor) {
+        MM_TRY(onnx_tensor_read(m, from->proto, &from->tensor));
+        free(from->proto->raw_data.data); /* weights are large: they are in memory once */
+        from->proto->raw_data = (ProtobufCBinaryData){0, NULL};
     }
+    if (!value->constant) value->constant = from->tensor;
     *tensor_out = value->constant;
     return MM_OK;
 }

@@ -118,9 +118,9 @@ int onnx_dims(const onnx_import *m, const onnx_value *value, int64_t dims_out[ON
         memcpy(dims_out, value->constant->dims, (size_t)value->constant->rank * sizeof *dims_out);
         return value->constant->rank;
     }
-    if (value->initializer->n_dims > ONNX_RANK_MAX) return -1;
-    for (size_t d = 0; d < value->initializer->n_dims; d++) dims_out[d] = value->initializer->dims[d];
-    return (int)value->initializer->n_dims;
+    if (value->initializer->proto->n_dims > ONNX_RANK_MAX) return -1;
+    for (size_t d = 0; d < value->initializer->proto->n_dims; d++) dims_out[d] = value->initializer->proto->dims[d];
+    return (int)value->initializer->proto->n_dims;
 }
 
 mm_status onnx_in_map(const onnx_import *m, const onnx_node *node, int i, onnx_value **value_out) {
