@@ -269,7 +269,8 @@ function addTraining(logs, rows) {
                 'h3', null,
                 row ? titleOf(`${textOf(row.net)}, batch ${batchText(row)}, ${policyText(row)}`, [row]) + ' ' : '',
                 row ? element('span', {class: 'from'}, source) : source),
-            ...[trainingFacts(row, tests, curves.find(isLevel)), element('div', {class: 'cards three'}, cards)].filter(
-                Boolean));
+            ...[trainingFacts(row, tests, curves.find(isLevel)),
+                element('div', {class: 'cards' + (cards.length % 2 ? ' three' : '')}, cards)]
+                .filter(Boolean));
     }
 }
