@@ -62,7 +62,7 @@ function iterationChart({points, curve, tests, levels}, [first, last]) {
                 value === 0 ? '0' : (curve.tick || yText)(+value.toPrecision(6), high));
         }
         let free = 0;
-        for (const value of ticksOf(first, last, 6, false)) {
+        for (const value of last > first ? ticksOf(first, last, 6, false) : [first]) {
             const half = String(value).length * 3.6, middle = Math.min(x(value), width - 2 - half);
             if (value < first || !Number.isInteger(value) || middle - half < free) continue;
             text(middle, height - margin.bottom + 18, 'middle', String(value));
@@ -78,7 +78,7 @@ function iterationChart({points, curve, tests, levels}, [first, last]) {
         const dashed = curve.predicted ? ' dashed' : '';
         const dots = (list, series) => list.map(
             (p) => element(
-                'svg:circle', {class: 'mark series' + series, r: list.length > 60 ? 2.5 : 4, cx: x(p.x), cy: y(p.y)}));
+                'svg:circle', {class: 'mark series' + series, r: list.length > 24 ? 2.5 : 4, cx: x(p.x), cy: y(p.y)}));
         const line = points.length > 1 ? [element('svg:path', {class: 'line series0' + dashed, d: path((p) => p.y)})] :
                                          dots(points, 0);
         const tested = tests.length === 0 ?
