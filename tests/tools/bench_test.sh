@@ -205,6 +205,12 @@ curves_are_drawn_() {
     (($(count c.svg "<path class=\"mark\"") == 8 + 5)) || fail "$(count c.svg "<path class=\"mark\"") marks"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
     equal c.svg d.svg
+    says c.svg 'style="max-width:100%;height:auto"' # a window that is narrower shows all of it
+    expect 0 "${simulate_any[@]}" --batch 8 --policies liveness,swap --budgets 500KiB,4MiB --svg e.svg
+    says e.svg ">liveness (does not fit below "
+    sed -nE 's/.* y1="([0-9.]+)".*/grid \1/p; s/.*class="mark".* d="M[0-9.]+ ([0-9.]+)m.*/mark \1/p' e.svg |
+        awk '!($1 in top) || $2 < top[$1] { top[$1] = $2 } END { exit !(top["mark"] >= top["grid"] && top["grid"] > 0) }' ||
+        fail "a mark lies beyond the last tick"
 }
 
 # rules:*=keep has the same times as liveness everywhere, and swap where liveness fits too.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Checks what a page of 'mm report' tells at sight, in wide and narrow windows, light and dark: speeds are seen without
-scrolling sideways, what is predicted differs from what is measured by more than colour, and labels can be read."""
+"""Checks what pages of 'mm report' tell at sight, in wide and narrow windows, light and dark: speeds are seen without
+scrolling sideways, a table that goes on fades there, what is predicted differs from what is measured by more than
+colour, labels can be read, no value lies beyond an axis, and many rows are folded."""
 import sys
 
 WIDTHS = 1280, 400
@@ -29,6 +30,14 @@ window.badLabels = () => each('.chart svg').flatMap((svg) => {
                  texts.some(([o], k) => k > i && t.left < o.right - 1 && o.left < t.right - 1 && t.top + 2 < o.bottom - 2 &&
                             o.top + 2 < t.bottom - 2)).map(([, text]) => text);
 });
+
+// Charts with a line or a mark above the last tick.
+window.beyond = () => each('.chart svg').filter((svg) => {
+    const last = Math.min(...each('.grid', svg).map((line) => line.getBBox().y)), of = (part) => part.getBoundingClientRect();
+    const tops = each(':scope > .line:not(.level-touched), :scope > .speed', svg).map((line) => line.getBBox().y);
+    const marks = each('.mark', svg).map((mark) => (of(mark).top + of(mark).bottom) / 2 - of(svg).top);
+    return ![...tops, ...marks].every((y) => y > last - 2);
+}).map((svg) => svg.getAttribute('aria-label'));
 
 // Changes of colour in the picture, along the pixel row a bit above the axis of phases.
 window.changes = (canvas) => {
@@ -68,12 +77,30 @@ def check_speed_is_seen(page):
     """Each speed, and what each plan needs, is seen without scrolling, as is the head of its column."""
     for section, head in ("runs", "images/s"), ("plans", "needs"):
         at = page.run("each('#%s thead th').findIndex((th) => th.innerText.startsWith('%s'))" % (section, head))
-        cells = "each('#%s tr').flatMap((row) => [row.children[0], row.children[%d]])" % (section, at)
+        cells = "each('#%s tr:not(.fold)').flatMap((row) => [row.children[0], row.children[%d]])" % (section, at)
         expect(page.run("each('#%s tr td .share').length" % section) > 0, True, "figures in " + section)
         expect(page.run(cells + ".filter((cell) => !inside(cell.closest('.table'), cell)).map((cell) => cell.innerText)"),
                [], "policies and %s that are not seen in %s" % (head, section))
     expect(page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), True,
            "that the page scrolls down only")
+
+
+def check_menu(page):
+    """Each entry of the menu is seen as a whole."""
+    expect(page.run("each('nav a').length"), page.run("each('main section').length"), "entries of the menu")
+    expect(page.run("each('nav a').filter((a) => !inside(a.parentElement, a)).map((a) => a.innerText)"), [],
+           "entries of the menu that are cut")
+
+
+def check_fades(page, width):
+    """A table that goes on at the right fades there, until it is scrolled to its end."""
+    goes_on = page.run("each('.table').map((box) => box.scrollWidth > box.clientWidth + 1)")
+    expect(page.run("each('.table').map((box) => style(box).maskImage !== 'none')"), goes_on, "tables that fade")
+    expect(True in goes_on or width > 400, True, "that a table is wider than a narrow window")
+    page.run("each('.table').forEach((box) => { box.scrollLeft = box.scrollWidth; })")
+    page.settle()
+    expect(page.run("each('.table.cut').length"), 0, "tables that fade at their end")
+    page.run("each('.table').forEach((box) => { box.scrollLeft = 0; })")
 
 
 def check_curves(page):
@@ -138,35 +165,93 @@ def check_memory(page):
 
 def check_training(page):
     """The curves of a training: --log gives the values, --json the name, and what memory was measured."""
+    shown = page.run("each('#training h3').map((h) => h.innerText)")
+    expect(shown, ["tiny, batch 4, liveness, measured on host log.csv",
+                   "resnet8, batch 4, liveness → naive, measured on host switched.csv"], "headings of trainings")
+    # The first has evaluations, and the same plan throughout; the second is switched to a plan that needs more.
+    plain = ["learning rate", "images/s"]
     expect(page.run("each('#training figcaption').map((one) => one.innerText)"),
-           ["loss", "accuracy", "learning rate", "images/s", "device memory"], "curves")
-    heading = page.run("document.querySelector('#training h3').innerText")
-    expect(heading, "tiny, batch 4, liveness, measured on host log.csv", "the heading of the training")
+           ["loss", "accuracy"] + plain + ["loss of training batches", "accuracy of training batches"] + plain +
+           ["device memory, as planned"], "curves")
     expect(page.run("each('#training figure').map((box) =>"
                     "style(box.querySelector('svg > .series0')).strokeDasharray !== 'none')"),
-           [False] * 4 + [True], "that planned memory alone is dashed")
-    key = page.run("document.querySelector('#training .key-of-lines').textContent")
-    for word in "planned", "touched, as measured", "budget 8MiB":
-        expect(word in key, True, "the key of memory, %r, has %s" % (key, word))
+           [False] * 8 + [True], "that planned memory alone is dashed")
+    expect(page.run("each('#training figure').map((box) => each('.chart svg > .mark.series1', box).length)"), [3, 3] + [0] * 7,
+           "marks of evaluations")
+    keys = page.run("each('#training .key-of-lines').map((key) => key.textContent)")
+    words = ("training batches", "test data"), ("training batches", "test data"), \
+        ("planned", "touched, as measured", "budget 32MiB")
+    expect(len(keys), 3, "keys of lines")
+    for key, wanted in zip(keys, words):
+        expect([word for word in wanted if word not in key], [], "words that the key %r lacks" % key)
+    facts = page.run("each('#training .facts').map((one) => one.textContent)")
+    for word in "best of 3 evaluations", "device memory planned", "touched, as measured", "budget 8MiB":
+        expect([word in one for one in facts], [True, False], "that facts, %r, have %s" % (facts, word))
     expect(page.run("each('#training .chart svg').every((svg) => each('text', svg).length > 4)"), True,
            "that each curve has numbers at its axes")
 
 
-def check_figures(page, path):
+def check_bars(page):
+    """Of two budgets there are bars, and it is told apart which policies ran in none of them, and which in one."""
+    expect(page.run("[each('#throughput .chart .speed').length, each('#throughput .chart svg > .line').length]"), [21, 0],
+           "bars and lines")
+    note = page.run("document.querySelector('#throughput .note').innerText")
+    expect(note, "Ran in none of the budgets: naive (needs 90MiB). Ran in some of the budgets only: late (needs 50MiB).",
+           "what is told below the chart")
+
+
+def check_groups(page):
+    """Of many rows, the fastest of each group are shown; a row tells the others, and unfolds them."""
+    expect(page.run("each('#runs .chip').filter((chip) => chip.innerText === 'simulated').length"), 0,
+           "chips that say of each row what the heading says of all")
+    number = "each('#runs tbody tr:not(.fold)').length"
+    expect(page.run(number), 16, "rows at first")
+    expect(page.run("each('#runs .fold button').map((one) => [one.innerText, one.getAttribute('aria-expanded')])"),
+           [["3 more, the fastest of them p8 with 365.0 images/s; 1 that did not run", "false"],
+            ["2 more, the fastest of them p8 with 365.0 images/s; 2 that did not run", "false"]], "folded rows")
+    expect(page.run("each('#runs .fold button').filter((one) => !inside(one.closest('.table'), one)).length"), 0,
+           "texts of folded rows that are cut")
+    page.run("document.querySelector('#runs .fold button').click()")
+    expect(page.run(number), 20, "rows when a group is unfolded")
+    expect(page.run("document.activeElement.getAttribute('aria-expanded')"), "true", "that the button keeps the focus")
+    page.run("document.querySelector('#runs .fold button').click()")
+    expect(page.run(number), 16, "rows when it is folded again")
+    page.run("document.querySelector('#runs .more').click()")
+    expect(page.run("[%s, each('#runs .fold').length]" % number), [24, 0], "rows when all are shown")
+
+
+def check_misfits(page):
+    """The table of plans says first which do not fit their budget."""
+    told = page.run("each('#plans tbody th').map((cell) => [cell.innerText.split(/\\s/)[0],"
+                    "each('.chip.bad', cell).filter((chip) => inside(cell.closest('.table'), chip))"
+                    ".map((chip) => chip.innerText)])")
+    expect(told, [["liveness", ["does not fit"]], ["swap-async", []]], "plans, and whether they fit")
+
+
+def check_page(page, path, width, checks):
+    """Makes the checks in a window of a width, in both themes."""
+    for theme in "light", "dark":
+        page.prefer(theme)
+        page.open(path)
+        page.run("document.querySelector('header .switch button[value=auto]').click()")
+        page.settle()
+        expect(page.run("document.documentElement.dataset.theme"), theme, "the theme")
+        page.run(LIBRARY)
+        try:
+            check_fades(page, width)
+            for check in checks:
+                check(page)
+            expect(page.run("badLabels()"), [], "labels that are cut or overlap")
+            expect(page.run("beyond()"), [], "charts with a value beyond the axis")
+            expect(page.run("paleTexts()"), [], "texts with too little contrast")
+        except SystemExit as failed:
+            sys.exit("%s at %d, %s" % (failed, width, theme))
+
+
+def check_figures(page, figures, many):
+    """figures: a page of measured and predicted rows, plans, traces, trainings; many: of many rows in two budgets."""
     for width in WIDTHS:
         page.size(width, 900)
-        for theme in "light", "dark":
-            page.prefer(theme)
-            page.open(path)
-            page.run("document.querySelector('header .switch button[value=auto]').click()")
-            page.settle()
-            expect(page.run("document.documentElement.dataset.theme"), theme, "the theme")
-            page.run(LIBRARY)
-            where = " at %d, %s" % (width, theme)
-            try:
-                for check in check_speed_is_seen, check_curves, check_rows, check_memory, check_training, check_folded:
-                    check(page)
-                expect(page.run("badLabels()"), [], "labels that are cut or overlap")
-                expect(page.run("paleTexts()"), [], "texts with too little contrast")
-            except SystemExit as failed:
-                sys.exit(str(failed) + where)
+        check_page(page, figures, width, [check_speed_is_seen, check_menu, check_curves, check_rows, check_memory,
+                                          check_training, check_folded])
+        check_page(page, many, width, [check_speed_is_seen, check_menu, check_bars, check_groups, check_misfits])

@@ -31,6 +31,25 @@ END
 END
 }
 
+# Prints simulated rows of 12 policies in two budgets: 21 that fit, the fastest beyond a round number.
+many_rows() {
+    local names=(naive late p{0..9}) budget i speed least status
+    echo '['
+    for budget in 60 30; do
+        for i in "${!names[@]}"; do
+            least=20 speed=$((525 - 20 * (i - 2))) status=ok
+            [[ ${names[i]} != naive ]] || least=90
+            [[ ${names[i]} != late ]] || least=50 speed=300
+            ((least <= budget)) || speed=0 status="infeasible: needs more"
+            printf '{"net": "n", "policy": "%s", "batch": 8, "status": "%s", "images_per_second": %d, "simulated": true, "device": "d",' \
+                "${names[i]}" "$status" $speed
+            printf '"budget_bytes": %d, "minimum_bytes": %d, "iteration_seconds_predicted": 0.1}' $((budget << 20)) $((least << 20))
+            ((budget == 30 && i == ${#names[@]} - 1)) || echo ,
+        done
+    done
+    echo ']'
+}
+
 page_draws_what_the_files_have_() {
     local policies=liveness,freelunch:when=always,swap-async:when=always evil="</script><script>window.ran=1</script>"
     python3 "$script" --find >/dev/null || skip "there is no Chromium"
@@ -42,12 +61,16 @@ page_draws_what_the_files_have_() {
     expect 0 bench --net resnet20 --batch 4 --policies liveness,freelunch:when=always --iterations 2 --quiet --predict --json predicted.json
     expect 0 bench --simulate "$titanx" --net resnet20 --batch 4 --policies $policies --budgets plans --quiet --json simulated.json
     expect 0 plan --net resnet20 --batch 4 --policy $policies --facts "$titanx" --explain --json plans2.json --trace planned.json
-    expect 0 train --net tiny --batch 4 --iterations 12 --budget 8MiB --policy liveness --quiet --log log.csv --json train.json --trace ran.json
-    expect 0 report predicted.json simulated.json plans2.json planned.json ran.json log.csv train.json --html figures.html
+    expect 0 train --net tiny --batch 4 --iterations 12 --eval --eval-every 4 --budget 8MiB --policy liveness --quiet --log log.csv --json train.json --trace ran.json
+    expect 0 train --net resnet8 --batch 4 --iterations 6 --switch 3:naive --budget 32MiB --policy liveness --quiet --log switched.csv --json switched.json
+    expect 0 report predicted.json simulated.json plans2.json planned.json ran.json log.csv train.json switched.csv switched.json --html figures.html
+    many_rows >many.json
+    expect 1 plan --net resnet20 --batch 4 --policy liveness,swap-async --budget $(($(minimum resnet20 4 liveness) - 1)) --json plans3.json
+    expect 0 report many.json plans3.json --html many.html
     damaged_files
     printf 'iteration,loss,accuracy,seconds\n1,nan,inf,0\n' >log_bad.csv
     expect 0 report rows_bad.json plans_bad.json trace_bad.json log_bad.csv --html damaged.html
-    python3 "$script" page.html figures.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
+    python3 "$script" page.html figures.html many.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
 }
 
 run_cases

@@ -52,6 +52,19 @@ assert log["kind"] == "log" and log["data"]["columns"] == lines[0], log
 assert log["data"]["lines"] == [[float(v) for v in line] for line in lines[1:6]], log
 assert log["data"]["lines"][0][6] < log["data"]["lines"][4][6], "naive needs more than liveness"
 END
+    expect 0 train --net tiny --batch 4 --iterations 5 --quiet --eval --eval-every 2 --log tested.csv --json tested.json
+    expect 0 report tested.csv --html page.html
+    data_of page.html >data
+    python3 - <<'END' || fail "the page's evaluations are others than the log's"
+import json
+log = json.load(open("data"))["files"][0]["data"]
+assert log["columns"][7:] == ["test_loss", "test_accuracy"], log
+assert [line[0] for line in log["lines"]] == [1, 2, 2, 3, 4, 4, 5, 5], log
+tests = [line for line in log["lines"] if line[8] is not None]
+assert [line[:7] for line in tests] == [[n] + [None] * 6 for n in (2, 4, 5)], tests
+assert all(None not in line[:7] and line[7:] == [None, None] for line in log["lines"] if line not in tests), log
+assert abs(tests[-1][8] - json.load(open("tested.json"))[0]["test_accuracy"]) < 1e-4, tests
+END
     printf 'iteration,loss,accuracy,seconds\n1,nan,0.5,inf\n' >old.csv
     expect 0 report old.csv --html page.html
     says page.html '[1.0,null,0.5,null]'

@@ -76,7 +76,7 @@ static double tick_for(double top) {
 
 static void draw_axes(const plot *p) {
     double tick = tick_for(p->top);
-    for (int i = 0; i * tick <= p->top; i++) {
+    for (int i = 0; i * tick <= p->top * (1 + 1e-9); i++) {
         double speed = i * tick, y = y_of(p, speed);
         fprintf(p->file, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" class=\"grid\"/>\n", LEFT, RIGHT, y, y);
         fprintf(p->file, "<text x=\"%d\" y=\"%.1f\" class=\"tick end\">%g</text>\n", LEFT - 8, y + 4, speed);
@@ -268,7 +268,8 @@ static void add_policy(flow *f, int policy, bool last) {
     const grid *g = f->p->g;
     char word[256], size[32], need[64] = "";
     if (!g->over_batch && g->needs_bytes[policy] > 0)
-        snprintf(need, sizeof need, " (needs %s)", mm_size_format(g->needs_bytes[policy], size, sizeof size));
+        snprintf(need, sizeof need, " (does not fit below %s)",
+                 mm_size_format(g->needs_bytes[policy], size, sizeof size));
     snprintf(word, sizeof word, "%.160s%s%s%s", g->policies[policy], g->lossy[policy] ? " (lossy)" : "", need,
              last ? "" : ",");
     add_word(f, word);
@@ -334,7 +335,8 @@ static plot make_plot(FILE *file, const grid *g, double y) {
     for (int i = 0; i < g->n_policies; i++)
         for (int v = 0; v < g->n_values; v++)
             if (g->speed[i][v] > p.top) p.top = g->speed[i][v];
-    p.top = p.top > 0 ? p.top * 1.08 : 1;
+    /* The axis ends at a tick, none of the speeds beyond it. */
+    p.top = p.top > 0 ? ceil(p.top / tick_for(p.top) - 1e-9) * tick_for(p.top) : 1;
     find_curves(&p);
     return p;
 }
@@ -367,11 +369,12 @@ static void draw_page(FILE *file, const grid *grids, int n) {
                                 ".count{font-size:10px;fill:#fff;text-anchor:middle}";
     int height = TITLE + 12;
     for (int i = 0; i < n; i++) height += panel_height(&grids[i]);
-    fprintf(file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-            "role=\"img\">\n<title>throughput</title>\n<style>%s</style>\n<rect width=\"%d\" height=\"%d\" "
-            "fill=\"#fff\"/>\n<text x=\"%d\" y=\"%d\" class=\"title\">Throughput</text>\n",
-            WIDTH, height, WIDTH, height, style, WIDTH, height, LEFT, TITLE);
+    fprintf(
+        file,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" " PICTURE_SHRINKS
+        "role=\"img\">\n<title>throughput</title>\n<style>%s</style>\n<rect width=\"%d\" height=\"%d\" "
+        "fill=\"#fff\"/>\n<text x=\"%d\" y=\"%d\" class=\"title\">Throughput</text>\n",
+        WIDTH, height, WIDTH, height, style, WIDTH, height, LEFT, TITLE);
     for (int i = 0, y = TITLE; i < n; y += panel_height(&grids[i]), i++) draw_panel(file, &grids[i], y);
     fputs("</svg>\n", file);
 }

@@ -235,10 +235,11 @@ static void draw_page(page *p) {
     set_scale(p);
     int first = LEGEND + (legend(NULL, layers) - 1) * LEGEND_ROW + 6, panel = HEAD + p->plot_height + FOOT;
     int height = first + panel * p->picture->n_panels + BOTTOM;
-    fprintf(f,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-            "role=\"img\">\n<title>",
-            WIDTH, height, WIDTH, height);
+    fprintf(
+        f,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" " PICTURE_SHRINKS
+        "role=\"img\">\n<title>",
+        WIDTH, height, WIDTH, height);
     picture_text(f, p->picture->title);
     fprintf(f, "</title>\n<style>%s</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", style, WIDTH, height);
     fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"title\">", LEFT, TITLE);

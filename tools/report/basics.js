@@ -69,6 +69,18 @@ function ticksOf(low, high, n, binary) {
     return Array.from({length: isNumber(count) ? clamp(count, 0, 4 * n) : 0}, (_, i) => (first + i) * step);
 }
 
+// An axis that begins and ends at a tick, so that no value lies beyond the last one: {low, high, ticks}.
+function axisOf(low, high, n, binary) {
+    const [first, second] = ticksOf(low, high, n, binary), step = second > first ? second - first : high - low || 1;
+    const down = Math.floor(low / step + 1e-9) * step, up = Math.ceil(high / step - 1e-9) * step;
+    const count = Math.round((up - down) / step) + 1;
+    return {
+        low: down,
+        high: up,
+        ticks: Array.from({length: isNumber(count) ? clamp(count, 2, 4 * n) : 0}, (_, i) => down + i * step)
+    };
+}
+
 // ---------------------------------------------------------------- colours
 
 // What memory is used for, from the bottom up, as 'mm plan --svg' stacks it. kinds: its names in plans and traces.
@@ -132,12 +144,15 @@ function markIcon(series, how) {
     return element('svg:svg', {class: 'icon', viewBox: '-10 -10 20 20', 'aria-hidden': 'true'}, markOf(series, how, 5));
 }
 
-// Explains lines and marks. kinds: those of "measured", "predicted", "lossy" that are there. null: all is plain.
-function markKey(kinds) {
+// Explains lines, or bars, and marks. kinds: those of "measured", "predicted", "lossy" that are there. null: all is
+// plain.
+function markKey(kinds, bars = false) {
     if (!kinds.includes('predicted') && !kinds.includes('lossy')) return null;
     const line = (dashed) => element(
         'svg:svg', {class: 'icon wide', viewBox: '-17 -9 34 18', 'aria-hidden': 'true'},
-        element('svg:path', {d: 'M-17 0H17', class: 'line key' + (dashed ? ' dashed' : '')}),
+        bars ? element(
+                   'svg:rect', {x: -8, y: -2, width: 16, height: 11, class: 'speed key' + (dashed ? ' predicted' : '')}) :
+               element('svg:path', {d: 'M-17 0H17', class: 'line key' + (dashed ? ' dashed' : '')}),
         markOf(null, {predicted: dashed}, 5));
     const entries = {
         measured: [line(false), 'measured'],
@@ -180,11 +195,12 @@ const tip = {
 
 // ---------------------------------------------------------------- parts of the page
 
-function section(id, title, lead) {
+// short: the title in the menu, which has little room.
+function section(id, title, lead, short = title) {
     const made = element(
         'section', {id, 'aria-labelledby': id + '-title'}, element('h2', {id: id + '-title'}, title),
         lead && element('p', {class: 'lead'}, lead));
-    document.getElementById('nav').append(element('a', {href: '#' + id}, title));
+    document.getElementById('nav').append(element('a', {href: '#' + id}, short));
     document.getElementById('main').append(made);
     return made;
 }

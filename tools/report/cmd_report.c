@@ -80,14 +80,15 @@ static mm_status add(report_command *c, const char *path, const char *kind, json
 
 static const char log_head[] = "iteration,loss,accuracy,seconds";
 
-/* The values of a log's line, null where a value is not finite. NULL: the line is no list of numbers, or memory ran
- * out. */
+/* The values of a log's line, null where a value is empty or not finite. NULL: the line is no list of numbers, or
+ * memory ran out. */
 static json_t *log_values(const char *line) {
     json_t *values = json_array();
     for (const char *at = line; values; at++) {
-        char *end;
-        const double value = strtod(at, &end);
-        if (end == at || (*end != ',' && *end != '\n' && *end) ||
+        const bool empty = *at == ',' || *at == '\n' || !*at;
+        char *end = (char *)at;
+        const double value = empty ? NAN : strtod(at, &end);
+        if ((end == at && !empty) || (*end != ',' && *end != '\n' && *end) ||
             json_array_append_new(values, isfinite(value) ? json_real(value) : json_null()) != 0) {
             json_decref(values);
             return NULL;
@@ -227,8 +228,8 @@ static const char help_text[] =
     "  plans   mm plan --explain --json: memory over the iteration, segment by segment, and what the plan does with\n"
     "          each map; without --explain only a table of what each policy needs\n"
     "  traces  --trace of mm bench, train or plan: the same memory, and a timeline of the streams\n"
-    "  logs    mm train --log: loss, learning rate, images/s and memory over the iterations; with the same run's\n"
-    "          --json also its network and policy, tokens/s where it has tokens, and the memory that it touched\n"
+    "  logs    mm train --log: loss, accuracy, evaluations, learning rate and images/s over the iterations; with the\n"
+    "          same run's --json also its network and policy, tokens/s where it has tokens, the memory it touched\n"
     "\n"
     "What is predicted (plans, simulated rows) has hollow marks, dashed lines, hatched areas and slanted figures; "
     "what\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-// Curves of throughput over the budget and over the batch, from rows. What was measured has a solid line and filled
-// marks, what is predicted a dashed line and hollow marks.
+// Curves of throughput over the budget and over the batch, from rows; bars, where a line would have two points. What
+// was measured has a solid line and filled marks, what is predicted a dashed line and hollow marks.
 
 const ranRow = (row) => isNumber(row.images_per_second) && row.images_per_second > 0;
 
@@ -28,31 +28,48 @@ function groupBy(list, keyOf) {
 
 const rateTick = (value, top) => (top >= 1e5 ? value / 1000 + 'k' : value.toLocaleString('en'));
 
+const BARS_UP_TO = 2;  // values of x; of more, lines show how the speed changes
+const WIDEST_BAR = 30;
+
+// Places bars side by side at their value of x: sets each point's x in pixels, and returns their width.
+function placeBars(shown, middle, room) {
+    const groups = groupBy(shown, (p) => p.x), side = most([...groups.values()].map((own) => own.length), 1);
+    const width = Math.min(WIDEST_BAR, room / side);
+    for (const [x, own] of groups)
+        own.sort((p, q) => p.series - q.series || p.predicted - q.predicted).forEach((p, i) => {
+            p.middle = middle(x) + (i - (own.length - 1) / 2) * width;
+        });
+    return width;
+}
+
 // A chart with a curve for each series and device, and another for what is predicted of it.
 // points: [{series, name, x, y, row, predicted, lossy, title, lines}]; title and lines: of the tip. stepped: x has
 // ticks at the points only.
 function curveChart({points, xText, xLabel, label, stepped}) {
     const figure = element('div', {class: 'chart'});
     const hidden = new Set();
+    const values = [...new Set(points.map((p) => p.x))].sort((a, b) => a - b), bars = values.length <= BARS_UP_TO;
     let at = -1, dots = [];
 
     function scaleOf(width, height) {
         const margins = {left: 58, right: 16, top: 26, bottom: 44};
-        const xs = points.map((p) => p.x), low = Math.min(...xs), high = Math.max(...xs);
+        const low = values[0], high = values[values.length - 1], plot = width - margins.left - margins.right;
         const log = high > 6 * low;
         const across = (x) => (log ? Math.log2(x) : x),
               pad = (across(high) - across(low)) * 0.06 || Math.abs(across(low)) * 0.2 || 1;
         const a = across(low) - pad, b = across(high) + pad;
-        const top = Math.max(...points.map((p) => p.y)) * 1.1;
-        const ticks = log ?
-            ticksOf(Math.ceil(across(low)), across(high), 7, true).filter(Number.isInteger).map((t) => 2 ** t) :
-            stepped ? [...new Set(xs)] :
-                      ticksOf(a, b, 6, true);
+        const {high: top, ticks: yTicks} = axisOf(0, most(points.map((p) => p.y)), 5, false);
+        const ticks = bars || stepped ? values :
+            log ? ticksOf(Math.ceil(across(low)), across(high), 7, true).filter(Number.isInteger).map((t) => 2 ** t) :
+                  ticksOf(a, b, 6, true);
         return {
             margins,
             top,
             ticks,
-            x: (value) => margins.left + (across(value) - a) / (b - a) * (width - margins.left - margins.right),
+            yTicks,
+            room: plot / values.length * 0.9,
+            x: bars ? (value) => margins.left + (values.indexOf(value) + 0.5) / values.length * plot :
+                      (value) => margins.left + (across(value) - a) / (b - a) * plot,
             y: (value) => height - margins.bottom - value / top * (height - margins.top - margins.bottom)
         };
     }
@@ -71,7 +88,7 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         });
         const text = (x, y, anchor, what, kind) =>
             svg.append(element('svg:text', {x, y, 'text-anchor': anchor, class: kind || 'tick'}, what));
-        for (const y of ticksOf(0, s.top, 5, false)) {
+        for (const y of s.yTicks) {
             svg.append(element(
                 'svg:line', {x1: s.margins.left, x2: width - s.margins.right, y1: s.y(y), y2: s.y(y), class: 'grid'}));
             text(s.margins.left - 8, s.y(y) + 4, 'end', rateTick(+y.toPrecision(6), s.top));
@@ -103,18 +120,29 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         // Predicted lines are drawn last, since solid ones would hide them.
         const shown =
             points.filter((p) => !hidden.has(p.series)).sort((p, q) => p.predicted - q.predicted || p.x - q.x);
+        const wide = bars ? placeBars(shown, s.x, s.room) : 0, radius = bars ? clamp(wide * 0.45, 2, 4.5) : 4.5;
+        const xOf = (p) => (bars ? p.middle : s.x(p.x));
         for (const line of groupBy(shown, (p) => [p.series, p.predicted, textOf(p.row.device)].join()).values()) {
             const [{series, predicted, lossy}] = line;
-            svg.append(element('svg:path', {
-                class:
-                    'line series' + series % SERIES + (series >= SERIES ? ' thin' : '') + (predicted ? ' dashed' : ''),
-                d: line.map((p, i) => `${i ? 'L' : 'M'}${s.x(p.x).toFixed(1)} ${s.y(p.y).toFixed(1)}`).join('')
-            }));
+            const kind = ' series' + series % SERIES;
+            if (!bars)
+                svg.append(element('svg:path', {
+                    class: 'line' + kind + (series >= SERIES ? ' thin' : '') + (predicted ? ' dashed' : ''),
+                    d: line.map((p, i) => `${i ? 'L' : 'M'}${s.x(p.x).toFixed(1)} ${s.y(p.y).toFixed(1)}`).join('')
+                }));
             for (const p of line) {
-                const mark = markOf(series, {predicted, lossy});
-                mark.setAttribute('transform', `translate(${s.x(p.x).toFixed(1)} ${s.y(p.y).toFixed(1)})`);
+                const mark = markOf(series, {predicted, lossy}, radius);
+                mark.setAttribute('transform', `translate(${xOf(p).toFixed(1)} ${s.y(p.y).toFixed(1)})`);
+                if (bars)
+                    svg.append(element('svg:rect', {
+                        class: 'speed' + kind + (predicted ? ' predicted' : ''),
+                        x: (p.middle - wide * 0.4).toFixed(1),
+                        y: s.y(p.y).toFixed(1),
+                        width: (wide * 0.8).toFixed(1),
+                        height: (s.y(0) - s.y(p.y)).toFixed(1)
+                    }));
                 svg.append(mark);
-                dots.push({p, mark, x: s.x(p.x), y: s.y(p.y)});
+                dots.push({p, mark, x: xOf(p), y: s.y(p.y)});
             }
         }
         const ring = element('svg:circle', {r: 9, class: 'ring', visibility: 'hidden'});
@@ -142,7 +170,9 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         };
         svg.addEventListener('pointermove', (event) => {
             const box = svg.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
-            const near = dots.map((dot) => [Math.hypot(dot.x - x, dot.y - y), dot]).sort((a, b) => a[0] - b[0])[0];
+            // All of a bar is near it.
+            const far = (dot) => Math.hypot(dot.x - x, bars ? Math.max(0, dot.y - y) : dot.y - y);
+            const near = dots.map((dot) => [far(dot), dot]).sort((a, b) => a[0] - b[0])[0];
             if (near && near[0] < 40)
                 show(near[1]);
             else
@@ -179,7 +209,7 @@ function curveChart({points, xText, xLabel, label, stepped}) {
         }));
     const kinds = points.flatMap((p) => [p.predicted ? 'predicted' : 'measured', p.lossy ? 'lossy' : '']);
     new ResizeObserver(draw).observe(figure);
-    return [figure, legend, markKey(kinds)];
+    return [figure, legend, markKey(kinds, bars)];
 }
 
 // The points of a row: what was measured, and what is predicted.
@@ -207,14 +237,25 @@ function rowPoints(row, x) {
         beside === null ? [] : point(beside, row.iteration_seconds_predicted, true));
 }
 
-// Names the policies that did not run in some of the budgets, with the smallest budget that each needs.
+// Names the policies that ran in no budget, and those that ran in some, with the smallest budget that each needs.
 function absentText(rows) {
-    const absent =
-        [...groupBy(rows.filter((row) => !ranRow(row)), (row) => textOf(row.policy))].map(([policy, all]) => {
-            const least = Math.min(...all.map((row) => numberOf(row.minimum_bytes, 0)).filter((bytes) => bytes > 0));
-            return isNumber(least) ? `${policy} (needs ${sizeText(least)})` : policy;
-        });
-    return absent.length > 0 ? 'Does not run in every budget: ' + absent.join(', ') + '.' : null;
+    const named = (policies) =>
+        policies
+            .map(([policy, all]) => {
+                const least =
+                    Math.min(...all.map((row) => numberOf(row.minimum_bytes, 0)).filter((bytes) => bytes > 0));
+                return isNumber(least) ? `${policy} (needs ${sizeText(least)})` : policy;
+            })
+            .join(', ');
+    const absent = [...groupBy(rows, (row) => textOf(row.policy))].filter(([, all]) => !all.every(ranRow));
+    const never = absent.filter(([, all]) => !all.some(ranRow)),
+          sometimes = absent.filter(([, all]) => all.some(ranRow));
+    return [
+        never.length > 0 && `Ran in none of the budgets: ${named(never)}.`,
+        sometimes.length > 0 && `Ran in some of the budgets only: ${named(sometimes)}.`
+    ].filter(Boolean)
+               .join(' ') ||
+        null;
 }
 
 function card(title, ...children) {

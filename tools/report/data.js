@@ -342,13 +342,15 @@ function planOf(raw, source) {
 
 // ---------------------------------------------------------------- logs
 
-// A log's lines as objects, {iteration, loss, seconds, ...}.
+// A log's lines as objects: {iteration, loss, seconds, ...} of iterations, {iteration, test_loss, test_accuracy} of
+// evaluations.
 function logOf(data, source) {
     const columns = listOf(objectOf(data).columns).map((name) => textOf(name));
     const lines = listOf(objectOf(data).lines)
                       .map((line) => Object.fromEntries(columns.map((name, i) => [name, numberOf(listOf(line)[i])])))
                       .filter((line) => line.iteration !== null && line.iteration !== undefined);
-    return {source, lines};
+    const isTest = (line) => isNumber(line.test_accuracy);
+    return {source, lines: lines.filter((line) => !isTest(line)), tests: lines.filter(isTest)};
 }
 
 // ---------------------------------------------------------------- all

@@ -40,7 +40,8 @@ function addMaps(all) {
     const made = section(
         'maps', 'Maps and decisions',
         'Feature maps that wait for the backward pass, what each plan does with them, and the bytes that it holds ' +
-            'of them meanwhile.');
+            'of them meanwhile.',
+        'Maps');
     for (const [group, plans] of groupBy(planned, (one) => one.group)) {
         const maps = new Map();
         for (const plan of plans)

@@ -367,7 +367,8 @@ function addMemory(all) {
         shown.some(({picture}) => picture.segments.length > 0) ?
             'Device memory at each step. Point at it for the tensors that lie there, their layers, and what was done ' +
                 'with them; “by address” draws every segment where it lies.' :
-            'Device memory at each step, by the counters of the trace.');
+            'Device memory at each step, by the counters of the trace.',
+        'Memory');
     const scales = new Map();
     const panels = shown.map((one) => {
         const {picture, budget, predicted, lossy, group} = one;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 // Tables of runs and of plans. A click on a column sorts them.
 
-const FIRST_ROWS = 40;  // shown before "show all"
+const FIRST_ROWS = 40;   // shown before "show all"
+const FOLD_BEYOND = 16;  // rows; of more, each group shows some, and folds the others
 
 // The classes of a cell; row null: of the column's head.
 function classesOf(column, row) {
@@ -13,8 +14,10 @@ function classesOf(column, row) {
 // columns: {name, title, of(row): value to sort by, cell(row): a node or a text, number: whether values are numbers,
 // predicted(row): whether its value is, below: a narrow window does not show it}. sortColumn null: at first the rows
 // stay in their order, with a line where groupOf(row) changes. folded(row): whether a row is shown only on demand.
-function sortedTable(label, columns, rows, {sortColumn = null, descending = true, groupOf = null, folded = null}) {
-    const state = {column: sortColumn, descending, all: false, filter: ''};
+// foldedText(rows, shown): tells rows of a group that are folded, and those of it that are shown. Without it none are.
+function sortedTable(
+    label, columns, rows, {sortColumn = null, descending = true, groupOf = null, folded = null, foldedText = null}) {
+    const state = {column: sortColumn, descending, all: false, filter: '', open: new Set()};
     const body = element('tbody'), more = element('button', {
                                        type: 'button',
                                        class: 'more',
@@ -44,6 +47,41 @@ function sortedTable(label, columns, rows, {sortColumn = null, descending = true
         const order = isNumber(x) && isNumber(y) ? x - y : String(x).localeCompare(String(y), 'en', {numeric: true});
         return state.descending ? -order : order;
     };
+    const rowOf = (row, first) => element('tr', {class: first ? 'first' : null}, columns.map((column, i) => {
+        const name = i === 0 ? 'th' : 'td', scope = i === 0 ? 'row' : null;
+        return element(name, {class: classesOf(column, row), scope}, column.cell(row));
+    }));
+    // A button in a row of its own, which unfolds the rows of a group.
+    const unfoldRow = (key, rest, shown) => {
+        const isOpen = state.open.has(key);
+        return element(
+            'tr', {class: 'fold' + (shown.length === 0 ? ' first' : '')},
+            element(
+                'td', {colspan: columns.length},
+                element(
+                    'button', {
+                        type: 'button',
+                        'aria-expanded': String(isOpen),
+                        onclick: () => {
+                            if (!state.open.delete(key)) state.open.add(key);
+                            fill();
+                            [...body.querySelectorAll('.fold button')].find((one) => one.value === key).focus();
+                        },
+                        value: key
+                    },
+                    foldedText(rest, shown))));
+    };
+    function groupRows(found) {
+        const groups = groupBy(found, groupOf), each = Math.max(1, Math.floor(FOLD_BEYOND / groups.size));
+        return [...groups].flatMap(([key, own]) => {
+            const shown = own.filter((row) => !folded(row)).slice(0, each);
+            const rest = own.filter((row) => !shown.includes(row));
+            return [
+                ...shown.map((row, i) => rowOf(row, i === 0)), rest.length > 0 && unfoldRow(key, rest, shown),
+                ...(state.open.has(key) ? rest.map((row) => rowOf(row, false)) : [])
+            ].filter(Boolean);
+        });
+    }
     function fill() {
         const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
         const found = rows.filter(
@@ -56,15 +94,16 @@ function sortedTable(label, columns, rows, {sortColumn = null, descending = true
                     state.descending        ? 'descending' :
                                               'ascending'));
         const open = folded && words.length === 0 ? found.filter((row) => !folded(row)) : found;
-        const shown = state.all ? found : (open.length > 0 ? open : found).slice(0, FIRST_ROWS);
-        const first = (i) => groupOf && !state.column && i > 0 && groupOf(shown[i]) !== groupOf(shown[i - 1]);
-        body.replaceChildren(
-            ...shown.map((row, at) => element('tr', {class: first(at) ? 'first' : null}, columns.map((column, i) => {
-                             const name = i === 0 ? 'th' : 'td', scope = i === 0 ? 'row' : null;
-                             return element(name, {class: classesOf(column, row), scope}, column.cell(row));
-                         }))));
         const idle = found.length - open.length;
-        more.hidden = shown.length === found.length;
+        if (foldedText && !state.all && !state.column && words.length === 0 && open.length > FOLD_BEYOND) {
+            body.replaceChildren(...groupRows(found));
+            more.hidden = false;
+        } else {
+            const shown = state.all ? found : (open.length > 0 ? open : found).slice(0, FIRST_ROWS);
+            const first = (i) => groupOf && !state.column && i > 0 && groupOf(shown[i]) !== groupOf(shown[i - 1]);
+            body.replaceChildren(...shown.map((row, i) => rowOf(row, first(i))));
+            more.hidden = shown.length === found.length;
+        }
         more.textContent = `show all ${found.length.toLocaleString('en')} rows` +
             (idle > 0 ? `, ${idle.toLocaleString('en')} of which did not run` : '');
     }
@@ -72,6 +111,11 @@ function sortedTable(label, columns, rows, {sortColumn = null, descending = true
     const box = element(
         'div', {class: 'table', tabindex: 0, role: 'region', 'aria-label': label},
         element('table', null, element('thead', null, element('tr', null, heads)), body));
+    // A box that shows a part of its table fades towards the columns that can be scrolled to.
+    const fade = () => box.classList.toggle('cut', box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    box.addEventListener('scroll', fade, {passive: true});
+    new ResizeObserver(fade).observe(box);
+    new ResizeObserver(fade).observe(box.firstChild);
     const filter = rows.length > 12 && element('input', {
                        type: 'search',
                        placeholder: 'filter: words of a row',
@@ -112,7 +156,8 @@ function policyText(row) {
 }
 
 // predicted(row): whether all of the row is. where: columns whose values stand below the policy in a narrow window.
-const policyColumn = (predicted, where) => ({
+// chips(row): more of them.
+const policyColumn = (predicted, where, chips = () => null) => ({
     name: 'policy',
     title: 'the policy as it was asked for; after an arrow, the one at the end',
     of: (row) => policyText(row) + (row.lossy === true ? ' lossy' : '') + (row.simulated === true ? ' simulated' : ''),
@@ -120,9 +165,8 @@ const policyColumn = (predicted, where) => ({
         'span', {class: 'policy'},
         markIcon(seriesOf(textOf(row.policy)), {predicted: predicted(row), lossy: row.lossy === true}),
         element(
-            'span', null, breakable(policyText(row)), ' ', row.lossy === true ? chip('lossy') : null, ' ',
-            row.simulated === true ? chip('simulated', 'predicted') : null, ' ',
-            row.idle ? idleChip(textOf(row.idle)) : null,
+            'span', null, breakable(policyText(row)), ' ', row.lossy === true ? chip('lossy') : null, ' ', chips(row),
+            ' ', row.idle ? idleChip(textOf(row.idle)) : null,
             where.length > 0 &&
                 element(
                     'small', {class: 'where'},
@@ -130,10 +174,30 @@ const policyColumn = (predicted, where) => ({
 });
 
 const isSimulated = (row) => row.simulated === true;
+const doesNotFit = (row) => textOf(row.status).startsWith('infeasible');
+
+// Rows of one network, batch and budget: those that are folded, of which the fastest is named.
+function foldedRuns(rest, shown) {
+    const ran = rest.filter(ranRow), idle = rest.length - ran.length, [first] = ran;
+    const count = (n) => n.toLocaleString('en');
+    const least = Math.min(...rest.map((row) => numberOf(row.minimum_bytes, 0)).filter((bytes) => bytes > 0));
+    const where = shown.length > 0 ?
+        '' :
+        [textOf(rest[0].net), 'batch ' + batchText(rest[0]), sizeText(numberOf(rest[0].budget_bytes))].join(', ') +
+            ': ';
+    return where + [
+        ran.length > 0 &&
+            `${count(ran.length)} more, the fastest of them ${policyText(first)} with ${rateText(speedOf(first))} ${
+                speedUnit(first)}`,
+        idle > 0 &&
+            `${count(idle)} that did not run` +
+                (shown.length + ran.length === 0 && isNumber(least) ? `, the least needs ${sizeText(least)}` : '')
+    ].filter(Boolean).join('; ');
+}
 
 // In place of a speed: why there is none.
 const absentCell = (row) =>
-    (numberOf(row.minimum_bytes, 0) > 0 && textOf(row.status).startsWith('infeasible') ?
+    (numberOf(row.minimum_bytes, 0) > 0 && doesNotFit(row) ?
          element('small', {class: 'absent'}, `needs ${sizeText(row.minimum_bytes)}`) :
          '–');
 
@@ -232,7 +296,9 @@ function addRuns(all) {
     const hidden = share('codec_hidden_share');
     const columns = filled(
         [
-            policyColumn(isSimulated, varied.filter((column) => SETTINGS.includes(column))),
+            policyColumn(
+                isSimulated, varied.filter((column) => SETTINGS.includes(column)),
+                (row) => isSimulated(row) && !rows.every(isSimulated) && chip('simulated', 'predicted')),
             speed,
             sizeColumn('budget', 'device memory that the run may use', 'budget_bytes'),
             ...varied,
@@ -285,9 +351,11 @@ function addRuns(all) {
             (kinds.includes('predicted') ? ' Slanted figures and hatched bars are predicted.' : ''))
         .append(
             ...[heading && element('h3', null, heading), markKey(kinds)].filter(Boolean),
-            ...sortedTable(
-                'runs', columns, rows,
-                {groupOf: (row) => [row.net, row.batch, row.budget_bytes].join(), folded: (row) => !ranRow(row)}));
+            ...sortedTable('runs', columns, rows, {
+                groupOf: (row) => [row.net, row.batch, row.budget_bytes].join(),
+                folded: (row) => !ranRow(row),
+                foldedText: foldedRuns
+            }));
 }
 
 function addPlans(plans) {
@@ -300,7 +368,13 @@ function addPlans(plans) {
     least.predicted = always;
     const columns = filled(
         [
-            policyColumn(always, varied),
+            policyColumn(
+                always, varied,
+                (row) => {
+                    const made = doesNotFit(row) && chip('does not fit', 'bad');
+                    if (made) made.title = textOf(row.status);
+                    return made;
+                }),
             least,
             {
                 name: 'predicted',
@@ -326,7 +400,7 @@ function addPlans(plans) {
                 cell: (row) => (isNumber(row.gap_permille) ? percentText(row.gap_permille / 1000) : '–')
             },
             textColumn('held by', 'the step that needs most', (row) => textOf(row.held_by)),
-            statusColumn,
+            ...(rows.every((row) => row.status === 'ok' || doesNotFit(row)) ? [] : [statusColumn]),
         ],
         rows);
     const machines = [...new Set(rows.map((row) => textOf(row.machine)).filter(Boolean))].join(', ');

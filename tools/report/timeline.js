@@ -315,7 +315,8 @@ function addTimelines(all) {
                                                  'What each stream did.') +
             ' Point at an operation to see where its map went. Ctrl or Shift with the wheel ' +
             'zooms, as do + and −; drag to move. Where slices are too narrow to be seen, bars are as high as the ' +
-            'stream is busy.');
+            'stream is busy.',
+        'Timeline');
     const used = new Set(runs.flatMap((run) => run.tracks.flatMap((track) => track.slices.map((s) => s.kind))));
     const bar = element(
         'div', {class: 'sectionbar'},

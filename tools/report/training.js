@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-// A training over its iterations, from logs: loss, accuracy, learning rate, speed, memory.
+// A training over its iterations, from logs: loss and accuracy, of training batches and of evaluations; learning rate,
+// speed, memory.
 
 const POINTS = 800;  // most points of a curve; of more, each is the mean of some iterations
 
@@ -21,21 +22,24 @@ function thinned(lines, valueOf) {
     return points;
 }
 
+const testPoints = (tests, valueOf) => thinned(tests, valueOf).map((p) => Object.assign(p, {test: true}));
+
 // A curve over the iterations. The pale area shows the lowest and the highest of what a point stands for.
 // curve: {name, text: value → text, tick: the same for the axis, zero: the axis begins there, binary: ticks are powers
-// of two, predicted: the line is dashed, since nothing measured it}. levels: [{name, value, kind}], lines across.
-// first, last: iterations, the same in all charts of a log.
-function iterationChart(points, curve, levels, [first, last]) {
+// of two, predicted: the line is dashed, since nothing measured it}. tests: points of a second curve, of evaluations.
+// levels: [{name, value, kind}], lines across. first, last: iterations, the same in all charts of a log.
+function iterationChart({points, curve, tests, levels}, [first, last]) {
     const figure = element('div', {class: 'chart low'}), {name: label, text: yText} = curve;
+    const all = [...points, ...tests].sort((a, b) => a.x - b.x);
     let at = -1;
 
     function draw() {
         const width = figure.clientWidth, height = 220, margin = {left: 66, right: 14, top: 12, bottom: 38};
         if (width === 0) return;
-        let low = curve.zero ? 0 : Math.min(...points.map((p) => p.low)),
-            high = Math.max(...points.map((p) => p.high), ...levels.map((level) => level.value));
-        if (high === low) high = low + (Math.abs(low) * 0.1 || 1);
-        high += (high - low) * 0.05;
+        const least = curve.zero ? 0 : Math.min(...all.map((p) => p.low)),
+              greatest = Math.max(...all.map((p) => p.high), ...levels.map((level) => level.value));
+        const {low, high, ticks} =
+            axisOf(least, greatest === least ? least + (Math.abs(least) * 0.1 || 1) : greatest, 6, curve.binary);
         const x = (value) => margin.left +
             (last > first ? (value - first) / (last - first) : 0.5) * (width - margin.left - margin.right),
               y = (value) =>
@@ -50,44 +54,56 @@ function iterationChart(points, curve, levels, [first, last]) {
         });
         const text = (tx, ty, anchor, what) =>
             svg.append(element('svg:text', {x: tx, y: ty, 'text-anchor': anchor, class: 'tick'}, what));
-        for (const value of ticksOf(low, high, 6, curve.binary)) {
+        for (const value of ticks) {
             svg.append(element(
                 'svg:line', {x1: margin.left, x2: width - margin.right, y1: y(value), y2: y(value), class: 'grid'}));
-            text(margin.left - 8, y(value) + 4, 'end', value === 0 ? '0' : (curve.tick || yText)(value, high));
+            text(
+                margin.left - 8, y(value) + 4, 'end',
+                value === 0 ? '0' : (curve.tick || yText)(+value.toPrecision(6), high));
         }
         let free = 0;
-        for (const value of ticksOf(first, last, 6, false)) {
+        for (const value of last > first ? ticksOf(first, last, 6, false) : [first]) {
             const half = String(value).length * 3.6, middle = Math.min(x(value), width - 2 - half);
             if (value < first || !Number.isInteger(value) || middle - half < free) continue;
             text(middle, height - margin.bottom + 18, 'middle', String(value));
             free = middle + half + 8;
         }
         text(width - margin.right, height - 5, 'end', 'iteration');
-        const path = (of) =>
-            points.map((p, i) => `${i ? 'L' : 'M'}${x(p.x).toFixed(1)} ${y(of(p)).toFixed(1)}`).join('');
+        const path = (of, list = points) =>
+            list.map((p, i) => `${i ? 'L' : 'M'}${x(p.x).toFixed(1)} ${y(of(p)).toFixed(1)}`).join('');
         if (points.some((p) => p.n > 1)) {
             const back = [...points].reverse().map((p) => `L${x(p.x).toFixed(1)} ${y(p.low).toFixed(1)}`).join('');
             svg.append(element('svg:path', {class: 'spread', d: path((p) => p.high) + back + 'Z'}));
         }
         const dashed = curve.predicted ? ' dashed' : '';
-        const line = points.length > 1 ?
-            element('svg:path', {class: 'line series0' + dashed, d: path((p) => p.y)}) :
-            element('svg:circle', {class: 'mark series0', r: 4, cx: x(points[0].x), cy: y(points[0].y)});
+        const dots = (list, series) => list.map(
+            (p) => element(
+                'svg:circle', {class: 'mark series' + series, r: list.length > 24 ? 2.5 : 4, cx: x(p.x), cy: y(p.y)}));
+        const line = points.length > 1 ? [element('svg:path', {class: 'line series0' + dashed, d: path((p) => p.y)})] :
+                                         dots(points, 0);
+        const tested = tests.length === 0 ?
+            [] :
+            [element('svg:path', {class: 'line series1', d: path((p) => p.y, tests)}), ...dots(tests, 1)];
         const across = levels.map(
             ({kind, value}) => element(
                 'svg:line',
                 {x1: margin.left, x2: width - margin.right, y1: y(value), y2: y(value), class: 'line ' + kind}));
-        svg.append(...across.slice(0, 1), line, ...across.slice(1));  // where lines coincide, each is seen
+        // Where lines coincide, each is seen.
+        svg.append(...across.slice(0, 1), ...line, ...across.slice(1), ...tested);
         const ring = element('svg:circle', {r: 5, class: 'ring', visibility: 'hidden'});
         svg.append(ring);
         const show = (i) => {
-            const p = points[i], box = svg.getBoundingClientRect();
+            const p = all[i], box = svg.getBoundingClientRect();
             at = i;
             ring.setAttribute('cx', x(p.x));
             ring.setAttribute('cy', y(p.y));
             ring.setAttribute('visibility', 'visible');
             tip.show(box.left + x(p.x), box.top + y(p.y), `iteration ${p.x}`, [
-                [label + (curve.predicted ? ', planned' : ''), yText(p.y)],
+                [label +
+                     (p.test              ? ', test data' :
+                          curve.predicted ? ', planned' :
+                                            ''),
+                 yText(p.y)],
                 p.n > 1 && [`of ${p.n} iterations`, `${yText(p.low)} to ${yText(p.high)}`]
             ]);
         };
@@ -96,12 +112,13 @@ function iterationChart(points, curve, levels, [first, last]) {
             tip.hide();
         };
         svg.addEventListener('pointermove', (event) => {
-            const px = event.clientX - svg.getBoundingClientRect().left;
-            let best = 0;
-            points.forEach((p, i) => {
-                if (Math.abs(x(p.x) - px) < Math.abs(x(points[best].x) - px)) best = i;
-            });
-            show(best);
+            const box = svg.getBoundingClientRect(), px = event.clientX - box.left, py = event.clientY - box.top;
+            // The nearest in x; an evaluation only if the pointer is at its mark.
+            const far = (p) =>
+                (p.test && Math.hypot(x(p.x) - px, y(p.y) - py) > 14 ? Infinity :
+                     p.test                                          ? -1 :
+                                                                       Math.abs(x(p.x) - px));
+            show(all.reduce((best, p, i) => (far(p) < far(all[best]) ? i : best), 0));
         });
         svg.addEventListener('pointerleave', leave);
         svg.addEventListener('blur', leave);
@@ -110,7 +127,7 @@ function iterationChart(points, curve, levels, [first, last]) {
             if (event.key === 'Escape') leave();
             if (!by) return;
             event.preventDefault();
-            show((at + by + points.length) % points.length);
+            show((at + by + all.length) % all.length);
         });
         figure.replaceChildren(svg);
     }
@@ -122,11 +139,11 @@ function iterationChart(points, curve, levels, [first, last]) {
 const plainText = (value) => String(+value.toPrecision(4));
 const imageRate = (line) => (line.seconds > 0 && isNumber(line.images) ? line.images / line.seconds : null);
 
-// The curves of a log. A column that a log of an older mm lacks has no curve. An iteration without a plan yet has 0
-// planned bytes, which is not drawn.
+// The curves of a log; test: the same of an evaluation. A column that a log of an older mm lacks has no curve. An
+// iteration without a plan yet has 0 planned bytes, which is not drawn.
 const TRAINING = [
-    {name: 'loss', of: (line) => line.loss, text: plainText},
-    {name: 'accuracy', of: (line) => line.accuracy, text: percentText, zero: true},
+    {name: 'loss', of: (line) => line.loss, test: (line) => line.test_loss, text: plainText},
+    {name: 'accuracy', of: (line) => line.accuracy, test: (line) => line.test_accuracy, text: percentText, zero: true},
     {name: 'learning rate', of: (line) => line.lr, text: plainText, zero: true},
     {name: 'images/s', of: imageRate, text: rateText, tick: rateTick, zero: true, speed: true},
     {
@@ -144,6 +161,7 @@ const near = (a, b) =>
 
 // The row of the run that wrote the log: with as many iterations, and the same losses and plan. null: none, or several.
 function rowOfLog(lines, rows) {
+    if (lines.length === 0) return null;
     const first = lines[0], last = lines[lines.length - 1];
     const found = rows.filter(
         (row) => row.simulated !== true && row.iterations === lines.length && near(first.loss, row.loss_first) &&
@@ -173,51 +191,86 @@ function levelsOf(curve, row) {
     ].filter((level) => level.value > 0);
 }
 
-// Explains the lines of the memory's chart.
-function memoryKey(curve, points, levels) {
-    const entry = (kind, name, value) => element(
+const lastOf = (points) => points[points.length - 1].y;
+const levelName = (name) => (name === 'touched' ? 'touched, as measured' : name);
+
+// Explains the lines of a chart that has several.
+function lineKey({curve, points, tests, levels}) {
+    const entry = (kind, mark, name, value) => element(
         'span', null,
         element(
             'svg:svg', {class: 'icon wide', viewBox: '-17 -9 34 18', 'aria-hidden': 'true'},
-            element('svg:path', {d: 'M-17 0H17', class: 'line ' + kind})),
-        name + ' ', element('b', null, sizeText(value)));
-    return element(
-        'p', {class: 'legend key-of-lines'}, entry('series0 dashed', 'planned', points[points.length - 1].y),
-        levels.map(({kind, name, value}) => entry(kind, name === 'touched' ? 'touched, as measured' : name, value)));
+            element('svg:path', {d: 'M-17 0H17', class: 'line ' + kind}),
+            mark && element('svg:circle', {class: 'mark ' + kind, r: 5})),
+        name + ' ', element('b', null, value));
+    const entries = curve.predicted ?
+        [
+            entry('series0 dashed', false, 'planned', sizeText(lastOf(points))),
+            ...levels.map(({kind, name, value}) => entry(kind, false, levelName(name), sizeText(value)))
+        ] :
+        tests.length > 0 && [
+            points.length > 0 && entry('series0', false, 'training batches, last', curve.text(lastOf(points))),
+            entry('series1', true, 'test data, last', curve.text(lastOf(tests)))
+        ];
+    return entries ? element('p', {class: 'legend key-of-lines'}, entries) : null;
 }
 
-function rowFacts(row) {
-    const facts = [
-        [speedUnit(row) + ' by the median', rateText(speedOf(row))],
-        numberOf(row.test_accuracy) !== null && ['test accuracy', percentText(row.test_accuracy)],
-        row.status !== 'ok' && ['status', textOf(row.status)]
-    ];
-    return element(
-        'p', {class: 'facts'}, row.lossy === true && chip('lossy'),
-        facts.filter(Boolean).map(([label, value]) => element('span', null, label + ' ', element('b', null, value))));
+function captionOf({curve, tests}) {
+    if (curve.predicted) return curve.name + ', as planned';
+    return curve.name + (curve.test && tests.length === 0 ? ' of training batches' : '');
 }
+
+// Memory that the plan keeps the same throughout is told in words: a chart of it would be level lines.
+function plannedFacts({points, levels}) {
+    return [
+        ['device memory planned', sizeText(lastOf(points))],
+        ...levels.map(({name, value}) => [levelName(name), sizeText(value)])
+    ];
+}
+
+function trainingFacts(row, tests, memory) {
+    const best = most(tests.map((test) => test.test_accuracy), -1);
+    const facts = [
+        row && [speedUnit(row) + ' by the median', rateText(speedOf(row))],
+        row && numberOf(row.test_accuracy) !== null && ['test accuracy at the end', percentText(row.test_accuracy)],
+        tests.length > 1 && [`best of ${tests.length} evaluations`, percentText(best)],
+        ...(memory ? plannedFacts(memory) : []), row && row.status !== 'ok' && ['status', textOf(row.status)]
+    ].filter(Boolean);
+    if (facts.length === 0) return null;
+    return element(
+        'p', {class: 'facts'}, row && row.lossy === true && chip('lossy'),
+        facts.map(([label, value]) => element('span', null, label + ' ', element('b', null, value))));
+}
+
+const isLevel = ({curve, points}) => curve.predicted && points.every((p) => p.low === p.high && p.y === points[0].y);
 
 function addTraining(logs, rows) {
-    const shown = logs.filter((log) => log.lines.length > 0);
+    const shown = logs.filter((log) => log.lines.length + log.tests.length > 0);
     if (shown.length === 0) return;
     const made = section(
         'training', 'Training',
         'What “mm train --log” measured in each iteration; the speed is that of the iteration, its wait for data included. ' +
-            'Planned memory is predicted: a dashed line.');
-    for (const {source, lines} of shown) {
-        const row = rowOfLog(lines, rows), span = [lines[0].iteration, lines[lines.length - 1].iteration];
-        const cards = curvesOf(lines, row)
-                          .map((curve) => ({curve, points: thinned(lines, curve.of), levels: levelsOf(curve, row)}))
-                          .filter(({points}) => points.length > 0)
-                          .map(
-                              ({curve, points, levels}) => card(
-                                  curve.name, iterationChart(points, curve, levels, span),
-                                  curve.predicted && memoryKey(curve, points, levels)));
+            'Planned memory is predicted.');
+    for (const {source, lines, tests} of shown) {
+        const row = rowOfLog(lines, rows), iterations = [...lines, ...tests].map((line) => line.iteration);
+        const span = [iterations.reduce((a, b) => Math.min(a, b)), most(iterations)];
+        const curves = curvesOf(lines, row)
+                           .map((curve) => ({
+                                    curve,
+                                    points: thinned(lines, curve.of),
+                                    tests: curve.test ? testPoints(tests, curve.test) : [],
+                                    levels: levelsOf(curve, row)
+                                }))
+                           .filter(({points, tests: own}) => points.length + own.length > 0);
+        const cards = curves.filter((one) => !isLevel(one))
+                          .map((one) => card(captionOf(one), iterationChart(one, span), lineKey(one)));
         made.append(
             element(
                 'h3', null,
                 row ? titleOf(`${textOf(row.net)}, batch ${batchText(row)}, ${policyText(row)}`, [row]) + ' ' : '',
                 row ? element('span', {class: 'from'}, source) : source),
-            ...[row && rowFacts(row), element('div', {class: 'cards three'}, cards)].filter(Boolean));
+            ...[trainingFacts(row, tests, curves.find(isLevel)),
+                element('div', {class: 'cards' + (cards.length % 2 ? ' three' : '')}, cards)]
+                .filter(Boolean));
     }
 }

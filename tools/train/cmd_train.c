@@ -31,6 +31,7 @@ static mm_status apply_switches(void *ctx, session *s) {
 static mm_status evaluate(const train *t, session *s, row *r) {
     MM_TRY(session_evaluate(s, t->quiet, &r->test_accuracy, &r->test_loss));
     if (r->test_accuracy < 0) return MM_OK;
+    if (t->log) fprintf(t->log, "%lld,,,,,,,%.6g,%.4f\n", (long long)s->iteration, r->test_loss, r->test_accuracy);
     FILE *out = json_file_beside(t->json);
     fprintf(out, "iteration %lld: test accuracy %.2f%%, test loss %.4f", (long long)s->iteration,
             100 * r->test_accuracy, r->test_loss);
@@ -146,7 +147,7 @@ static mm_status open_log(const char *path, FILE **log_out) {
 /* Opens the logs once nothing can be refused any more, so that a refused run does not overwrite existing files. */
 static mm_status open_logs(train *t) {
     MM_TRY(open_log(t->log_path, &t->log));
-    if (t->log) fprintf(t->log, SESSION_LOG_HEAD "\n");
+    if (t->log) fprintf(t->log, SESSION_LOG_HEAD "%s\n", t->eval ? SESSION_LOG_HEAD_TESTS : "");
     return open_log(t->codec_log_path, &t->codec_log);
 }
 
@@ -357,7 +358,8 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--load", "FILE", "continue from a saved state (safetensors)", ARG_TEXT, &t->load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t->save, 0, 0},
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t->save_every, 0, 0},
-        {"--log", "FILE", "write a line of CSV for each iteration", ARG_TEXT, &t->log_path, 0, 0},
+        {"--log", "FILE", "write a line of CSV for each iteration, and for each evaluation", ARG_TEXT, &t->log_path, 0,
+         0},
         {"--codec-log", "FILE", "write a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
          &t->codec_log_path, 0, 0},
         {"--trace", "FILE", "write when each step and operation ran, for Perfetto", ARG_TEXT, &t->trace, 0, 0},

@@ -132,6 +132,10 @@ typedef struct session_period {
 /* lr: the learning rate; images: of the iteration's batch; planned_bytes: device memory by plan. */
 #define SESSION_LOG_HEAD "iteration,loss,accuracy,seconds,lr,images,planned_bytes"
 
+/* Further columns of a log of a session that evaluates. They are empty in an iteration's line. An evaluation has a line
+ * with its iteration and these values; its other columns are empty. */
+#define SESSION_LOG_HEAD_TESTS ",test_loss,test_accuracy"
+
 typedef struct session_run {
     int64_t iterations; /* trains until session.iteration is this */
     int64_t whole;      /* total for the progress bar, if further runs follow; 0: `iterations` */

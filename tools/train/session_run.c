@@ -36,11 +36,11 @@ typedef struct tally {
     mm_stats before;
 } tally;
 
-static void log_line(FILE *log, int64_t iteration, const flight *one, int64_t labels, double seconds) {
+static void log_line(const session *s, FILE *log, int64_t iteration, const flight *one, double seconds) {
     if (log)
-        fprintf(log, "%lld,%.6g,%.4f,%.6f,%.6g,%lld,%lld\n", (long long)iteration, (double)one->result.loss,
-                (double)one->result.correct / (double)labels, seconds, (double)one->rate, (long long)one->n,
-                (long long)one->planned_bytes);
+        fprintf(log, "%lld,%.6g,%.4f,%.6f,%.6g,%lld,%lld%s\n", (long long)iteration, (double)one->result.loss,
+                (double)one->result.correct / (double)session_labels(s, one->n), seconds, (double)one->rate,
+                (long long)one->n, (long long)one->planned_bytes, s->config.evaluate ? ",," : "");
 }
 
 static int64_t planned_bytes(const session *s) {
@@ -139,7 +139,7 @@ static mm_status finish_iteration(session *s, const session_run *run, progress *
     if (r->iterations++ == 0) r->loss_first = result.loss;
     r->loss_last = result.loss;
     int64_t iteration = s->iteration - t->flying, window = t->full < 20 ? t->full : 20;
-    log_line(run->log, iteration, &oldest, session_labels(s, oldest.n), seconds);
+    log_line(s, run->log, iteration, &oldest, seconds);
     for (int64_t i = t->full - window; i < t->full; i++) mean += t->seconds[i % TIMES];
     const double images_per_second = mean > 0 ? (double)(window * t->full_images) / mean : 0;
     progress_show(p, iteration, "loss %.4f, accuracy %.1f%%, %.0f %s", r->loss_last,
