@@ -132,7 +132,8 @@ typedef struct mm_layer_properties {
 } mm_layer_properties;
 
 /* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are expensive, all others cheap;
- * MM_LAYER_OTHER, _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
+ * MM_LAYER_OTHER, _DATA, _DROPOUT, _LOSS and _UPDATE are not repeatable, all others are. A dropout that draws the same
+ * random numbers when it runs again is repeatable: mm_graph_set_properties. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
 
 typedef enum mm_access {
@@ -509,7 +510,7 @@ MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
- * that have run left them. A failure of earlier iterations that were ended without waiting stays, for a later call that
+ * that have run left them; with self_check, those that the step under way declares MM_WRITE are lost. A failure of earlier iterations that were ended without waiting stays, for a later call that
  * waits. The manager can be used afterwards. Outside of an iteration, and for NULL, it does nothing. */
 MM_API void mm_iteration_abort(mm_manager *manager);
 

@@ -299,6 +299,22 @@ mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, u
     return leave(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out));
 }
 
+mm_status mm_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word) {
+    bool entered;
+    MM_TRY(range_check("mark", dst, bytes));
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->mark_async(stream, dst, bytes, word));
+}
+
+mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out) {
+    bool entered;
+    MM_TRY(range_check("find a mark in", src, bytes));
+    if (mark->elem_bytes != 2 && mark->elem_bytes != 4 && mark->elem_bytes != 8)
+        return mm_fail(MM_ERR_INVALID, "find a mark: elements of %d bytes", mark->elem_bytes);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->find_mark_async(stream, src, bytes, mark, at_out));
+}
+
 mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
     enum { ALIGN = 16 };
     bool entered;

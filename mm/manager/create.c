@@ -6,6 +6,7 @@
 
 #include "mm/core/log.h"
 #include "mm/core/size.h"
+#include "mm/manager/claims.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 
@@ -162,6 +163,7 @@ void mm_manager_destroy(mm_manager *m) {
     mm_dispatch_destroy(m->dispatch);
     mm_timeline_destroy(m->timeline);
     mm_caller_stream_fini(m);
+    mm_claims_destroy(m->claims);
     mm_upload_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a
- * device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, marks, sums, and
+ * what a device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
  * stream. mm_event_record puts it there; a later recording replaces an earlier one.
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
@@ -72,6 +72,12 @@ typedef struct mm_sums {
     double sum_abs, sum_squares, max_abs;
 } mm_sums;
 
+/* A pattern of 64 bits, and how many bytes of it make one element, of which the pattern repeats: 2, 4 or 8. */
+typedef struct mm_mark {
+    uint64_t word;
+    int elem_bytes;
+} mm_mark;
+
 /* A function of the CPU as a task of a stream. It may not call the device. */
 typedef struct mm_call {
     mm_status (*fn)(void *arg);
@@ -131,6 +137,9 @@ typedef struct mm_device_ops {
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
     mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+    mm_status (*mark_async)(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+    mm_status (*find_mark_async)(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                                 uint64_t *at_out);
     mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
     mm_status (*call_async)(mm_stream *stream, const mm_call *call);
 
@@ -259,6 +268,14 @@ MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, i
 /* *sum_out (host memory, must stay valid until the task is done): a 64-bit checksum of the bytes, the same on every
  * device (checksum.h). */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* Fills the bytes with the mark's words, little-endian; the last one is cut. */
+MM_CHECKED mm_status mm_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+/* *at_out (as sum_out): the offset of the first element, counted from src, that has all bytes of the mark;
+ * MM_MARK_NONE: there is none. Bytes behind the last whole element are not looked at. */
+#define MM_MARK_NONE UINT64_MAX
+MM_CHECKED mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                                        uint64_t *at_out);
 /* *sums_out: the sums of `elems` floats, the same bits on every device and with any number of threads (sums.h). src:
  * device memory, aligned to 16. scratch: MM_SUMS_SCRATCH_BYTES. The device writes to scratch and sums_out, which are
  * aligned to 8, in pinned or device memory, and used by one such task at a time. Can be captured. MM_ERR_INVALID: src

@@ -235,6 +235,8 @@ const mm_device_ops mm_device_host_ops = {
     .copy_async = host_copy_async,
     .fill_async = host_fill_async,
     .checksum_async = host_checksum_async,
+    .mark_async = host_mark_async,
+    .find_mark_async = host_find_mark_async,
     .sums_async = host_sums_async,
     .call_async = host_call_async,
 };
