@@ -310,7 +310,15 @@ typedef struct mm_options {
                                         searches are never stopped */
     int64_t trace_bytes; /* buffer for the times of a trace (mm_trace_start); 0: 16 MiB on the host device, none on a
                             GPU. More than 0 makes a GPU time its events */
+    /* With self_check, on the host device: if the program touches memory that is closed (mm/README.md, "What self_check
+     * finds"), this is called with one line: step, tensor, what to declare. For the life of the manager it installs a
+     * handler of SIGSEGV, which then calls the handler that was there before, or ends the process as without it. Called
+     * in that handler, so it may only do what a signal handler may; mm_fault_print is one. NULL: no handler */
+    void (*fault_fn)(const char *message);
 } mm_options;
+
+/* A mm_options.fault_fn: writes the line to the standard error output. */
+MM_API void mm_fault_print(const char *message);
 
 /* Devices and threads. A device's name is KIND or KIND:N, with N from 0; KIND alone is KIND:0. GPUs are numbered as
  * CUDA_VISIBLE_DEVICES leaves them. An unknown name, or a GPU that does not answer, is refused; the message says how

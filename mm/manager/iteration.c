@@ -69,10 +69,12 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
         now.samples = true;
     }
     mm_sampling_judge(r);
+    mm_page_guard_open(m);
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     const mm_iteration before = m->now;
     m->now = now;
     mm_status status = way->runs ? mm_claims_begin(m) : MM_OK;
+    if (status == MM_OK) status = way->runs ? mm_page_guard_begin(m) : MM_OK;
     if (status == MM_OK) status = way->begin(m->dispatch, now.execution);
     if (status != MM_OK) {
         m->now = before;
@@ -142,6 +144,7 @@ mm_status mm_iteration_finish(mm_manager *m, const mm_way *way, const char *call
     mm_state_go(m, MM_MOVE_END);
     mm_failure failure;
     mm_failure_save(&failure, dispatch_end(m->dispatch));
+    mm_page_guard_end(m, failure.status == MM_OK);
     const mm_status claims = mm_claims_end(m); /* a wrong claim may be the cause of the other failure */
     if (claims != MM_OK) mm_failure_save(&failure, claims);
     if (failure.status != MM_OK) way->lost(m, r, &failure);
@@ -190,7 +193,9 @@ void mm_iteration_abort(mm_manager *m) {
     mm_failure_save(&reason, MM_ERR_DEVICE);
     mm_state_go(m, MM_MOVE_ABORT);
     mm_caller_stream_drain(m);
+    mm_page_guard_open(m);
     mm_dispatch_abort(m->dispatch);
+    mm_page_guard_end(m, false);
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
     forget_largest(m);
@@ -229,7 +234,9 @@ static mm_status note(mm_manager *m, mm_status status) {
 static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     const mm_ready *r = m->now.ready;
     mm_layer layer = mm_graph_step(r->prepared->graph, m->now.planned->plan->nodes[node].step)->layer;
+    MM_TRY(stream ? MM_OK : mm_page_guard_step_begin(m, node));
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
+    if (m->state == MM_STATE_AGAIN) mm_page_guard_step_end(m);
     if (m->state != MM_STATE_AGAIN)
         return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
     if (status == MM_OK) status = mm_caller_stream_take_back(m);
@@ -271,6 +278,7 @@ static mm_status begin_step(mm_manager *m, mm_layer layer, mm_stream *stream) {
     MM_TRY(note(m, mm_claims_step_begin(m, node, stream == NULL)));
     MM_TRY(note(m, mm_caller_stream_hand_over(m)));
     waited_ns += again_ns;
+    MM_TRY(stream ? MM_OK : mm_page_guard_step_begin(m, node));
     m->now.node = node;
     m->now.computes_inline = stream == NULL;
     if (waited_ns > 0)
@@ -294,6 +302,7 @@ mm_status mm_layer_begin_on(mm_manager *m, mm_layer layer, mm_phase phase, void 
 
 mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     MM_TRY(check_step(m, MM_MOVE_STEP_END, "mm_layer_end", layer, phase));
+    mm_page_guard_step_end(m);
     MM_TRY(note(m, mm_caller_stream_take_back(m)));
     MM_TRY(note(m, mm_claims_step_end(m, m->now.node, m->now.computes_inline)));
     MM_TRY(note(m, mm_dispatch_step_end(m->dispatch, m->now.node)));

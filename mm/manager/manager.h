@@ -8,6 +8,7 @@
 #include "buffers/pool.h"
 #include "mm/manager/caller_stream.h"
 #include "mm/manager/coverage.h"
+#include "mm/manager/page_guard.h"
 #include "mm/planning/plan_set.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/upload.h"
@@ -86,6 +87,7 @@ struct mm_manager {
     mm_pool *pinned; /* pinned host memory */
     mm_dispatch *dispatch;
     mm_caller_stream caller_stream;
+    mm_page_guard guard;
     mm_claims *claims; /* NULL: no iteration has begun under self_check */
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */

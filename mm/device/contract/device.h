@@ -27,6 +27,9 @@ typedef struct mm_replay mm_replay; /* captured tasks */
 typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
 
+/* What the CPU may do with memory. */
+typedef enum mm_reach { MM_REACH_NONE, MM_REACH_READ, MM_REACH_ALL } mm_reach;
+
 typedef struct mm_device_config {
     int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: simulated rate of the link; 0: as fast as memcpy */
     int64_t alloc_cost_ns; /* how long mm_device_charge_alloc keeps the caller busy: the price of a cudaMalloc */
@@ -107,6 +110,7 @@ typedef struct mm_device_ops {
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
                          int64_t bytes); /* NULL: trimmed memory can be used again without a call */
+    mm_status (*protect)(mm_device *device, void *memory, int64_t bytes, mm_reach reach); /* NULL: cannot */
     bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     int64_t (*outside_bytes)(mm_device *device);
@@ -203,6 +207,10 @@ void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
  * MM_ERR_NOMEM: others have taken the memory. The message has the sizes; a part of the range may have been restored,
  * and the rest is still trimmed. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
+/* Sets what the CPU may do with part of a reservation; what it may not do faults (SIGSEGV). Both ends must be multiples
+ * of MM_PAGE_BYTES. MM_ERR_UNSUPPORTED: the device cannot; MM_ERR_DEVICE: the system refuses. */
+enum { MM_PAGE_BYTES = 4096 };
+MM_CHECKED mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_reach reach);
 /* For memory that the CPU reaches: finds the next bytes at *at or later that may have been written since they were
  * reserved or trimmed, and sets *at and *end_out to them (offsets in `memory`). Bytes between such ranges are zero.
  * False: there are no more. */

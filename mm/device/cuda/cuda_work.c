@@ -7,7 +7,7 @@
 
 static mm_status work_check(const cuda_stream *stream, cudaError_t error, const char *what, int64_t bytes) {
     if (error == cudaSuccess) return MM_OK;
-    char text[64], size[32];
+    char text[128], size[32];
     snprintf(text, sizeof text, "%s of %s", what, mm_size_format(bytes, size, sizeof size));
     return cuda_stream_fail(stream, mm_cuda_check(error, text));
 }
