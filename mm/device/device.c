@@ -88,9 +88,9 @@ mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
     return leave(device, entered, device->ops->restore(device, memory, bytes));
 }
 
-mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_reach reach) {
+mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_permit permit) {
     if (!device->ops->protect) return mm_fail(MM_ERR_UNSUPPORTED, "device %s cannot protect memory", device->name);
-    return bytes > 0 ? device->ops->protect(device, memory, bytes, reach) : MM_OK;
+    return bytes > 0 ? device->ops->protect(device, memory, bytes, permit) : MM_OK;
 }
 
 bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {

@@ -236,9 +236,9 @@ static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     mm_layer layer = mm_graph_step(r->prepared->graph, m->now.planned->plan->nodes[node].step)->layer;
     MM_TRY(stream ? MM_OK : mm_page_guard_step_begin(m, node));
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
-    if (m->state == MM_STATE_AGAIN) mm_page_guard_step_end(m);
     if (m->state != MM_STATE_AGAIN)
         return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
+    mm_page_guard_step_end(m);
     if (status == MM_OK) status = mm_caller_stream_take_back(m);
     if (status == MM_OK) status = mm_claims_step_end(m, node, stream == NULL);
     return status == MM_OK ? mm_dispatch_step_end(m->dispatch, node) : status;

@@ -18,12 +18,12 @@ static bool can_protect(const mm_manager *m) { return m->device->ops->protect !=
 static uint8_t *base_of(const mm_manager *m) { return mm_pool_base(m->pool); }
 
 /* Closes the whole pages of a part of the arena, and notes that they are not open. */
-static mm_status shut(mm_manager *m, int64_t begin, int64_t end, mm_reach reach) {
+static mm_status shut(mm_manager *m, int64_t begin, int64_t end, mm_permit permit) {
     mm_page_guard *g = &m->guard;
     begin = (begin + MM_PAGE_BYTES - 1) / MM_PAGE_BYTES * MM_PAGE_BYTES;
     end = end / MM_PAGE_BYTES * MM_PAGE_BYTES;
     if (begin >= end) return MM_OK;
-    MM_TRY(mm_device_protect(m->device, base_of(m) + begin, end - begin, reach));
+    MM_TRY(mm_device_protect(m->device, base_of(m) + begin, end - begin, permit));
     if (g->begin == g->end) {
         g->begin = begin;
         g->end = end;
@@ -36,7 +36,7 @@ static mm_status shut(mm_manager *m, int64_t begin, int64_t end, mm_reach reach)
 void mm_page_guard_open(mm_manager *m) {
     mm_page_guard *g = &m->guard;
     if (g->begin == g->end) return;
-    if (mm_device_protect(m->device, base_of(m) + g->begin, g->end - g->begin, MM_REACH_ALL) != MM_OK)
+    if (mm_device_protect(m->device, base_of(m) + g->begin, g->end - g->begin, MM_PERMIT_ALL) != MM_OK)
         mm_log_send(&m->options.log, MM_LOG_ERROR, "self-check: %s", mm_last_error());
     g->begin = g->end = 0;
 }
@@ -93,7 +93,7 @@ void mm_page_guard_end(mm_manager *m, bool intact) {
     m->guard.node = -1;
     if (!can_protect(m)) {
         if (intact) poison(m);
-    } else if (shut(m, managed_from(m), m->there_bytes, MM_REACH_NONE) != MM_OK)
+    } else if (shut(m, managed_from(m), m->there_bytes, MM_PERMIT_NONE) != MM_OK)
         mm_log_send(&m->options.log, MM_LOG_ERROR, "self-check: %s", mm_last_error());
 }
 
@@ -141,13 +141,13 @@ static size_t find_used(const mm_page_guard *g, int node) {
 }
 
 /* Closes what lies in [begin, end) between the ranges. */
-static mm_status shut_between(mm_manager *m, const mm_coverage *used, int64_t begin, int64_t end, mm_reach reach) {
+static mm_status shut_between(mm_manager *m, const mm_coverage *used, int64_t begin, int64_t end, mm_permit permit) {
     for (size_t i = 0; i < used->n && begin < end; i++) {
         const mm_range *r = &used->ranges[i];
-        MM_TRY(shut(m, begin, r->begin < end ? r->begin : end, reach));
+        MM_TRY(shut(m, begin, r->begin < end ? r->begin : end, permit));
         if (r->end > begin) begin = r->end;
     }
-    return shut(m, begin, end, reach);
+    return shut(m, begin, end, permit);
 }
 
 mm_status mm_page_guard_step_begin(mm_manager *m, int node) {
@@ -156,8 +156,8 @@ mm_status mm_page_guard_step_begin(mm_manager *m, int node) {
     if (!m->options.self_check || !m->now.way->runs || !g->guards_steps) return MM_OK;
     g->node = node;
     mm_status status = mm_coverage_add(&used, g->used, find_used(g, node));
-    if (status == MM_OK) status = shut_between(m, &used, 0, m->persistents.bytes, MM_REACH_READ);
-    if (status == MM_OK) status = shut_between(m, &used, managed_from(m), m->there_bytes, MM_REACH_NONE);
+    if (status == MM_OK) status = shut_between(m, &used, 0, m->persistents.bytes, MM_PERMIT_READ);
+    if (status == MM_OK) status = shut_between(m, &used, managed_from(m), m->there_bytes, MM_PERMIT_NONE);
     mm_coverage_fini(&used);
     if (status != MM_OK) mm_page_guard_open(m);
     return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, marks, sums, and
- * what a device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, marks, sums, and what
+ * a device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
  * stream. mm_event_record puts it there; a later recording replaces an earlier one.
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
@@ -28,7 +28,7 @@ typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kin
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
 
 /* What the CPU may do with memory. */
-typedef enum mm_reach { MM_REACH_NONE, MM_REACH_READ, MM_REACH_ALL } mm_reach;
+typedef enum mm_permit { MM_PERMIT_NONE, MM_PERMIT_READ, MM_PERMIT_ALL } mm_permit;
 
 typedef struct mm_device_config {
     int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: simulated rate of the link; 0: as fast as memcpy */
@@ -110,7 +110,7 @@ typedef struct mm_device_ops {
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
                          int64_t bytes); /* NULL: trimmed memory can be used again without a call */
-    mm_status (*protect)(mm_device *device, void *memory, int64_t bytes, mm_reach reach); /* NULL: cannot */
+    mm_status (*protect)(mm_device *device, void *memory, int64_t bytes, mm_permit permit); /* NULL: cannot */
     bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     int64_t (*outside_bytes)(mm_device *device);
@@ -210,7 +210,7 @@ MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t 
 /* Sets what the CPU may do with part of a reservation; what it may not do faults (SIGSEGV). Both ends must be multiples
  * of MM_PAGE_BYTES. MM_ERR_UNSUPPORTED: the device cannot; MM_ERR_DEVICE: the system refuses. */
 enum { MM_PAGE_BYTES = 4096 };
-MM_CHECKED mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_reach reach);
+MM_CHECKED mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_permit permit);
 /* For memory that the CPU reaches: finds the next bytes at *at or later that may have been written since they were
  * reserved or trimmed, and sets *at and *end_out to them (offsets in `memory`). Bytes between such ranges are zero.
  * False: there are no more. */

@@ -38,7 +38,8 @@ typedef struct cuda_range cuda_range;
 typedef struct cuda_pinned cuda_pinned;
 typedef struct cuda_stream cuda_stream;
 
-/* The result of a checksum, or of a search, in pinned memory. The kernel writes `sum`; then a host function copies it to *host_out. */
+/* The result of a checksum, or of a search, in pinned memory. The kernel writes `sum`; then a host function copies it
+ * to *host_out. */
 typedef struct cuda_slot {
     uint64_t sum;
     uint64_t *host_out;

@@ -81,8 +81,8 @@ static void slot_tell(void *arg) {
 }
 
 /* Of host memory, a kernel can write only to pinned memory, but `out` may be any host memory. So the result passes
- * through a slot, which the caller took. status: of the launch of the kernel that writes slot->sum. If the host function
- * cannot be enqueued after the kernel, the slot is lost, because the kernel may still write to it. */
+ * through a slot, which the caller took. status: of the launch of the kernel that writes slot->sum. If the host
+ * function cannot be enqueued after the kernel, the slot is lost, because the kernel may still write to it. */
 static mm_status slot_pass_on(cuda_stream *stream, cuda_slot *slot, mm_status status, const char *what, int64_t bytes) {
     char text[64];
     if (status != MM_OK) {

@@ -114,11 +114,11 @@ static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-static mm_status host_protect(mm_device *base, void *memory, int64_t bytes, mm_reach reach) {
+static mm_status host_protect(mm_device *base, void *memory, int64_t bytes, mm_permit permit) {
     static const int modes[] = {
-        [MM_REACH_NONE] = PROT_NONE, [MM_REACH_READ] = PROT_READ, [MM_REACH_ALL] = PROT_READ | PROT_WRITE};
+        [MM_PERMIT_NONE] = PROT_NONE, [MM_PERMIT_READ] = PROT_READ, [MM_PERMIT_ALL] = PROT_READ | PROT_WRITE};
     (void)base;
-    if (mprotect(memory, (size_t)bytes, modes[reach]) == 0) return MM_OK;
+    if (mprotect(memory, (size_t)bytes, modes[permit]) == 0) return MM_OK;
     return mm_fail(MM_ERR_DEVICE, "host device: cannot protect %s: %s", MM_SIZE_TEXT(bytes), strerror(errno));
 }
 
