@@ -134,7 +134,8 @@ typedef struct mm_layer_properties {
 } mm_layer_properties;
 
 /* The default properties of a kind: MM_LAYER_CONV, _LINEAR and _ATTENTION are expensive, all others cheap;
- * MM_LAYER_OTHER, _DATA, _LOSS and _UPDATE are not repeatable, all others are. */
+ * MM_LAYER_OTHER, _DATA, _DROPOUT, _LOSS and _UPDATE are not repeatable, all others are. A dropout that draws the same
+ * random numbers when it runs again is repeatable: mm_graph_set_properties. */
 MM_API mm_layer_properties mm_layer_kind_properties(mm_layer_kind kind);
 
 typedef enum mm_access {
@@ -295,7 +296,9 @@ typedef struct mm_options {
     const char *policy;   /* "liveness" (default), "freelunch:codec=zfp:rate=4,depth=2", ... see mm_policy_list */
     mm_issue issue;       /* which thread issues operations */
     bool no_ladder;       /* fail when memory is short, instead of running a substitute policy */
-    bool self_check;      /* overwrite freed memory with NaNs, and compare checksums of lossless copies; slow */
+    bool self_check;      /* test what the loop declares (mm/README.md, "What self_check finds"), overwrite freed memory
+                             with NaNs, and compare checksums of lossless copies; slow. A wrong declaration fails the
+                             step, or the iteration, with MM_ERR_INVALID: step, tensor, and what to declare */
     bool measure_times;   /* time every step and operation, for mm_facts_save */
     bool equal_streams;   /* on a GPU: all streams have one priority. Default: the compute stream has a higher one */
     bool measure_touched; /* fill the memory of plans with a pattern, so that mm_touched_get can count */
@@ -316,7 +319,15 @@ typedef struct mm_options {
                                         searches are never stopped */
     int64_t trace_bytes; /* buffer for the times of a trace (mm_trace_start); 0: 16 MiB on the host device, none on a
                             GPU. More than 0 makes a GPU time its events */
+    /* With self_check, on the host device: if the program touches memory that is closed (mm/README.md, "What self_check
+     * finds"), this is called with one line: step, tensor, what to declare. For the life of the manager it installs a
+     * handler of SIGSEGV, which then calls the handler that was there before, or ends the process as without it. Called
+     * in that handler, so it may only do what a signal handler may; mm_fault_print is one. NULL: no handler */
+    void (*fault_fn)(const char *message);
 } mm_options;
+
+/* A mm_options.fault_fn: writes the line to the standard error output. */
+MM_API void mm_fault_print(const char *message);
 
 /* Devices and threads. A device's name is KIND or KIND:N, with N from 0; KIND alone is KIND:0. GPUs are numbered as
  * CUDA_VISIBLE_DEVICES leaves them. An unknown name, or a GPU that does not answer, is refused; the message says how
@@ -532,8 +543,9 @@ MM_API MM_CHECKED mm_status mm_record_end(mm_manager *manager);
 MM_API MM_CHECKED mm_status mm_iteration_replay(mm_manager *manager, const mm_graph *graph);
 
 /* Gives up the iteration: waits for its streams and drops its managed tensors. Persistent tensors stay as the steps
- * that have run left them. A failure of earlier iterations that were ended without waiting stays, for a later call that
- * waits. The manager can be used afterwards. Outside of an iteration, and for NULL, it does nothing. */
+ * that have run left them; with self_check, those that the step under way declares MM_WRITE are lost. A failure of
+ * earlier iterations that were ended without waiting stays, for a later call that waits. The manager can be used
+ * afterwards. Outside of an iteration, and for NULL, it does nothing. */
 MM_API void mm_iteration_abort(mm_manager *manager);
 
 /* Begins the next step, which must be (layer, phase): else MM_ERR_ORDER, and nothing changed.
@@ -542,13 +554,15 @@ MM_API void mm_iteration_abort(mm_manager *manager);
  * Returns a failure of any operation that the step waits for; abort the iteration then. */
 MM_API MM_CHECKED mm_status mm_layer_begin(mm_manager *manager, mm_layer layer, mm_phase phase, mm_stream *stream);
 
-/* Ends the step. Never blocks, with one exception: the naive forms under MM_ISSUE_INLINE allocate on this thread.
- * MM_ERR_ORDER unless that step was begun. */
+/* Ends the step. Never blocks, with two exceptions: the naive forms under MM_ISSUE_INLINE allocate on this thread, and
+ * self_check waits for its tests if the caller computed the step on its own thread. MM_ERR_INVALID: self_check found
+ * that the step does not do what it declares; abort the iteration then. MM_ERR_ORDER unless that step was begun. */
 MM_API MM_CHECKED mm_status mm_layer_end(mm_manager *manager, mm_layer layer, mm_phase phase);
 
 /* The address of a tensor that the current step uses, valid until mm_layer_end; NULL for any other tensor: then
  * mm_last_error names the step, the tensor, and the tensors that the step uses, and within a step this is logged as an
- * error. Addresses of persistent and external tensors are available at any time within the iteration. */
+ * error; under self_check mm_layer_end then fails with it. Addresses of persistent and external tensors are available
+ * at any time within the iteration. */
 MM_API void *mm_tensor_data(mm_manager *manager, mm_tensor tensor);
 
 /* What mm_tensor_data points to, for a tensor that the step reads: the elements (MM_FORM_VALUE); the mask's bits

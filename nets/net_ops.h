@@ -99,6 +99,7 @@ typedef struct nets_saved_spec {
 
 typedef struct nets_op_lowering {
     mm_layer_kind kind;
+    bool repeats;          /* its forward step can run again, though those of its kind are not repeatable by default */
     bool identity_in_eval; /* in evaluation there is no step: the output is the input */
     nets_saved_spec saved[NETS_MAX_SAVED];
     nets_step_spec forward, eval, backward;

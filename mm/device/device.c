@@ -100,6 +100,11 @@ mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes) {
     return leave(device, entered, device->ops->restore(device, memory, bytes));
 }
 
+mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_permit permit) {
+    if (!device->ops->protect) return mm_fail(MM_ERR_UNSUPPORTED, "device %s cannot protect memory", device->name);
+    return bytes > 0 ? device->ops->protect(device, memory, bytes, permit) : MM_OK;
+}
+
 bool mm_device_next_written(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out) {
     if (*at >= bytes) return false;
     if (device->ops->next_written != NULL) return device->ops->next_written(device, memory, bytes, at, end_out);
@@ -309,6 +314,22 @@ mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, u
     MM_TRY(range_check("checksum", src, bytes));
     MM_TRY(mm_device_enter(stream->device, &entered));
     return leave(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out));
+}
+
+mm_status mm_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word) {
+    bool entered;
+    MM_TRY(range_check("mark", dst, bytes));
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->mark_async(stream, dst, bytes, word));
+}
+
+mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out) {
+    bool entered;
+    MM_TRY(range_check("find a mark in", src, bytes));
+    if (mark->elem_bytes != 2 && mark->elem_bytes != 4 && mark->elem_bytes != 8)
+        return mm_fail(MM_ERR_INVALID, "find a mark: elements of %d bytes", mark->elem_bytes);
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    return leave(stream->device, entered, stream->device->ops->find_mark_async(stream, src, bytes, mark, at_out));
 }
 
 mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {

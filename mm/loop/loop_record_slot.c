@@ -39,8 +39,9 @@ static mm_status add_tensor(mm_loop_recording *r, const mm_loop_step *step, cons
                             mm_tensor *tensor_out) {
     const int64_t size = (int64_t)mm_dtype_bytes(slot->dtype);
     if (slot->touch == MM_TOUCH_READ || slot->touch == MM_TOUCH_MODIFY)
-        return mm_fail(MM_ERR_INVALID, "%s %s %s, which no step before it has written", MM_LOOP_STEP_TEXT(step),
-                       slot->touch == MM_TOUCH_READ ? "reads" : "modifies", MM_BRIEF(name));
+        return mm_fail(MM_ERR_INVALID, "%s %s %s, which no step before it has written%s", MM_LOOP_STEP_TEXT(step),
+                       slot->touch == MM_TOUCH_READ ? "reads" : "modifies", MM_BRIEF(name),
+                       slot->touch == MM_TOUCH_READ ? "" : "; if it adds, declare MM_TOUCH_ADD");
     if (size == 0 || slot->bytes <= 0 || slot->bytes % size != 0)
         return mm_fail(MM_ERR_INVALID, "%s: %s is named first here, and has %lld bytes of %s: give its size",
                        MM_LOOP_STEP_TEXT(step), MM_BRIEF(name), (long long)slot->bytes, mm_dtype_name(slot->dtype));

@@ -35,6 +35,7 @@ static mm_status count_touched(const mm_manager *m, int64_t begin, int64_t end, 
 
 mm_status mm_arena_touched(mm_manager *m, mm_touched *touched_out) {
     mm_touched touched;
+    mm_page_guard_open(m);
     /* Persistent tensors are covered too, because they are zeroed before a plan runs. Those that are being added may
      * have no memory yet. */
     MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, m->persistent_bytes}, 1));
@@ -65,6 +66,7 @@ void mm_arena_trim(mm_manager *m) {
     /* Persistent tensors may lie above the limit, because they stay when their graphs are forgotten. */
     int64_t from = mm_align(limit > m->persistents.bytes ? limit : m->persistents.bytes);
     if (from >= m->there_bytes) return;
+    mm_page_guard_open(m);
     if (count_given_back(m, from) != MM_OK) {
         mm_log_send(&m->options.log, MM_LOG_WARNING,
                     "memory is not given back, because touched bytes cannot be counted: %s", mm_last_error());
@@ -88,6 +90,7 @@ static mm_status forget_given_back(mm_manager *m) {
 mm_status mm_arena_extend(mm_manager *m, int64_t bytes) {
     int64_t there = m->there_bytes;
     if (bytes <= there) return MM_OK;
+    mm_page_guard_open(m);
     MM_TRY(forget_given_back(m));
     mm_status status = mm_pool_restore(m->pool, bytes);
     if (status == MM_OK)

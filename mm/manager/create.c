@@ -7,12 +7,14 @@
 #include "mm/core/log.h"
 #include "mm/core/size.h"
 #include "mm/manager/budget.h"
+#include "mm/manager/claims.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 
 /* No padding follows the last member. So if the struct of a caller is longer than this one, the further bytes are
  * members of a later version. */
-_Static_assert(offsetof(mm_options, trace_bytes) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
+_Static_assert(offsetof(mm_options, fault_fn) + sizeof(void (*)(const char *)) == sizeof(mm_options),
+               "no padding at the end");
 
 /* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
@@ -136,7 +138,9 @@ static mm_status open_parts(mm_manager *m) {
                                    .measure_times = o->measure_times,
                                    .timed = o->trace_bytes > 0,
                                    .equal_streams = o->equal_streams};
-    return mm_dispatch_create(&dispatch, &m->dispatch);
+    MM_TRY(mm_dispatch_create(&dispatch, &m->dispatch));
+    if (!o->self_check || !o->fault_fn || !m->device->ops->protect) return MM_OK;
+    return mm_fault_watch_start(m, mm_page_guard_explain, o->fault_fn, &m->guard.watch);
 }
 
 mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes, mm_manager **manager_out) {
@@ -174,9 +178,11 @@ void mm_manager_destroy(mm_manager *m) {
     }
     for (int i = 0; i < m->n_ready; i++) mm_ready_fini(&m->ready[i]);
     free(m->ready);
+    mm_page_guard_fini(m);
     mm_dispatch_destroy(m->dispatch);
     mm_timeline_destroy(m->timeline);
     mm_caller_stream_fini(m);
+    mm_claims_destroy(m->claims);
     mm_upload_destroy(m->values);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);

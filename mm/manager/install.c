@@ -124,6 +124,7 @@ static void report_untimed(mm_manager *m, mm_ready *r) {
 
 mm_status mm_manager_install(mm_manager *m, mm_draft *draft) {
     mm_policy_thread_interrupt(&m->policy_thread);
+    mm_page_guard_open(m); /* persistent tensors may grow into what was managed */
     mm_ready *ready = malloc(((size_t)draft->n + 1) * sizeof *ready);
     if (!ready) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", draft->n);
     mm_status status = make_ready(m, draft, ready);

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_codes.h"
 #include "mm/core/text.h"
 #include "mm/device/contract/clock.h"
+#include "mm/manager/claims.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
@@ -69,9 +70,17 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
         now.samples = true;
     }
     mm_sampling_judge(r);
+    mm_page_guard_open(m);
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
-    MM_TRY(way->begin(m->dispatch, now.execution));
+    const mm_iteration before = m->now;
     m->now = now;
+    mm_status status = way->runs ? mm_claims_begin(m) : MM_OK;
+    if (status == MM_OK) status = way->runs ? mm_page_guard_begin(m) : MM_OK;
+    if (status == MM_OK) status = way->begin(m->dispatch, now.execution);
+    if (status != MM_OK) {
+        m->now = before;
+        return status;
+    }
     if (!r->prepared->has_begun) { /* it is part of the plan set */
         mm_policy_thread_interrupt(&m->policy_thread);
         r->prepared->has_begun = true;
@@ -141,6 +150,9 @@ mm_status mm_iteration_finish(mm_manager *m, const mm_way *way, const char *call
     mm_state_go(m, MM_MOVE_END);
     mm_failure failure;
     mm_failure_save(&failure, dispatch_end(m->dispatch));
+    mm_page_guard_end(m, failure.status == MM_OK);
+    const mm_status claims = mm_claims_end(m); /* a wrong claim may be the cause of the other failure */
+    if (claims != MM_OK) mm_failure_save(&failure, claims);
     if (failure.status != MM_OK) way->lost(m, r, &failure);
     return mm_failure_restore(&failure);
 }
@@ -187,7 +199,9 @@ void mm_iteration_abort(mm_manager *m) {
     mm_failure_save(&reason, MM_ERR_DEVICE);
     mm_state_go(m, MM_MOVE_ABORT);
     mm_caller_stream_drain(m);
+    mm_page_guard_open(m);
     mm_dispatch_abort(m->dispatch);
+    mm_page_guard_end(m, false);
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
     forget_largest(m);
@@ -226,10 +240,13 @@ static mm_status note(mm_manager *m, mm_status status) {
 static mm_status run_again(mm_manager *m, int node, mm_stream *stream) {
     const mm_ready *r = m->now.ready;
     mm_layer layer = mm_graph_step(r->prepared->graph, m->now.planned->plan->nodes[node].step)->layer;
+    MM_TRY(stream ? MM_OK : mm_page_guard_step_begin(m, node));
     mm_status status = r->recompute(r->recompute_ctx, m, layer, stream);
     if (m->state != MM_STATE_AGAIN)
         return mm_fail(MM_ERR_ORDER, "the iteration was aborted while a step of it was recomputed");
+    mm_page_guard_step_end(m);
     if (status == MM_OK) status = mm_caller_stream_take_back(m);
+    if (status == MM_OK) status = mm_claims_step_end(m, node, stream == NULL);
     return status == MM_OK ? mm_dispatch_step_end(m->dispatch, node) : status;
 }
 
@@ -237,6 +254,7 @@ static mm_status recompute(mm_manager *m, int node, mm_stream *stream, int64_t *
     int64_t waited = 0;
     mm_status status = mm_dispatch_step_begin(m->dispatch, node, stream, &waited);
     *waited_ns += waited;
+    if (status == MM_OK) status = mm_claims_step_begin(m, node, stream == NULL);
     if (status == MM_OK) status = mm_caller_stream_hand_over(m);
     if (status == MM_OK) {
         m->now.node = node;
@@ -263,9 +281,12 @@ static mm_status begin_step(mm_manager *m, mm_layer layer, mm_stream *stream) {
     int node = mm_execution_node(m->now.execution, m->now.step);
     MM_TRY(note(m, recompute_for(m, node, stream, &again_ns)));
     MM_TRY(note(m, mm_dispatch_step_begin(m->dispatch, node, stream, &waited_ns)));
+    MM_TRY(note(m, mm_claims_step_begin(m, node, stream == NULL)));
     MM_TRY(note(m, mm_caller_stream_hand_over(m)));
     waited_ns += again_ns;
+    MM_TRY(stream ? MM_OK : mm_page_guard_step_begin(m, node));
     m->now.node = node;
+    m->now.computes_inline = stream == NULL;
     if (waited_ns > 0)
         mm_manager_notify(m, MM_EVENT_WAIT, mm_graph_layer(m->now.ready->prepared->graph, layer)->name, 0, waited_ns);
     mm_state_go(m, MM_MOVE_STEP_BEGIN);
@@ -287,7 +308,9 @@ mm_status mm_layer_begin_on(mm_manager *m, mm_layer layer, mm_phase phase, void 
 
 mm_status mm_layer_end(mm_manager *m, mm_layer layer, mm_phase phase) {
     MM_TRY(check_step(m, MM_MOVE_STEP_END, "mm_layer_end", layer, phase));
+    mm_page_guard_step_end(m);
     MM_TRY(note(m, mm_caller_stream_take_back(m)));
+    MM_TRY(note(m, mm_claims_step_end(m, m->now.node, m->now.computes_inline)));
     MM_TRY(note(m, mm_dispatch_step_end(m->dispatch, m->now.node)));
     mm_state_go(m, MM_MOVE_STEP_END);
     m->now.step++;

@@ -8,12 +8,14 @@
 #include "buffers/pool.h"
 #include "mm/manager/caller_stream.h"
 #include "mm/manager/coverage.h"
+#include "mm/manager/page_guard.h"
 #include "mm/manager/policy_thread.h"
 #include "mm/planning/plan_set.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/upload.h"
 
 typedef struct mm_sampling mm_sampling; /* sampling.h */
+typedef struct mm_claims mm_claims;     /* claims.h */
 
 /* A prepared graph that is ready to run. */
 typedef struct mm_ready {
@@ -72,9 +74,10 @@ typedef struct mm_iteration {
     const mm_planned *planned; /* its plan: the graph's, or the one that samples */
     mm_execution *execution;   /* of `planned` */
     bool samples;
-    int step;           /* the step that is under way, or else the next */
-    int node;           /* the plan's node of the step that is under way, or of the recomputation */
-    mm_failure ran_out; /* the failure of a call in which memory ran out */
+    int step;             /* the step that is under way, or else the next */
+    int node;             /* the plan's node of the step that is under way, or of the recomputation */
+    bool computes_inline; /* the caller computes that step on its own thread */
+    mm_failure ran_out;   /* the failure of a call in which memory ran out */
     int64_t began_ns;
 } mm_iteration;
 
@@ -85,6 +88,8 @@ struct mm_manager {
     mm_pool *pinned; /* pinned host memory */
     mm_dispatch *dispatch;
     mm_caller_stream caller_stream;
+    mm_page_guard guard;
+    mm_claims *claims; /* NULL: no iteration has begun under self_check */
     mm_plan_set plans;
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;

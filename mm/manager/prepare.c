@@ -51,6 +51,7 @@ mm_status mm_manager_forget(mm_manager *m, const mm_graph *graph) {
     (void)drained; /* failures of its iterations are dropped (mm.h) */
     mm_policy_thread_interrupt(&m->policy_thread);
     r = mm_manager_find(m, graph);
+    mm_page_guard_open(m); /* it names faults by the plan */
     mm_ready_fini(r);
     *r = m->ready[--m->n_ready];
     mm_plan_set_forget(&m->plans, graph);

@@ -344,6 +344,9 @@ static mm_status lower_forward(lowering *lo, int index) {
         return add_part(lo, state->graph_layer, index);
     }
     MM_TRY(mm_graph_add_layer(lo->out->graph, u.layer->name, how->kind, &state->graph_layer));
+    if (how->repeats)
+        MM_TRY(mm_graph_set_properties(lo->out->graph, state->graph_layer,
+                                       &(mm_layer_properties){mm_layer_kind_properties(how->kind).cost, true}));
     MM_TRY(add_parts(lo, index));
     if (u.layer->op == NETS_DATA)
         state->value = lo->out->images;

@@ -16,6 +16,7 @@ const nets_op_info nets_info_dropout = {
     .infer = nets_infer_same,
     .steps = {
         .kind = MM_LAYER_DROPOUT,
+        .repeats = true, /* it draws by the iteration's key and the element's index (mm/core/philox.h) */
         .identity_in_eval = true,
         .forward = {.uses = {R(X), R(RNG), W(Y)}, .pairs = {INPLACE(X, Y)}},
         .backward = {.uses = {R(RNG), R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},

@@ -227,6 +227,7 @@ static void properties_replace_those_of_the_kind(void **state) {
     assert_int_equal(mm_graph_layer(graph, conv)->properties.cost, MM_LAYER_EXPENSIVE);
     assert_true(mm_graph_layer(graph, conv)->properties.repeatable);
     assert_false(mm_graph_layer(graph, other)->properties.repeatable);
+    assert_false(mm_layer_kind_properties(MM_LAYER_DROPOUT).repeatable);
     assert_int_equal(mm_graph_set_properties(graph, other, &cheap), MM_OK);
     assert_true(mm_graph_layer(graph, other)->properties.repeatable);
     EXPECT(MM_ERR_INVALID, "layers 0 to 1", mm_graph_set_properties(graph, 2, &cheap));

@@ -343,6 +343,51 @@ static void checksum_tells_pairs_of_flipped_top_bits(void **state) {
         }
 }
 
+/* ---------------------------------------------------------------- marks */
+
+/* An element that the step did not write is found by its first byte, and nothing else is: not a mark across two
+ * elements, not bytes around the range, not a cut element at its end. */
+static void the_first_element_that_has_the_mark_is_found(void **state) {
+    enum { GUARD = 24, BYTES = 1000, WORD = 8 };
+    static const int sizes[] = {2, 4, 8};
+    static const uint64_t word = UINT64_C(0x7fc123457fc12345), halves = UINT64_C(0x7e017e017e017e01);
+    suite *s = *state;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int skew = 0; skew < 2; skew++) {
+            const int size = sizes[k];
+            const mm_mark mark = {size == 2 ? halves : word, size};
+            unsigned char *at = s->block + GUARD + skew;
+            uint64_t found = 0;
+            fill(s, s->block, 0, GUARD + BYTES + GUARD);
+            assert_int_equal(mm_mark_async(s->stream, at, BYTES + 5, mark.word), MM_OK);
+            copy(s, s->pinned, s->block, GUARD + BYTES + GUARD, MM_COPY_OUT);
+            sync(s);
+            assert_all(s->pinned, 0, GUARD + skew);
+            for (int i = 0; i < BYTES + 5; i++)
+                assert_int_equal(s->pinned[GUARD + skew + i], (uint8_t)(mark.word >> (8 * (i % WORD))));
+            assert_all(s->pinned + GUARD + skew + BYTES + 5, 0, GUARD - skew - 5);
+            for (int hole = 0; hole < BYTES; hole += size * 31) {
+                fill(s, at, 0, hole);
+                assert_int_equal(mm_find_mark_async(s->stream, at, BYTES, &mark, &found), MM_OK);
+                sync(s);
+                assert_int_equal(found, hole);
+            }
+            fill(s, at, 0, BYTES);
+            assert_int_equal(mm_mark_async(s->stream, at + size / 2, size, mark.word), MM_OK);
+            assert_int_equal(mm_mark_async(s->stream, at - size, size, mark.word), MM_OK);
+            assert_int_equal(mm_find_mark_async(s->stream, at, BYTES, &mark, &found), MM_OK);
+            sync(s);
+            /* halves of two bytes: a mark that is not cut at an element's edge is none */
+            assert_int_equal(found, MM_MARK_NONE);
+            assert_int_equal(mm_mark_async(s->stream, at, BYTES, mark.word), MM_OK);
+            assert_int_equal(mm_find_mark_async(s->stream, at, size - 1, &mark, &found), MM_OK);
+            sync(s);
+            assert_int_equal(found, MM_MARK_NONE);
+        }
+    assert_int_equal(mm_find_mark_async(s->stream, s->block, 8, &(mm_mark){word, 3}, &(uint64_t){0}), MM_ERR_INVALID);
+    assert_int_equal(mm_mark_async(s->stream, s->block, -1, word), MM_ERR_INVALID);
+}
+
 /* ---------------------------------------------------------------- sums */
 
 /* Computes the sums of elements in the block's first half. The result goes to pinned memory, which the device reaches,
@@ -614,6 +659,7 @@ int device_suite_run(const char *device_name) {
         CASE(checksum_tells_each_flipped_bit_and_each_length),
         CASE(checksum_tells_words_that_changed_places),
         CASE(checksum_tells_pairs_of_flipped_top_bits),
+        CASE(the_first_element_that_has_the_mark_is_found),
         CASE(sums_are_those_of_a_loop_in_long_double),
         CASE(sums_of_what_is_not_finite_say_so),
         CASE(sums_of_elements_that_are_not_aligned_are_invalid),

@@ -136,6 +136,11 @@ WRAP(mm_fill_async, before_work(stream, CALLER), (mm_stream * stream, void *dst,
      (stream, dst, byte, bytes))
 WRAP(mm_checksum_async, before_work(stream, CALLER),
      (mm_stream * stream, const void *src, int64_t bytes, uint64_t *sum_out), (stream, src, bytes, sum_out))
+WRAP(mm_mark_async, before_work(stream, CALLER), (mm_stream * stream, void *dst, int64_t bytes, uint64_t word),
+     (stream, dst, bytes, word))
+WRAP(mm_find_mark_async, before_work(stream, CALLER),
+     (mm_stream * stream, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out),
+     (stream, src, bytes, mark, at_out))
 WRAP(mm_sums_async, before_work(stream, CALLER),
      (mm_stream * stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out),
      (stream, src, elems, scratch, sums_out))

@@ -8,10 +8,10 @@
 
 typedef enum device_fault {
     DEVICE_FAULT_NONE,
-    DEVICE_FAULT_CALL,        /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum,
+    DEVICE_FAULT_CALL,  /* the call fails: reserve, stream and event create, record, wait, copy, fill, checksum, mark,
                           launch */
-    DEVICE_FAULT_TASK,        /* the call succeeds, but a task enqueued before its own fails */
-    DEVICE_FAULT_DELAY,       /* the call succeeds, but a task enqueued before its own takes long */
+    DEVICE_FAULT_TASK,  /* the call succeeds, but a task enqueued before its own fails */
+    DEVICE_FAULT_DELAY, /* the call succeeds, but a task enqueued before its own takes long */
     DEVICE_FAULT_MEMORY_CALL, /* like CALL and TASK, but with MM_ERR_NOMEM */
     DEVICE_FAULT_MEMORY_TASK,
 } device_fault;

@@ -19,7 +19,7 @@ static const struct {
     [MM_LAYER_CONCAT] = {"concat", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_CROP] = {"crop", {MM_LAYER_CHEAP, true}},
     [MM_LAYER_UPSAMPLE] = {"upsample", {MM_LAYER_CHEAP, true}},
-    [MM_LAYER_DROPOUT] = {"dropout", {MM_LAYER_CHEAP, true}},
+    [MM_LAYER_DROPOUT] = {"dropout", {MM_LAYER_CHEAP, false}},
     [MM_LAYER_LOSS] = {"loss", {MM_LAYER_CHEAP, false}},
     [MM_LAYER_UPDATE] = {"update", {MM_LAYER_CHEAP, false}},
     [MM_LAYER_EMBEDDING] = {"embedding", {MM_LAYER_CHEAP, true}},

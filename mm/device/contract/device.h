@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The device contract: memory, streams, events. Implementations: device_host.c (the default), device_cuda.c.
  *
- * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, sums, and what a
- * device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
+ * A stream runs its tasks in order; streams run concurrently. Tasks are copies, fills, checksums, marks, sums, and what
+ * a device's own launcher enqueues (device_host.h: a C function; device_cuda.h: kernels). An event marks a place in a
  * stream. mm_event_record puts it there; a later recording replaces an earlier one.
  *
  * Failure. A task that fails poisons its stream: later tasks are skipped, events recorded after it complete with its
@@ -26,6 +26,9 @@ typedef struct mm_replay mm_replay; /* captured tasks */
 
 typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
 typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
+
+/* What the CPU may do with memory. */
+typedef enum mm_permit { MM_PERMIT_NONE, MM_PERMIT_READ, MM_PERMIT_ALL } mm_permit;
 
 typedef struct mm_device_config {
     int64_t link_out_bytes_per_s, link_in_bytes_per_s; /* host: simulated rate of the link; 0: as fast as memcpy */
@@ -72,6 +75,12 @@ typedef struct mm_sums {
     double sum_abs, sum_squares, max_abs;
 } mm_sums;
 
+/* A pattern of 64 bits, and how many bytes of it make one element, of which the pattern repeats: 2, 4 or 8. */
+typedef struct mm_mark {
+    uint64_t word;
+    int elem_bytes;
+} mm_mark;
+
 /* A function of the CPU as a task of a stream. It may not call the device. */
 typedef struct mm_call {
     mm_status (*fn)(void *arg);
@@ -102,6 +111,7 @@ typedef struct mm_device_ops {
     void (*trim)(mm_device *device, void *memory, int64_t bytes);
     mm_status (*restore)(mm_device *device, void *memory,
                          int64_t bytes); /* NULL: trimmed memory can be used again without a call */
+    mm_status (*protect)(mm_device *device, void *memory, int64_t bytes, mm_permit permit); /* NULL: cannot */
     bool (*next_written)(mm_device *device, const void *memory, int64_t bytes, int64_t *at, int64_t *end_out);
     void (*memory_info)(mm_device *device, mm_memory_info *info_out);
     int64_t (*outside_bytes)(mm_device *device);
@@ -132,6 +142,9 @@ typedef struct mm_device_ops {
     mm_status (*copy_async)(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
     mm_status (*fill_async)(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
     mm_status (*checksum_async)(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+    mm_status (*mark_async)(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+    mm_status (*find_mark_async)(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                                 uint64_t *at_out);
     mm_status (*sums_async)(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
     mm_status (*call_async)(mm_stream *stream, const mm_call *call);
 
@@ -197,6 +210,10 @@ void mm_device_trim(mm_device *device, void *memory, int64_t bytes);
  * MM_ERR_NOMEM: others have taken the memory. The message has the sizes; a part of the range may have been restored,
  * and the rest is still trimmed. */
 MM_CHECKED mm_status mm_device_restore(mm_device *device, void *memory, int64_t bytes);
+/* Sets what the CPU may do with part of a reservation; what it may not do faults (SIGSEGV). Both ends must be multiples
+ * of MM_PAGE_BYTES. MM_ERR_UNSUPPORTED: the device cannot; MM_ERR_DEVICE: the system refuses. */
+enum { MM_PAGE_BYTES = 4096 };
+MM_CHECKED mm_status mm_device_protect(mm_device *device, void *memory, int64_t bytes, mm_permit permit);
 /* For memory that the CPU reaches: finds the next bytes at *at or later that may have been written since they were
  * reserved or trimmed, and sets *at and *end_out to them (offsets in `memory`). Bytes between such ranges are zero.
  * False: there are no more. */
@@ -262,6 +279,14 @@ MM_CHECKED mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, i
 /* *sum_out (host memory, must stay valid until the task is done): a 64-bit checksum of the bytes, the same on every
  * device (checksum.h). */
 MM_CHECKED mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* Fills the bytes with the mark's words, little-endian; the last one is cut. */
+MM_CHECKED mm_status mm_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+/* *at_out (as sum_out): the offset of the first element, counted from src, that has all bytes of the mark;
+ * MM_MARK_NONE: there is none. Bytes behind the last whole element are not looked at. */
+#define MM_MARK_NONE UINT64_MAX
+MM_CHECKED mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                                        uint64_t *at_out);
 /* *sums_out: the sums of `elems` floats, the same bits on every device and with any number of threads (sums.h). src:
  * device memory, aligned to 16. scratch: MM_SUMS_SCRATCH_BYTES. The device writes to scratch and sums_out, which are
  * aligned to 8, in pinned or device memory, and used by one such task at a time. Can be captured. MM_ERR_INVALID: src

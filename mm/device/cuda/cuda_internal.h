@@ -38,7 +38,8 @@ typedef struct cuda_range cuda_range;
 typedef struct cuda_pinned cuda_pinned;
 typedef struct cuda_stream cuda_stream;
 
-/* A checksum's result in pinned memory. The kernel writes `sum`; then a host function copies it to *host_out. */
+/* The result of a checksum, or of a search, in pinned memory. The kernel writes `sum`; then a host function copies it
+ * to *host_out. */
 typedef struct cuda_slot {
     uint64_t sum;
     uint64_t *host_out;
@@ -174,14 +175,22 @@ void *cuda_stream_handle(mm_stream *base);
 
 mm_status cuda_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 mm_status cuda_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
-/* Adds a page of free slots for checksums. */
+/* Adds a page of free slots for results of checksums and searches. */
 mm_status cuda_slots_add(cuda_device *device);
 mm_status cuda_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+mm_status cuda_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+mm_status cuda_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                               uint64_t *at_out);
 mm_status cuda_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 mm_status cuda_call_async(mm_stream *stream, const mm_call *call);
 
 /* cuda_checksum.cu: writes the checksum to *sum_out, in pinned memory. */
 cudaError_t cuda_checksum_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t *sum_out);
+
+/* cuda_mark.cu; at_out is in pinned memory. */
+cudaError_t cuda_mark_launch(cudaStream_t stream, void *dst, int64_t bytes, uint64_t word);
+cudaError_t cuda_find_mark_launch(cudaStream_t stream, const void *src, int64_t bytes, uint64_t word, int elem_bytes,
+                                  uint64_t *at_out);
 
 /* cuda_sums.cu */
 cudaError_t cuda_sums_launch(cudaStream_t stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);

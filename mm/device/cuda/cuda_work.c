@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tasks of the contract: copies, fills, checksums, sums. */
+/* The tasks of the contract: copies, fills, checksums, marks, sums. */
 #include <stdio.h>
 
 #include "mm/core/size.h"
@@ -7,7 +7,7 @@
 
 static mm_status work_check(const cuda_stream *stream, cudaError_t error, const char *what, int64_t bytes) {
     if (error == cudaSuccess) return MM_OK;
-    char text[64], size[32];
+    char text[128], size[32];
     snprintf(text, sizeof text, "%s of %s", what, mm_size_format(bytes, size, sizeof size));
     return cuda_stream_fail(stream, mm_cuda_check(error, text));
 }
@@ -35,7 +35,7 @@ mm_status cuda_fill_async(mm_stream *base, void *dst, uint8_t byte, int64_t byte
     return work_check((cuda_stream *)base, cudaMemsetAsync(dst, byte, (size_t)bytes, stream), "cudaMemsetAsync", bytes);
 }
 
-/* ---------------------------------------------------------------- checksum: for checks, on one multiprocessor */
+/* ---------------------------------------------------------------- checksums, marks: on one multiprocessor */
 
 enum { PAGE_BYTES = 4096 };
 
@@ -80,24 +80,47 @@ static void slot_tell(void *arg) {
     slot_give(slot);
 }
 
-/* Of host memory, a kernel can write only to pinned memory, but sum_out may be any host memory. So the result passes
- * through a slot. If the host function cannot be enqueued after the kernel, the slot is lost, because the kernel may
- * still write to it. */
-mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
-    cuda_stream *stream = (cuda_stream *)base;
-    cuda_slot *slot;
-    if (stream->capture != 0)
-        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: a checksum cannot be captured", stream->name);
-    MM_TRY(slot_take(cuda_device_of(base), &slot));
-    slot->host_out = sum_out;
-    cudaStream_t handle = mm_cuda_stream(base);
-    mm_status status = work_check(stream, cuda_checksum_launch(handle, src, bytes, &slot->sum), "checksum", bytes);
+/* Of host memory, a kernel can write only to pinned memory, but `out` may be any host memory. So the result passes
+ * through a slot, which the caller took. status: of the launch of the kernel that writes slot->sum. If the host
+ * function cannot be enqueued after the kernel, the slot is lost, because the kernel may still write to it. */
+static mm_status slot_pass_on(cuda_stream *stream, cuda_slot *slot, mm_status status, const char *what, int64_t bytes) {
+    char text[64];
     if (status != MM_OK) {
         slot_give(slot);
         return status;
     }
-    return work_check(stream, cudaLaunchHostFunc(handle, slot_tell, slot), "cudaLaunchHostFunc after a checksum",
-                      bytes);
+    snprintf(text, sizeof text, "cudaLaunchHostFunc after %s", what);
+    return work_check(stream, cudaLaunchHostFunc(mm_cuda_stream(&stream->base), slot_tell, slot), text, bytes);
+}
+
+static mm_status slot_begin(mm_stream *base, const char *what, uint64_t *out, cuda_slot **slot_out) {
+    const cuda_stream *stream = (cuda_stream *)base;
+    if (stream->capture != 0)
+        return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: %s cannot be captured", stream->name, what);
+    MM_TRY(slot_take(cuda_device_of(base), slot_out));
+    (*slot_out)->host_out = out;
+    return MM_OK;
+}
+
+mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, uint64_t *sum_out) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cuda_slot *slot;
+    MM_TRY(slot_begin(base, "a checksum", sum_out, &slot));
+    const cudaError_t error = cuda_checksum_launch(mm_cuda_stream(base), src, bytes, &slot->sum);
+    return slot_pass_on(stream, slot, work_check(stream, error, "checksum", bytes), "a checksum", bytes);
+}
+
+mm_status cuda_mark_async(mm_stream *base, void *dst, int64_t bytes, uint64_t word) {
+    return work_check((cuda_stream *)base, cuda_mark_launch(mm_cuda_stream(base), dst, bytes, word), "mark", bytes);
+}
+
+mm_status cuda_find_mark_async(mm_stream *base, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out) {
+    cuda_stream *stream = (cuda_stream *)base;
+    cuda_slot *slot;
+    MM_TRY(slot_begin(base, "a search for a mark", at_out, &slot));
+    const cudaError_t error =
+        cuda_find_mark_launch(mm_cuda_stream(base), src, bytes, mark->word, mark->elem_bytes, &slot->sum);
+    return slot_pass_on(stream, slot, work_check(stream, error, "search for a mark", bytes), "a search", bytes);
 }
 
 /* ---------------------------------------------------------------- sums */

@@ -97,7 +97,7 @@ static mm_status host_reserve(mm_device *base, mm_memory_kind kind, int64_t byte
     return MM_OK;
 }
 
-enum { PAGE = 4096 };
+enum { PAGE = MM_PAGE_BYTES };
 
 /* Whole pages inside the range go back to the system, and read as zero afterwards; the rest is set to zero. */
 static void host_trim(mm_device *base, void *memory, int64_t bytes) {
@@ -112,6 +112,14 @@ static void host_trim(mm_device *base, void *memory, int64_t bytes) {
     madvise(first, (size_t)(last - first), MADV_DONTNEED);
     memset(memory, 0, (size_t)(first - (uint8_t *)memory));
     memset(last, 0, (size_t)(end - last));
+}
+
+static mm_status host_protect(mm_device *base, void *memory, int64_t bytes, mm_permit permit) {
+    static const int modes[] = {
+        [MM_PERMIT_NONE] = PROT_NONE, [MM_PERMIT_READ] = PROT_READ, [MM_PERMIT_ALL] = PROT_READ | PROT_WRITE};
+    (void)base;
+    if (mprotect(memory, (size_t)bytes, modes[permit]) == 0) return MM_OK;
+    return mm_fail(MM_ERR_DEVICE, "host device: cannot protect %s: %s", MM_SIZE_TEXT(bytes), strerror(errno));
 }
 
 /* Sets bit 0 of in_memory[i] if page i is in memory; for all pages if the system does not say. */
@@ -215,6 +223,7 @@ const mm_device_ops mm_device_host_ops = {
     .reserve = host_reserve,
     .release = host_release,
     .trim = host_trim,
+    .protect = host_protect,
     .next_written = host_next_written,
     .memory_info = host_memory_info,
     .outside_bytes = host_outside_bytes,
@@ -235,6 +244,8 @@ const mm_device_ops mm_device_host_ops = {
     .copy_async = host_copy_async,
     .fill_async = host_fill_async,
     .checksum_async = host_checksum_async,
+    .mark_async = host_mark_async,
+    .find_mark_async = host_find_mark_async,
     .sums_async = host_sums_async,
     .call_async = host_call_async,
 };

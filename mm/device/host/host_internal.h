@@ -89,6 +89,9 @@ mm_status host_stream_record(mm_stream *stream, host_recording *recording);
 mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind);
 mm_status host_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes);
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out);
+mm_status host_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word);
+mm_status host_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                               uint64_t *at_out);
 mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out);
 mm_status host_call_async(mm_stream *stream, const mm_call *call);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tasks of the contract: copies, fills, checksums, sums, enqueued with mm_host_launch. */
+/* The tasks of the contract: copies, fills, checksums, marks, sums, enqueued with mm_host_launch. */
 #include <endian.h>
 #include <string.h>
 #include <time.h>
@@ -125,6 +125,50 @@ static mm_status checksum_run(void *arg) {
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
     const checksum_task task = {src, bytes, sum_out};
     return mm_host_launch(stream, checksum_run, &task, sizeof task);
+}
+
+/* ---------------------------------------------------------------- marks */
+
+typedef struct mark_task {
+    unsigned char *dst;
+    int64_t bytes;
+    uint64_t word; /* little-endian */
+} mark_task;
+
+static mm_status mark_run(void *arg) {
+    const mark_task *task = arg;
+    int64_t done = 0;
+    for (; done + 8 <= task->bytes; done += 8) memcpy(task->dst + done, &task->word, 8);
+    if (done < task->bytes) memcpy(task->dst + done, &task->word, (size_t)(task->bytes - done));
+    return MM_OK;
+}
+
+mm_status host_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word) {
+    const mark_task task = {dst, bytes, htole64(word)};
+    return mm_host_launch(stream, mark_run, &task, sizeof task);
+}
+
+typedef struct find_task {
+    const unsigned char *src;
+    int64_t bytes;
+    mm_mark mark; /* its word is little-endian */
+    uint64_t *at_out;
+} find_task;
+
+static mm_status find_run(void *arg) {
+    const find_task *task = arg;
+    const size_t size = (size_t)task->mark.elem_bytes;
+    int64_t at = 0;
+    while (at + (int64_t)size <= task->bytes && memcmp(task->src + at, &task->mark.word, size) != 0)
+        at += (int64_t)size;
+    *task->at_out = at + (int64_t)size <= task->bytes ? (uint64_t)at : MM_MARK_NONE;
+    return MM_OK;
+}
+
+mm_status host_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
+                               uint64_t *at_out) {
+    const find_task task = {src, bytes, {htole64(mark->word), mark->elem_bytes}, at_out};
+    return mm_host_launch(stream, find_run, &task, sizeof task);
 }
 
 /* ---------------------------------------------------------------- sums */

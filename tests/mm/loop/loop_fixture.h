@@ -30,6 +30,9 @@ bool step(const fixture *f, const char *name, mm_phase phase, const mm_slot *slo
     (const mm_slot[]) { __VA_ARGS__ }
 #define STEP(f, name, phase, ...) step(f, name, phase, SLOTS(__VA_ARGS__), COUNT((SLOTS(__VA_ARGS__))))
 
+/* Leaves a step, after writing all of its output of BYTES bytes. */
+void leave_written(const fixture *f, float *output);
+
 /* Ends an iteration that must fail so, with all of `words` (which end with NULL) in its message. */
 void expect_failure(const fixture *f, mm_status wanted, const char *const *words);
 #define EXPECT_FAILURE(f, status, ...) expect_failure(f, status, (const char *const[]){__VA_ARGS__, NULL})

@@ -10,7 +10,7 @@ TEST_CASE(another_step_than_recorded_is_refused_with_both_names_and_does_not_run
     record(&f);
     expect_ok(mm_loop_begin(f.loop, 0));
     assert_true(STEP(&f, "make", MM_FORWARD, mm_slot_write("x", 0, &a, BYTES)));
-    mm_loop_leave(f.loop);
+    leave_written(&f, a);
     assert_false(STEP(&f, "triple", MM_FORWARD, mm_slot_read("x", 0, &a), mm_slot_result("y", 0, &b, BYTES)));
     assert_false(STEP(&f, "double", MM_FORWARD, mm_slot_read("x", 0, &a), mm_slot_result("y", 0, &b, BYTES)));
     mm_loop_leave(f.loop);
@@ -57,9 +57,9 @@ TEST_CASE(an_iteration_that_is_too_short_or_too_long_is_refused) {
     expect_ok(mm_loop_begin(f.loop, 0));
     EXPECT_FAILURE(&f, MM_ERR_ORDER, "2 more steps", "make.0 forward");
     expect_ok(mm_loop_begin(f.loop, 0));
-    if (STEP(&f, "make", MM_FORWARD, mm_slot_write("x", 0, &a, BYTES))) mm_loop_leave(f.loop);
+    if (STEP(&f, "make", MM_FORWARD, mm_slot_write("x", 0, &a, BYTES))) leave_written(&f, a);
     if (STEP(&f, "double", MM_FORWARD, mm_slot_read("x", 0, &a), mm_slot_result("y", 0, &b, BYTES)))
-        mm_loop_leave(f.loop);
+        leave_written(&f, b);
     assert_false(STEP(&f, "more", MM_FORWARD, mm_slot_read("x", 0, &a)));
     EXPECT_FAILURE(&f, MM_ERR_ORDER, "more.0 forward", "the end");
     assert_null(b);
