@@ -125,8 +125,8 @@ static picture_panel panel_of(const plan_case *one) {
                                       .needed_bytes = plan->peak_bytes,
                                       .live_bytes = plan->live_peak_bytes}};
     mm_graph_step_name(plan->graph, plan->peak_step, panel.memory.held_by, sizeof panel.memory.held_by);
-    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy, one->effect.lossy ? " (lossy)" : "",
-             (long long)one->asked.batch);
+    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy,
+             one->forecast.work.lossy ? " (lossy)" : "", (long long)one->asked.batch);
     return panel;
 }
 

@@ -96,7 +96,12 @@ static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
 static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
 static double speed(const row *r) { return speed_of(r->images_per_second, r->sample_tokens); }
 static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", speed(r)); }
-static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
+static void status_cell(table *t, const row *r) {
+    if (r->same_plan_as)
+        table_cell(t, "%s (same plan as %s)", r->status, r->same_plan_as);
+    else
+        table_cell(t, "%s", r->status);
+}
 
 static void policy_cell(table *t, const row *r) {
     char *name = row_policy(r);
@@ -249,7 +254,7 @@ mm_status rows_print_error(FILE *file, const row *rows, int n) {
 
 void rows_print_idle(FILE *file, const row *rows, int n) {
     for (int i = 0; i < n; i++) {
-        bool told = !rows[i].idle;
+        bool told = !rows[i].idle || rows[i].same_plan_as;
         for (int k = 0; !told && k < i; k++) told = rows[k].idle && strcmp(rows[k].idle, rows[i].idle) == 0;
         if (!told) fprintf(file, "%s\n", rows[i].idle);
     }
@@ -286,7 +291,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI so so sI sI ss? ss? ss}",
+        "sI so so so so so so so sI so so sI sI ss? ss? ss? ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
         r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
         r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
@@ -311,7 +316,8 @@ static json_t *to_json(const row *r) {
         positive(r->bound_seconds), "replans", (json_int_t)r->replans, "tokens_per_second",
         positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
         r->test_accuracy < 0 ? json_null() : number(r->test_loss), "moved_bytes", (json_int_t)r->moved_bytes,
-        "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "status", r->status);
+        "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "same_plan_as", r->same_plan_as,
+        "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {
