@@ -19,10 +19,28 @@ a_printed_network_trains_to_the_same_bits_() {
     cp out my.json
     expect 0 train --net tiny "${few[@]}" --save built_in
     expect 0 train --net file:my.json "${few[@]}" --save from_file
-    equal built_in from_file
+    equal_tensors built_in from_file
     sed -i 's/"p": 0.25/"p": 0.5/' my.json
     expect 0 train --net file:my.json "${few[@]}" --save other
-    differ built_in other
+    ! (equal_tensors built_in other) >/dev/null || fail "p makes no difference"
+}
+
+# A state names its network's file. It goes on from another folder, as long as the file has that network.
+a_state_finds_its_network_file_() {
+    cp "$example" my.json
+    mkdir other
+    expect 0 train --net file:my.json "${few[@]}" --save other/state
+    expect 0 train --net "file:$PWD/my.json" --batch 4 --iterations 4 --quiet --save whole
+    cd other || exit
+    expect 0 train --load state --iterations 4 --quiet --save on
+    equal_tensors on ../whole
+    sed -i 's/"name": "small-cnn"/"name": "mine"/' ../my.json
+    refused 2 "state is a state of net small-cnn, but file:" train --load state --quiet
+    says err "my.json has net mine; name its file: --net file:PATH"
+    rm ../my.json
+    refused 1 "state is a state of net small-cnn, which file:" train --load state --quiet
+    says err "my.json does not give any more; name its file: --net file:PATH"
+    expect 0 train --load state --net "file:$example" --iterations 4 --quiet
 }
 
 plan_bench_and_nets_take_a_file_() {

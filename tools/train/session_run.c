@@ -96,7 +96,7 @@ static mm_status start_iteration(session *s, const session_run *run, progress *p
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
-    *next = (flight){.exec = exec, .n = batch.n, .rate = rate, .planned_bytes = planned_bytes(s)};
+    *next = (flight){.exec = exec, .n = batch.n, .rate = rate};
     /* The number of the iteration's first pass. Evaluations do not count. */
     const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, session_sub_batch(s, part));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
@@ -106,6 +106,7 @@ static mm_status start_iteration(session *s, const session_run *run, progress *p
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
     t->begun = sums_begun(s);
+    next->planned_bytes = planned_bytes(s); /* known from the first iteration on */
     next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;
