@@ -50,7 +50,7 @@ plan_bench_and_nets_take_a_file_() {
     expect 0 bench --net tiny,file:my.json --batch 4 --policies naive,liveness --iterations 2 --quiet --json rows.json
     [[ $(values rows.json net) == $'tiny\ntiny\nsmall-cnn\nsmall-cnn' ]] || fail "not the four rows"
     COLUMNS=100 expect 0 nets --net file:my.json
-    says out "small-cnn: images of 32x32x3, 10 classes; 13 layers, 1434 learned parameters"
+    says out "small-cnn: images of 32x32x3, 10 classes; 12 layers, 1434 learned parameters"
     says out "conv2    conv             16x16x16         768  pool1; out_channels=16 kernel=[1, 3] pad=[0, 1]"
 }
 
@@ -107,6 +107,7 @@ operations_are_listed_and_bad_layers_point_there_() {
     expect 0 nets --ops max_pool
     says out "from 1 to 255, height times width at most 255"
     says out '{"name": "pool1", "op": "max_pool"'
+    refused 2 "no operation 'bn' (did you mean batch_norm?)" nets --ops bn
     expect 0 nets --json --ops=conv
     [[ $(value out parameters) == weight* ]] || fail "not one operation"
     sed 's/"kernel": 2/"kernel": 0/' "$example" >bad.json

@@ -16,6 +16,7 @@
 #include "tools/plan/explain.h"
 #include "tools/plan/graph_plan.h"
 #include "tools/plan/picture.h"
+#include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_page.h"
 
 typedef struct plan_command {
@@ -140,7 +141,7 @@ static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
     }
     if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
     print_comparison(file, c);
-    return MM_OK;
+    return c->max_batch ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- files */

@@ -213,8 +213,9 @@ static const char help_text[] =
     "takes over (with more swapping, recomputation and so on; never a lossy plan for a lossless one), and a line on\n"
     "stderr says so.\n"
     "\n"
-    "--data files: reads images as uint8 [images, height, width, channels] and labels as int32 [images], or [images,\n"
-    "height, width] for a network with a label for each pixel, as numpy.save writes them. The network gets pixels\n"
+    "--data files: reads images as uint8 [images, height, width, channels] and labels as uint8, int32 or int64\n"
+    "[images], or [images, height, width] for a network with a label for each pixel, as numpy.save writes them. The "
+    "network gets pixels\n"
     "scaled to -1 to 1, not augmented. The files are read during training, not held in memory.\n"
     "\n"
     "--data text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last\n"
@@ -374,7 +375,7 @@ static int report_end(train *t, row *r, mm_status *status) {
         return code;
     }
     row_end(r, t->stopped);
-    *status = tells ? rows_print(json_file_beside(t->json), r, 1) : MM_OK;
+    *status = tells ? row_print(json_file_beside(t->json), r) : MM_OK;
     if (*status == MM_OK && t->json) *status = rows_save(t->json, r, 1);
     if (t->stopped && tells && r->iterations > 0 && r->diverged_iteration == 0) train_say_interrupted(t);
     if (ended.status != MM_OK) *status = mm_failure_restore(&ended);

@@ -155,6 +155,13 @@ static void loss_cell(table *t, const row *r) {
         table_cell(t, "%s -> %s", loss_text(r->loss_first, first), loss_text(r->loss_last, last));
 }
 
+static void accuracy_cell(table *t, const row *r) {
+    if (r->test_accuracy >= 0)
+        table_cell(t, "%.2f%%", 100 * r->test_accuracy);
+    else
+        table_cell(t, "-");
+}
+
 static void simulated_cell(table *t, const row *r) {
     char cell[CELL] = "-";
     if (is_predicted(r)) expected_cell(r, cell);
@@ -183,6 +190,7 @@ static const struct column {
     {{"ratio", false, 4}, ratio_cell, false},
     {{"host", false, 3}, host_cell, false},
     {{"loss", true, 6}, loss_cell, false},
+    {{"accuracy", false, 11}, accuracy_cell, false},
     {{"simulated", false, 10}, simulated_cell, false},
     {{"status", true, 0}, status_cell, false},
 };
@@ -196,12 +204,16 @@ static void add_row(table *t, const row *r) {
     if (!has_speed(r)) table_note(t, "%s", r->status);
 }
 
-mm_status rows_print(FILE *file, const row *rows, int n) {
+/* A training is about its loss: all other figures are dropped first. */
+enum { DROP_LAST = 12 };
+
+static mm_status print_table(FILE *file, const row *rows, int n, bool training) {
     table_column shown[COLUMNS];
     table *t;
     for (int c = 0; c < COLUMNS; c++) {
         shown[c] = columns[c].shown;
         if (columns[c].cell == speed_cell && n > 0) shown[c].head = speed_unit_brief(rows[0].sample_tokens);
+        if (columns[c].cell == loss_cell && training) shown[c].drop = DROP_LAST;
     }
     MM_TRY(table_create(shown, COLUMNS, TABLE_DROPPING, &t));
     for (int i = 0; i < n; i++) add_row(t, &rows[i]);
@@ -209,6 +221,10 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
     table_destroy(t);
     return status;
 }
+
+mm_status rows_print(FILE *file, const row *rows, int n) { return print_table(file, rows, n, false); }
+
+mm_status row_print(FILE *file, const row *r) { return print_table(file, r, 1, true); }
 
 mm_status row_print_line(FILE *file, const row *r) {
     char size[32], *name = row_policy(r);

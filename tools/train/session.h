@@ -144,6 +144,7 @@ typedef struct session_run {
     session_hook save; /* called between iterations when save_period is due; NULL if never due */
     FILE *log;         /* gets a line for each iteration, as SESSION_LOG_HEAD names its values; NULL: none */
     FILE *codec_log;   /* gets a line for each iteration that samples (codec_log.h); NULL: none */
+    const char *told;  /* stands beside the policy in progress: "budget 300MiB"; NULL: nothing */
     bool quiet;
     bool view; /* on a terminal, show memory and streams below the progress bar (session_view.h) */
 } session_run;

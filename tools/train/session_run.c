@@ -34,6 +34,7 @@ typedef struct tally {
     int64_t full, labels, correct;
     int64_t begun; /* sums_begun() when the last iteration was submitted */
     mm_stats before;
+    char what[MM_SPEC_CAPACITY + 64]; /* the policy that runs, and run->told */
 } tally;
 
 static void log_line(FILE *log, int64_t iteration, const flight *one, int64_t labels, double seconds) {
@@ -90,6 +91,10 @@ static int64_t sums_begun(const session *s) {
 static mm_status start_iteration(session *s, const session_run *run, progress *p, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     MM_TRY(session_note_policy(s, &p->what));
+    if (run->told) {
+        snprintf(t->what, sizeof t->what, "%.*s, %s", MM_SPEC_CAPACITY, p->what, run->told);
+        p->what = t->what;
+    }
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
         MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
