@@ -744,7 +744,7 @@ a_rate_falls_as_a_cosine_() {
     expect 0 train --load half --save in_two --log log --quiet
     [[ $(<err) =~ ^"mm train: --log log: goes on after iteration "[0-9]+$ ]] || fail "something else is told"
     mapfile -t lines <log
-    ((${#lines[@]} == 301)) && [[ ${lines[300]} == 300,* && ${lines[1]} == 1,* ]] || fail "${#lines[@]} lines in the log"
+    [[ ${#lines[@]} == 301 && ${lines[300]} == 300,* && ${lines[1]} == 1,* ]] || fail "${#lines[@]} lines in the log"
     [[ ${lines[1]} != *,0 ]] || fail "the first line has no planned bytes: ${lines[1]}"
     expect 0 train --load in_two --quiet
     [[ $(<err) == "mm train: nothing to train: in_two has done 300 iterations already; to train on: --iterations N, "* ]] ||

@@ -548,7 +548,7 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
 
 largest_batches_of_several_policies_end_in_a_table_() {
     local row='^swap +[0-9]+ +[0-9.]+ +[0-9.]+[KM]iB$' none='^naive +none fits$' lines
-    local -a run=(plan --net tiny --policy naive,liveness,swap --max-batch --facts "$machine")
+    local -a run=(plan --net tiny --policy "naive,liveness,swap" --max-batch --facts "$machine")
     expect 0 "${run[@]}" --budget 4MiB
     mapfile -t lines <out
     [[ ${lines[-5]} =~ ^policy\ +largest\ batch\ +img/s\ +pinned$ ]] || fail "no table: ${lines[-5]}"

@@ -85,7 +85,7 @@ char *row_policy(const row *r);
 /* Prints rows as one table (table.h). MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 
-/* Prints a training's row as such a table, with the loss and the test's accuracy before all other figures. MM_ERR_NOMEM. */
+/* Prints a training's row as such a table, which drops its loss and the test's accuracy last. MM_ERR_NOMEM. */
 MM_CHECKED mm_status row_print(FILE *file, const row *r);
 
 /* Prints one row as a line of its own. MM_ERR_NOMEM. */

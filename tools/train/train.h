@@ -75,8 +75,8 @@ MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, net
 /* ---- train_log.c */
 
 /* Opens --log and --codec-log, once nothing can be refused any more, so that a refused run does not overwrite existing
- * files. A log of the run that the session continues is appended to; lines after the session's iteration are cut. A line
- * on stderr says what becomes of an existing log. MM_ERR_IO, MM_ERR_NOMEM. */
+ * files. Appends to a log that has the session's iteration, and cuts its lines of later ones; else begins it anew. A
+ * line on stderr says what becomes of an existing log. MM_ERR_IO, MM_ERR_NOMEM. */
 MM_CHECKED mm_status train_open_logs(train *t, const session *s);
 /* Checks that all lines were written. MM_ERR_IO. */
 MM_CHECKED mm_status train_check_logs(const train *t);

@@ -25,7 +25,7 @@ _Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N + 4 <= TRAIN_STATE_OPTIONS, "a st
 
 /* No option: the iteration at which the schedule of the state's run ends, if it is a cosine. */
 #define SCHEDULE_END "lr-schedule-end"
-/* No options, so that they do not count as differences: the run's length, of which one is empty, and the network's file. */
+/* No options, so that they do not count as differences: the run's length, as one of the two, and the network's file. */
 #define RUN_ITERATIONS "run-iterations"
 #define RUN_EPOCHS     "run-epochs"
 #define NET_PATH       "net-path"
