@@ -92,6 +92,7 @@ static void fill_row(row *r, const forecast *f, const policy_effect *effect) {
     r->work = f->work;
     r->lossy = f->work.lossy;
     r->idle = policy_effect_idle(effect, &r->work, &r->would);
+    r->unforced = r->idle && r->idle == effect->unforced;
     r->iteration_seconds_predicted = (double)f->iteration_ns * 1e-9;
     r->bound_seconds = f->bound_ns < INT64_MAX ? (double)f->bound_ns * 1e-9 : 0;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;

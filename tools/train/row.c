@@ -270,7 +270,7 @@ mm_status rows_print_error(FILE *file, const row *rows, int n) {
 
 void rows_print_idle(FILE *file, const row *rows, int n) {
     for (int i = 0; i < n; i++) {
-        bool told = !rows[i].idle || rows[i].same_plan_as;
+        bool told = !rows[i].idle || (rows[i].unforced && rows[i].same_plan_as);
         for (int k = 0; !told && k < i; k++) told = rows[k].idle && strcmp(rows[k].idle, rows[i].idle) == 0;
         if (!told) fprintf(file, "%s\n", rows[i].idle);
     }

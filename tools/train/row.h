@@ -19,6 +19,7 @@ typedef struct row {
     const char *ran;          /* the policies that ran, in order, as tables name them: "liveness -> freelunch (lossy)".
                                  NULL: only `policy`, or none. In session_config.texts, as are the next two */
     const char *idle, *would; /* policy_effect_idle of `policy` and `work` */
+    bool unforced;            /* `idle` is due to the budget, not to the network */
     plan_work work;           /* of the plans for full batches; zero if nothing ran, or if the policy changed */
     const char *same_plan_as; /* the policy of the first other row of the table with the same network, batch, budget and
                                  plans; NULL: none before this one. Borrowed */
@@ -95,8 +96,8 @@ MM_CHECKED mm_status row_print_line(FILE *file, const row *r);
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print_error(FILE *file, const row *rows, int n);
 
-/* Prints a line for each policy and network in which the policy acts on nothing, unless the table says already that its
- * plan is another's. */
+/* Prints a line for each policy and network in which the policy acts on nothing, unless that is due to the budget and
+ * the table says already that the plan is another's. */
 void rows_print_idle(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */

@@ -109,6 +109,7 @@ static void fill_work(const session *s, row *r) {
     if (s->n_ran != 1) return;
     add_plans(s, s->train, &r->work);
     r->idle = policy_effect_idle(&s->effects[0], &r->work, &r->would);
+    r->unforced = r->idle && r->idle == s->effects[0].unforced;
 }
 
 mm_status session_fill_policies(session *s, row *r) {
