@@ -73,9 +73,11 @@ static mm_status print_net(const nets_net *net) {
     int64_t elems = nets_net_learned_elems(net);
     char size[32];
     table *t;
+    /* Layer 0, the data, is listed, but no layer that a person counts. */
     printf("%s: images of %s, %lld classes; %d layers, %lld learned parameters (%s)\n\n", nets_net_name(net),
            nets_shape_text(&nets_net_layer(net, 0)->shape, shape), (long long)nets_net_classes(net),
-           nets_net_layers(net), (long long)elems, mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
+           nets_net_layers(net) - 1, (long long)elems,
+           mm_size_format(elems * (int64_t)sizeof(float), size, sizeof size));
     MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < nets_net_layers(net); i++) status = add_layer(t, net, i);
@@ -145,10 +147,22 @@ static mm_status open_and_print(const nets_command *c, FILE *json) {
     return status;
 }
 
+/* Rules name some layers by shorter words than network files do. */
+static mm_status print_ops(FILE *stream, const nets_command *c, bool json) {
+    static const struct {
+        const char *rule, *op;
+    } words[] = {{"bn", "batch_norm"}, {"bn-relu", "batch_norm"}, {"ln", "layer_norm"}, {"pool", "max_pool"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(c->op, words[i].rule) == 0)
+            return mm_fail(MM_ERR_NOT_FOUND, "no operation '%s' (did you mean %s?): that is the word of rules", c->op,
+                           words[i].op);
+    return nets_op_list_print(stream, *c->op ? c->op : NULL, json);
+}
+
 /* A mm_file_writer. */
 static mm_status print_json(const void *ctx, FILE *stream) {
     const nets_command *c = ctx;
-    if (c->op) return nets_op_list_print(stream, *c->op ? c->op : NULL, true);
+    if (c->op) return print_ops(stream, c, true);
     return c->name ? open_and_print(c, stream) : print_list_json(stream);
 }
 
@@ -165,7 +179,7 @@ static mm_status show(const nets_command *c) {
     if (c->weights && !c->json) return MM_OK;
     if (c->json && *c->json && !json_file_is_output(c->json)) return mm_atomic_file_print(c->json, print_json, c);
     if (c->json) return print_json(c, stdout);
-    if (c->op) return nets_op_list_print(stdout, *c->op ? c->op : NULL, false);
+    if (c->op) return print_ops(stdout, c, false);
     if (c->name) return open_and_print(c, NULL);
     print_list();
     return MM_OK;

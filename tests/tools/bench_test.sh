@@ -28,17 +28,18 @@ throughput_is_printed_against_the_budget_() {
     expect 0 "${simulate[@]}" --policies liveness,freelunch,swap --budgets sweep:4 --json rows
     says out "tiny, batch 32: images/s by budget"
     mapfile -t lines < <(sed -n '/images.s by budget/,$p' out)
-    ((${#lines[@]} == 5)) || fail "${#lines[@]} lines"
+    ((${#lines[@]} == 6)) || fail "${#lines[@]} lines"
     [[ ${lines[1]} =~ ^policy(\ +[0-9.]+[KM]iB){4}$ ]] || fail "no four budgets: ${lines[1]}"
     [[ ${lines[2]} =~ ^liveness(\ +-){3}\ +[0-9.]+$ ]] || fail "liveness fits only the last: ${lines[2]}"
-    [[ ${lines[4]} =~ ^swap(\ +[0-9.]+){4}$ ]] || fail "swap fits all: ${lines[4]}"
+    [[ ${lines[4]} =~ ^swap(\ +[0-9.]+){4}=$ ]] || fail "swap fits all: ${lines[4]}"
+    [[ ${lines[5]} == "= the same plan as a policy further up" ]] || fail "${lines[5]}"
     mapfile -t budgets < <(values rows budget_bytes)
     ((budgets[0] == $(minimum tiny 32 swap))) || fail "the least is ${budgets[0]}"
     ((budgets[11] == $(minimum tiny 32 liveness))) || fail "the most is ${budgets[11]}"
 }
 
 lossy_policies_are_marked_in_every_table_() {
-    expect 0 "${simulate[@]}" --policies liveness,freelunch,freelunch:codec=raw,cdma --budgets 8MiB,16MiB --json rows
+    expect 0 "${simulate[@]}" --policies liveness,freelunch,freelunch:codec=raw,cdma --budgets 3MiB,2900KiB --json rows
     (($(count out $'\ntiny     32  freelunch (lossy) ') == 2)) || fail "not two rows of freelunch marked"
     (($(count out $'\nfreelunch (lossy) ') == 1)) || fail "not marked in the table over budgets"
     (($(count out "freelunch, budget") == 0)) || fail "not marked as the rows come"
@@ -50,6 +51,27 @@ lossy_policies_are_marked_in_every_table_() {
     says out "freelunch (lossy) "
     [[ $(tail -1 out) =~ freelunch\ \(lossy\)\ [0-9.]+ ]] || fail "not marked in the ranking: $(tail -1 out)"
     [[ $(values rows lossy) == $'true\nfalse' ]] || fail "the rows do not say so"
+}
+
+# In a budget that suffices without them, policies do what liveness does: what differs is noise, and no code is lossy.
+rows_with_the_same_plan_are_not_ranked_() {
+    COLUMNS=120 expect 0 "${measure[@]}" --policies naive,liveness,recompute,freelunch --budgets 90MiB --json rows
+    [[ $(values rows same_plan_as) == $'null\nnull\nliveness\nliveness' ]] || fail "$(values rows same_plan_as)"
+    [[ $(values rows lossy | sort -u) == false ]] || fail "nothing was encoded"
+    says out "(same plan as liveness)"
+    says out "fastest first (=: the same plan; the mean)"
+    says out "liveness = recompute = freelunch "
+    [[ $(values rows would) == $'null\nnull\nrecompute:when=always\nfreelunch:when=always' ]] || fail "$(values rows would)"
+    says rows "recompute acts on no map of tiny train 8 where the budget suffices without it; "
+    expect 0 "${measure[@]}" --policies liveness,freelunch --budgets 800KiB,90MiB --json rows
+    says out "= the same plan as a policy further up: differences are noise"
+    says out "freelunch (lossy), budget 800KiB"
+    says out "freelunch, budget 90MiB"
+    expect 0 "${simulate[@]}" --policies liveness,swap --budgets 16MiB --json rows
+    [[ $(values rows same_plan_as) == $'null\nliveness' && $(values rows would) == *swap:when=always ]] || fail "simulated"
+    expect 0 plan --net tiny --batch 8 --policy freelunch --budget 90MiB --json planned
+    says out "freelunch acts on no map of tiny train 8"
+    [[ $(value planned would) == freelunch:when=always && $(value planned lossy) == false ]] || fail "mm plan"
 }
 
 throughput_is_printed_against_the_batch_() {
@@ -201,7 +223,7 @@ curves_are_drawn_() {
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg c.svg
     balanced c.svg
     for text in "tiny, batch 8: images/s over the budget" "tiny, budget 2MiB: images/s over the batch" \
-        ">liveness, swap, freelunch:rate=4 (lossy) (one line: they coincide)<"; do says c.svg "$text"; done
+        ">liveness, swap, freelunch:rate=4 (one line: they coincide)<"; do says c.svg "$text"; done
     (($(count c.svg "<path class=\"mark\"") == 8 + 5)) || fail "$(count c.svg "<path class=\"mark\"") marks"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies 'liveness,swap,freelunch:rate=4' --budgets 1MiB,2MiB,4MiB --svg d.svg
     equal c.svg d.svg
@@ -223,7 +245,7 @@ coinciding_curves_are_told_apart_() {
     ! (says c.svg "A number in a mark: so many lines meet there") >/dev/null || fail "a number that is not there is explained"
     expect 0 "${simulate_any[@]}" --batch 8,32 --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 4MiB --svg d.svg
     balanced d.svg
-    says d.svg "liveness, swap, recompute, hybrid (lossy), vdnn-all (one line: they coincide)"
+    says d.svg "liveness, swap, recompute, hybrid, vdnn-all (one line: they coincide)"
     expect 0 "${simulate_any[@]}" --batch sweep --policies liveness,swap,recompute,hybrid,vdnn-all --budgets 2MiB --svg e.svg
     says e.svg "class=\"count\">5<"
     says e.svg "A number in a mark: so many lines meet there"

@@ -19,10 +19,28 @@ a_printed_network_trains_to_the_same_bits_() {
     cp out my.json
     expect 0 train --net tiny "${few[@]}" --save built_in
     expect 0 train --net file:my.json "${few[@]}" --save from_file
-    equal built_in from_file
+    equal_tensors built_in from_file
     sed -i 's/"p": 0.25/"p": 0.5/' my.json
     expect 0 train --net file:my.json "${few[@]}" --save other
-    differ built_in other
+    ! (equal_tensors built_in other) >/dev/null || fail "p makes no difference"
+}
+
+# A state names its network's file. It goes on from another folder, as long as the file has that network.
+a_state_finds_its_network_file_() {
+    cp "$example" my.json
+    mkdir other
+    expect 0 train --net file:my.json "${few[@]}" --save other/state
+    expect 0 train --net "file:$PWD/my.json" --batch 4 --iterations 4 --quiet --save whole
+    cd other || exit
+    expect 0 train --load state --iterations 4 --quiet --save on
+    equal_tensors on ../whole
+    sed -i 's/"name": "small-cnn"/"name": "mine"/' ../my.json
+    refused 2 "state is a state of net small-cnn, but file:" train --load state --quiet
+    says err "my.json has net mine; name its file: --net file:PATH"
+    rm ../my.json
+    refused 1 "state is a state of net small-cnn, which file:" train --load state --quiet
+    says err "my.json does not give any more; name its file: --net file:PATH"
+    expect 0 train --load state --net "file:$example" --iterations 4 --quiet
 }
 
 plan_bench_and_nets_take_a_file_() {
@@ -32,7 +50,7 @@ plan_bench_and_nets_take_a_file_() {
     expect 0 bench --net tiny,file:my.json --batch 4 --policies naive,liveness --iterations 2 --quiet --json rows.json
     [[ $(values rows.json net) == $'tiny\ntiny\nsmall-cnn\nsmall-cnn' ]] || fail "not the four rows"
     COLUMNS=100 expect 0 nets --net file:my.json
-    says out "small-cnn: images of 32x32x3, 10 classes; 13 layers, 1434 learned parameters"
+    says out "small-cnn: images of 32x32x3, 10 classes; 12 layers, 1434 learned parameters"
     says out "conv2    conv             16x16x16         768  pool1; out_channels=16 kernel=[1, 3] pad=[0, 1]"
 }
 
@@ -89,6 +107,7 @@ operations_are_listed_and_bad_layers_point_there_() {
     expect 0 nets --ops max_pool
     says out "from 1 to 255, height times width at most 255"
     says out '{"name": "pool1", "op": "max_pool"'
+    refused 2 "no operation 'bn' (did you mean batch_norm?)" nets --ops bn
     expect 0 nets --json --ops=conv
     [[ $(value out parameters) == weight* ]] || fail "not one operation"
     sed 's/"kernel": 2/"kernel": 0/' "$example" >bad.json

@@ -257,6 +257,26 @@ json_can_go_to_standard_output_and_tables_beside_it_() {
 
 # ---------------------------------------------------------------- progress
 
+# The loss and the accuracy are what a training is about.
+a_trainings_table_of_80_columns_has_its_loss_and_accuracy_() {
+    COLUMNS=80 expect 0 train --net tiny --batch 8 --iterations 2 --policy freelunch:rate=4,when=always --budget 4MiB \
+        --eval --data synthetic:samples=40 --quiet
+    mapfile -t lines <out
+    [[ ${lines[1]} =~ \ loss\ +accuracy\ +status$ && ${lines[3]} =~ \ [0-9.]+\ -\>\ [0-9.]+\ +[0-9.]+%\ +ok$ ]] || fail "left out"
+    says out "(columns left out: "
+}
+
+progress_of_a_bench_names_the_budget_() {
+    expect 0 bench --net tiny --batch 8 --iterations 2 --policies liveness --budgets 2MiB,3MiB
+    says err "liveness, budget 2MiB 2/2 loss "
+    says err "liveness, budget 3MiB 2/2 loss "
+}
+
+sizes_and_labels_are_explained_() {
+    expect 0 train --help
+    [[ $(tr -s '\n ' ' ' <out) == *"labels as uint8, int32 or int64 [images]"*"Sizes: 1GB is 10^9 bytes, 1GiB is 2^30."* ]] || fail "not in the help"
+}
+
 progress_is_plain_lines_where_there_is_no_terminal_() {
     expect 0 train --net tiny --batch 4 --iterations 3
     mapfile -t lines <err

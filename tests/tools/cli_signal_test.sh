@@ -30,8 +30,9 @@ sigint_finishes_the_iteration_and_saves_() {
     mapfile -t lines <log
     local done=$((${#lines[@]} - 1))
     [[ $(values row status) == interrupted && $(values row iterations) == "$done" ]] || fail "not $done iterations"
+    says err "mm train: interrupted after iteration $done of 1000000; saved in state; go on with: mm train --load state --save state"
     expect 0 "${net[@]}" --iterations $done --policy freelunch:rate=4 --save at_once
-    equal at_once state
+    equal_tensors at_once state
 }
 
 # Waits until the process catches SIGINT, the second bit of the mask.
@@ -58,6 +59,7 @@ sigint_at_any_time_ends_with_a_whole_row_() {
         interrupt
         [[ $(values row status) == interrupted && $(values row net) == resnet8 ]] || fail "the row is not whole"
         if (($(values row iterations) == 0)); then says err "interrupted before the first iteration"; fi
+        (($(values row iterations) == 0)) || says err "; saved in state; go on with: mm train --load state --json row --save"
         rm row
     done
 }

@@ -455,8 +455,10 @@ the_policy_at_the_end_is_in_the_row_() {
     trained state --policy liveness --switch 2:freelunch:rate=4
     [[ $(values state.json policy) == liveness ]] || fail "not the policy that was asked for"
     [[ $(values state.json policy_effective) == freelunch:rate=4 ]] || fail "not the policy at the end"
-    says out "liveness -> freelunch:rate=4 (lossy)"
-    trained state --policy liveness --switch 2:freelunch:rate=4 --switch 3:liveness
+    [[ $(values state.json lossy) == false && $(<out) != *"(lossy)"* ]] || fail "nothing was encoded"
+    trained state --policy liveness --switch 2:freelunch:rate=4,when=always
+    says out "liveness -> freelunch:rate=4,when=always (lossy)"
+    trained state --policy liveness --switch 2:freelunch:rate=4,when=always --switch 3:liveness
     [[ $(values state.json policy_effective) == liveness && $(values state.json lossy) == true ]] ||
         fail "two iterations were lossy, the row does not say so"
 }
@@ -496,7 +498,7 @@ a_diverged_training_ends_with_what_was_before_() {
     ((${#lines[@]} == 1)) || fail "not one line"
     says err "diverged: the loss of iteration $((trained + 1)) is "
     expect 0 "${net[@]}" --iterations $trained --lr 900 --save before
-    equal before state
+    equal_tensors before state
     # The saved weights give a finite loss.
     expect 0 "${net[@]}" --iterations $((trained + 1)) --lr 1e-9 --keep-going --load state --json row
     [[ $(value row loss_first) == [0-9]* ]] || fail "its loss is not finite"
@@ -737,7 +739,17 @@ a_rate_falls_as_a_cosine_() {
     start train "${run[@]}" --lr-schedule cosine,warmup=9 --optimizer adamw --save half --log log --quiet
     wait_for log $'\n3,'
     interrupt
-    expect 0 train "${run[@]:4}" --load half --save in_two --quiet
+    says err "; saved in half; go on with: mm train --load half --save half --log log --quiet"
+    # Without --iterations it goes on to the end that it had, and without another schedule nothing is said of it.
+    expect 0 train --load half --save in_two --log log --quiet
+    [[ $(<err) =~ ^"mm train: --log log: goes on after iteration "[0-9]+$ ]] || fail "something else is told"
+    mapfile -t lines <log
+    [[ ${#lines[@]} == 301 && ${lines[300]} == 300,* && ${lines[1]} == 1,* ]] || fail "${#lines[@]} lines in the log"
+    [[ ${lines[1]} != *,0 ]] || fail "the first line has no planned bytes: ${lines[1]}"
+    expect 0 train --load in_two --quiet
+    [[ $(<err) == "mm train: nothing to train: in_two has done 300 iterations already; to train on: --iterations N, "* ]] ||
+        fail "not told how to train on"
+    [[ $(<err) != *$'\n'* ]] || fail "more is told"
     expect 0 train "${run[@]}" --lr-schedule cosine,warmup=9 --optimizer adamw --save at_once --quiet
     equal at_once in_two
     differ half in_two
@@ -788,7 +800,7 @@ states_that_say_what_cannot_be_are_refused_() {
     sed 's/"position":"8"/"position":"x"/' state >place
     refused 1 "metadata position is 'x', not a count" train --load place --quiet
     sed 's/"net":"tiny"/"net":"mine"/' state >mine
-    refused 2 "mine is a state of net mine; if that net is in a file, name it: --net file:PATH" train --load mine
+    refused 2 "mine is a state of net mine, which mm does not have; name its file: --net file:PATH or onnx:PATH" train --load mine
 }
 
 data_of_less_than_a_batch_has_figures_() {
@@ -811,11 +823,27 @@ states_are_saved_on_the_way_() {
     local done_by=${BASH_REMATCH[1]}
     ((done_by >= 6 && done_by % 3 == 0)) || fail "saved at $done_by"
     expect 0 "${tiny[@]}" --iterations "$done_by" --save at_once
-    equal at_once state
+    equal_tensors at_once state
+    # The log has lines of iterations that run again. Its lines up to the state's stay.
+    head -n $((done_by + 1)) log >before
+    expect 0 train --load state --iterations $((done_by + 2)) --log log --quiet
+    says err "mm train: --log log: goes on after iteration $done_by"
+    mapfile -t lines <log
+    ((${#lines[@]} == done_by + 3)) || fail "${#lines[@]} lines in the log"
+    head -n $((done_by + 1)) log >after
+    equal before after
+    expect 0 train --load at_once --iterations $((done_by + 3)) --log after --quiet
+    [[ $(<err) == "mm train: --log after: goes on after iteration $done_by" ]] || fail "what becomes of the log?"
+    sed -i 2d before && sed -i '$d' before
+    expect 0 train --load state --iterations $((done_by + 1)) --log before --quiet
+    says err "--log before: is overwritten: it does not have the lines up to iteration $done_by"
+    (($(wc -l <before) == 2)) || fail "not overwritten"
     # Saves after each epoch: this does not change the result.
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --eval --save state --save-every 1epoch
     expect 0 "${tiny[@]}" --data synthetic:samples=18 --epochs 2 --save at_once
     equal at_once state
+    expect 0 train --load state --quiet
+    says err "nothing to train: state has done "
     expect 1 "${net[@]}" --iterations 40 --lr 900 --save state --save-every 2
     [[ $(<state) =~ '"iteration":"'([0-9]+)'"' ]] || fail "no state"
     says out "state: the state after iteration ${BASH_REMATCH[1]}"

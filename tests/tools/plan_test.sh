@@ -546,6 +546,19 @@ largest_batch_takes_a_machines_rates_but_no_facts_of_one_batch_() {
         --facts facts
 }
 
+largest_batches_of_several_policies_end_in_a_table_() {
+    local row='^swap +[0-9]+ +[0-9.]+ +[0-9.]+[KM]iB$' none='^naive +none fits$' lines
+    local -a run=(plan --net tiny --policy "naive,liveness,swap" --max-batch --facts "$machine")
+    expect 0 "${run[@]}" --budget 4MiB
+    mapfile -t lines <out
+    [[ ${lines[-5]} =~ ^policy\ +largest\ batch\ +img/s\ +pinned$ ]] || fail "no table: ${lines[-5]}"
+    [[ ${lines[-2]} =~ $row ]] || fail "${lines[-2]}"
+    [[ ${lines[-1]} == "host memory is not limited here: --pinned SIZE"* ]] || fail "${lines[-1]}"
+    expect 1 "${run[@]}" --budget 250KiB --pinned 1GiB
+    mapfile -t lines <out
+    [[ ${lines[-3]} =~ $none && ${lines[-1]} == "swap "* ]] || fail "${lines[-3]}, ${lines[-1]}"
+}
+
 # ---------------------------------------------------------------- pictures
 
 svg_shows_every_policy_the_budget_and_the_peak_() {

@@ -99,6 +99,11 @@ static bool has(const arg *table, const char *name) {
     return table->kind != ARG_END;
 }
 
+static bool has_kind(const arg *table, arg_kind kind) {
+    while (table->kind != ARG_END && table->kind != kind) table++;
+    return table->kind != ARG_END;
+}
+
 void help_print(const arg *table, const char *usage, const char *text) {
     printf("usage: %s\n\n", usage);
     while (*text) {
@@ -110,6 +115,7 @@ void help_print(const arg *table, const char *usage, const char *text) {
     for (const arg *a = table; a->kind != ARG_END; a++) print_option(a->name, a->value, a->help, repeats(a));
     print_option("--version, -V", NULL, "the version", "");
     print_option("--help, -h", NULL, "this text", "");
+    if (has_kind(table, ARG_SIZE)) printf("Sizes: 1GB is 10^9 bytes, 1GiB is 2^30.\n");
     if (!has(table, "--batch") && !has(table, "--net")) return;
     table_wrap(stdout, 0, 0,
                "--batch and --batches, --budget and --budgets, --net and --nets, --policy and --policies "

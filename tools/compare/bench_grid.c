@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/size.h"
+#include "mm/core/text.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
 #include "tools/args/terminal.h"
@@ -89,6 +90,7 @@ static void fill(grid *g, const row *rows, int n, int first, bool over_batch) {
         if (p < 0 || v < 0) continue;
         g->speed[p][v] = speed_of(rows[i].images_per_second, rows[i].sample_tokens);
         g->stood_in[p][v] = row_stand_in(&rows[i]) != NULL;
+        g->same[p][v] = rows[i].same_plan_as != NULL;
         g->lossy[p] |= rows[i].lossy;
         note_need(g, p, &rows[i]);
     }
@@ -131,13 +133,14 @@ static const char *value_text(const grid *g, int v, char text[32]) {
     return text;
 }
 
-/* A star marks the speed of a substitute policy that ran instead. */
+/* A star marks the speed of a substitute policy that ran instead; an equals sign that of a plan that is in the table
+ * already. */
 static void add_policy(table *t, const grid *g, int p) {
     table_row(t);
     table_cell(t, "%s%s", g->policies[p], g->lossy[p] ? " (lossy)" : "");
     for (int v = 0; v < g->n_values; v++)
         if (g->speed[p][v] > 0)
-            table_cell(t, "%.1f%s", g->speed[p][v], g->stood_in[p][v] ? "*" : "");
+            table_cell(t, "%.1f%s%s", g->speed[p][v], g->stood_in[p][v] ? "*" : "", g->same[p][v] ? "=" : "");
         else
             table_cell(t, "-");
 }
@@ -148,59 +151,104 @@ mm_status grid_print(FILE *file, const grid *g) {
     table *t;
     for (int v = 0; v < g->n_values; v++) columns[v + 1].head = value_text(g, v, heads[v]);
     MM_TRY(table_create(columns, g->n_values + 1, TABLE_FOLDED, &t));
-    bool starred = false;
+    bool starred = false, same = false;
     for (int p = 0; p < g->n_policies; p++) {
         add_policy(t, g, p);
-        for (int v = 0; v < g->n_values; v++) starred |= g->stood_in[p][v];
+        for (int v = 0; v < g->n_values; v++) starred |= g->stood_in[p][v], same |= g->same[p][v];
     }
     fprintf(file, "\n%s: %s by %s, %s\n", g->title, g->unit, g->over_batch ? "batch" : "budget",
             grid_source(g, source));
     mm_status status = table_print(file, t);
     if (starred) fputs("* speed of the substitute policy that ran instead: the table above names it\n", file);
+    if (same)
+        fprintf(file, "= the same plan as a policy further up%s\n", g->simulated ? "" : ": differences are noise");
     table_destroy(t);
     return status;
 }
 
 static bool is_case(const row *a, const row *b) { return is_together(a, b, false) && a->asked_bytes == b->asked_bytes; }
 
+/* Rows with the same plan. Their speeds differ by noise, so they have one: the mean. */
+typedef struct alike {
+    const row *rows[GRID_POLICIES]; /* in the order of the table */
+    int n;
+    double speed;
+} alike;
+
 static int by_speed_falling(const void *a, const void *b) {
-    const row *const *x = a, *const *y = b;
-    double dx = (*x)->images_per_second, dy = (*y)->images_per_second;
-    if (dx == dy) return (*x > *y) - (*x < *y); /* in the order of the rows */
-    return (dx < dy) - (dx > dy);
+    const alike *x = a, *y = b;
+    if (x->speed == y->speed) return (x->rows[0] > y->rows[0]) - (x->rows[0] < y->rows[0]);
+    return (x->speed < y->speed) - (x->speed > y->speed);
 }
 
-/* Names the substitute policy, too, where one ran: the speed is the substitute's. */
-static mm_status print_ran(FILE *file, const row *const *ran, int n_ran) {
+/* Finds the rows of a case that ran, sorted by speed. Returns the number of groups. */
+static int group(const row *rows, int n, int first, alike *groups) {
+    int n_groups = 0, total = 0;
+    for (int i = first; i < n && total < GRID_POLICIES; i++) {
+        const row *r = &rows[i];
+        if (!is_case(&rows[first], r) || r->images_per_second <= 0) continue;
+        int g = 0;
+        while (g < n_groups && !(r->same_plan_as && groups[g].rows[0]->work.digest == r->work.digest)) g++;
+        if (g == n_groups) groups[n_groups++] = (alike){0};
+        groups[g].rows[groups[g].n++] = r;
+        groups[g].speed += speed_of(r->images_per_second, r->sample_tokens);
+        total++;
+    }
+    for (int g = 0; g < n_groups; g++) groups[g].speed /= groups[g].n;
+    qsort(groups, (size_t)n_groups, sizeof *groups, by_speed_falling);
+    return n_groups;
+}
+
+/* Appends " = " and the row's policy. Names the substitute policy, too, where one ran: the speed is the substitute's.
+ * Frees the list. NULL: out of memory. */
+static char *append(char *list, const row *r) {
+    char *name = row_policy(r), *longer = NULL;
+    if (list && name) longer = mm_text_format("%s%s%s", list, *list ? " = " : "", name);
+    free(list);
+    free(name);
+    return longer;
+}
+
+static mm_status print_ran(FILE *file, const alike *groups, int n_groups) {
     int at = 1;
     fputc(' ', file);
-    for (int i = 0; i < n_ran; i++) {
-        char *name = row_policy(ran[i]);
-        if (!name) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
-        int length = (int)strlen(name) + 16;
-        if (i > 0 && at + length > terminal_width(file)) at = fprintf(file, "\n ") - 1;
-        at += fprintf(file, " %s%s %.1f", i ? "> " : "", name,
-                      speed_of(ran[i]->images_per_second, ran[i]->sample_tokens));
-        free(name);
+    for (int g = 0; g < n_groups; g++) {
+        char *names = strdup("");
+        for (int i = 0; i < groups[g].n; i++) names = append(names, groups[g].rows[i]);
+        if (!names) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+        int length = (int)strlen(names) + 16;
+        if (g > 0 && at + length > terminal_width(file)) at = fprintf(file, "\n ") - 1;
+        at += fprintf(file, " %s%s %.1f", g ? "> " : "", names, groups[g].speed);
+        free(names);
     }
     fputc('\n', file);
     return MM_OK;
 }
 
-static mm_status print_order(FILE *file, const row *rows, int n, int first) {
-    const row *ran[GRID_POLICIES];
-    int n_ran = 0;
-    for (int i = first; i < n && n_ran < GRID_POLICIES; i++)
-        if (is_case(&rows[first], &rows[i]) && rows[i].images_per_second > 0) ran[n_ran++] = &rows[i];
-    if (n_ran < 2) return MM_OK;
-    qsort(ran, (size_t)n_ran, sizeof *ran, by_speed_falling);
+static mm_status print_groups(FILE *file, const alike *groups, int n_groups) {
+    const row *fastest = groups[0].rows[0];
     char title[GRID_TITLE];
-    int64_t split = split_of(&rows[first]);
-    for (int i = 0; i < n_ran; i++)
-        if (split_of(ran[i]) != split) split = MIXED;
-    name_case(&rows[first], true, split, true, title, sizeof title);
-    fprintf(file, "\n%s: %s, fastest first\n", title, speed_unit(rows[first].sample_tokens));
-    return print_ran(file, ran, n_ran);
+    int64_t split = split_of(fastest);
+    bool joined = false;
+    for (int g = 0; g < n_groups; g++) {
+        joined |= groups[g].n > 1;
+        for (int i = 0; i < groups[g].n; i++)
+            if (split_of(groups[g].rows[i]) != split) split = MIXED;
+    }
+    name_case(fastest, true, split, true, title, sizeof title);
+    fprintf(file, "\n%s: %s, fastest first%s\n", title, speed_unit(fastest->sample_tokens),
+            joined ? " (=: the same plan; the mean)" : "");
+    return print_ran(file, groups, n_groups);
+}
+
+static mm_status print_order(FILE *file, const row *rows, int n, int first) {
+    alike *groups = calloc(GRID_POLICIES, sizeof *groups);
+    if (!groups) return mm_fail(MM_ERR_NOMEM, "out of memory for the order of policies");
+    const int n_groups = group(rows, n, first, groups);
+    const mm_status status =
+        n_groups > 1 || (n_groups == 1 && groups[0].n > 1) ? print_groups(file, groups, n_groups) : MM_OK;
+    free(groups);
+    return status;
 }
 
 mm_status grid_print_orders(FILE *file, const row *rows, int n) {

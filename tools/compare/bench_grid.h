@@ -20,6 +20,7 @@ typedef struct grid {
     int n_policies;
     double speed[GRID_POLICIES][GRID_VALUES];  /* 0: infeasible, or not run */
     bool stood_in[GRID_POLICIES][GRID_VALUES]; /* a substitute policy ran */
+    bool same[GRID_POLICIES][GRID_VALUES];     /* row.same_plan_as is set */
     /* Smallest budget of a policy that did not fit, and that run's batch; 0: it fitted, or the budget is not known. */
     int64_t needs_bytes[GRID_POLICIES], needs_batch[GRID_POLICIES];
 } grid;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "mm/device/contract/device.h"
 #include "tools/compare/bench.h"
 #include "tools/measure/device_speed.h"
@@ -26,7 +27,10 @@ static session_config configure(bench *b, const nets_net *net, int64_t batch, co
 }
 
 static mm_status train(const bench *b, session *s, row *r) {
+    char size[32], told[48];
     session_run run = {.iterations = b->iterations, .schedule = {.rate = BENCH_RATE, .factor = 1}, .quiet = b->quiet};
+    snprintf(told, sizeof told, "budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
+    if (r->asked_bytes > 0) run.told = told;
     return session_train(s, &run, r);
 }
 

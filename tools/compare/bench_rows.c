@@ -85,7 +85,23 @@ static void compare_with_liveness(bench *b) {
     }
 }
 
+static bool has_same_plan(const row *a, const row *b) {
+    return a->work.digest != 0 && a->work.digest == b->work.digest && strcmp(a->net, b->net) == 0 &&
+           a->batch == b->batch && a->sub_batch == b->sub_batch && a->ranks == b->ranks &&
+           a->asked_bytes == b->asked_bytes && a->simulated == b->simulated && strcmp(a->device, b->device) == 0;
+}
+
+static void mark_same_plans(bench *b) {
+    for (int i = 1; i < b->n_rows; i++) {
+        row *r = &b->rows[i];
+        r->same_plan_as = NULL;
+        for (int j = 0; j < i && !r->same_plan_as; j++)
+            if (has_same_plan(&b->rows[j], r)) r->same_plan_as = b->rows[j].policy;
+    }
+}
+
 mm_status bench_save_rows(bench *b) {
+    mark_same_plans(b);
     compare_with_liveness(b);
     return b->json ? rows_save(b->json, b->rows, b->n_rows) : MM_OK;
 }

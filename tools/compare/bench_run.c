@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mm/core/size.h"
 #include "mm/device/contract/clock.h"
 #include "nets/io/net_file.h"
 #include "tools/args/json_file.h"
@@ -64,10 +65,11 @@ static mm_status run_one(bench *b, const nets_net *net, int64_t batch, int index
 
 static void show_progress(const bench *b, progress *p, int done) {
     const row *r = &b->rows[b->n_rows - 1];
-    if (r->sub_batch < b->batch)
-        progress_show(p, done, "%s, sub-batch %lld", r->policy, (long long)r->sub_batch);
-    else
-        progress_show(p, done, "%s", r->policy);
+    char size[32], parts[48] = "", budget[48] = "";
+    if (r->sub_batch < b->batch) snprintf(parts, sizeof parts, ", sub-batch %lld", (long long)r->sub_batch);
+    if (r->asked_bytes > 0)
+        snprintf(budget, sizeof budget, ", budget %s", mm_size_format(r->asked_bytes, size, sizeof size));
+    progress_show(p, done, "%s%s%s", r->policy, parts, budget);
 }
 
 static mm_status run_cells(bench *b, const nets_net *net, int64_t batch) {

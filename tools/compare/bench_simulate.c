@@ -83,12 +83,16 @@ static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
     return need_refuse_pinned(r->policy, f->pinned_bytes, limit, f->pinned_hint);
 }
 
-static void fill_row(row *r, const forecast *f) {
+static void fill_row(row *r, const forecast *f, const policy_effect *effect) {
     r->predicted_peak_bytes = f->peak_bytes;
     r->stash_bytes = f->stash_bytes;
     r->pinned_bytes = f->pinned_bytes;
     r->moved_bytes = f->moves.bytes;
     r->steps_again = f->steps_again;
+    r->work = f->work;
+    r->lossy = f->work.lossy;
+    r->idle = policy_effect_idle(effect, &r->work, &r->would);
+    r->unforced = r->idle && r->idle == effect->unforced;
     r->iteration_seconds_predicted = (double)f->iteration_ns * 1e-9;
     r->bound_seconds = f->bound_ns < INT64_MAX ? (double)f->bound_ns * 1e-9 : 0;
     r->images_per_second = (double)r->batch / r->iteration_seconds_predicted;
@@ -119,6 +123,6 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     if (planned.as.untimed[0])
         return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of %s; 'mm bench --facts' with this policy measures them",
                        b->source->path, planned.as.untimed);
-    fill_row(r, &planned.as);
+    fill_row(r, &planned.as, &b->effects[policy]);
     return MM_OK;
 }

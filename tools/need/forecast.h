@@ -5,6 +5,7 @@
 
 #include "mm/core/account/account.h"
 #include "tools/need/need.h"
+#include "tools/need/plan_work.h"
 
 typedef enum forecast_times {
     FORECAST_NO_TIMES,
@@ -17,6 +18,7 @@ typedef struct forecast {
     int64_t peak_bytes, stash_bytes, pinned_bytes;
     mm_moves moves;
     int64_t steps_again, defragmentations;
+    plan_work work;   /* of all passes */
     char holder[256]; /* the step at which the plan reaches the peak */
     bool fits;
     bool cut_short;                 /* the search for a plan was stopped; this is the best found so far (mm_plan) */

@@ -16,6 +16,7 @@
 #include "tools/plan/explain.h"
 #include "tools/plan/graph_plan.h"
 #include "tools/plan/picture.h"
+#include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_page.h"
 
 typedef struct plan_command {
@@ -125,8 +126,8 @@ static picture_panel panel_of(const plan_case *one) {
                                       .needed_bytes = plan->peak_bytes,
                                       .live_bytes = plan->live_peak_bytes}};
     mm_graph_step_name(plan->graph, plan->peak_step, panel.memory.held_by, sizeof panel.memory.held_by);
-    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy, one->effect.lossy ? " (lossy)" : "",
-             (long long)one->asked.batch);
+    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy,
+             one->forecast.work.lossy ? " (lossy)" : "", (long long)one->asked.batch);
     return panel;
 }
 
@@ -140,7 +141,7 @@ static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
     }
     if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
     print_comparison(file, c);
-    return MM_OK;
+    return c->max_batch ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- files */

@@ -236,7 +236,7 @@ static void print_verdict(FILE *file, const plan_case *c) {
     char size[32];
     fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
     if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
-    fprintf(file, "%s%s: ", policy, c->effect.lossy ? " (lossy)" : "");
+    fprintf(file, "%s%s: ", policy, c->forecast.work.lossy ? " (lossy)" : "");
     if (judged) fputs(fits ? "fits" : "does not fit", file);
     if (budget) fprintf(file, " %s", mm_size_format(c->asked.budget_bytes, size, sizeof size));
     fprintf(file, "%sneeds %s", judged ? " (" : "",
@@ -261,9 +261,10 @@ static void print_pinned(FILE *file, int64_t bytes, pinned_limit limit) {
 
 void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     const mm_plan *plan = plan_case_plan(c);
+    const char *would, *idle = policy_effect_idle(&c->effect, &c->forecast.work, &would);
     char step[256];
     print_verdict(file, c);
-    if (c->effect.idle) fprintf(file, "  %s\n", c->effect.idle);
+    if (c->effect.idle || would) fprintf(file, "  %s\n", idle);
     if (c->asked.sub_batch < c->asked.batch)
         fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
                 "sub-batch", (long long)c->asked.sub_batch,
@@ -322,15 +323,16 @@ static json_t *at_peak(const plan_case *c) {
 
 json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
+    const char *would, *idle = policy_effect_idle(&c->effect, &c->forecast.work, &would);
     char step[256];
     json_t *row = json_pack(
         "{ss sI si sI ss ss ss ss sb ss? ss? sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
         (json_int_t)(c->ranks * c->asked.batch), "ranks", c->ranks, "sub_batch", (json_int_t)c->asked.sub_batch,
         "device", c->asked.target->device, "machine", plan_case_machine(c), "fuse", c->need.fused ? "on" : "off",
-        "policy", plan->policy, "lossy", (int)c->effect.lossy, "idle", c->effect.idle, "would", c->effect.would,
-        "budget_bytes", (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes,
-        "minimum_bytes", (json_int_t)c->need.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes,
-        "live_peak_bytes", (json_int_t)plan->live_peak_bytes, "held_by",
+        "policy", plan->policy, "lossy", (int)c->forecast.work.lossy, "idle", idle, "would", would, "budget_bytes",
+        (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes, "minimum_bytes",
+        (json_int_t)c->need.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes, "live_peak_bytes",
+        (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
         plan->buffers, "pinned_bytes", (json_int_t)plan->pinned_bytes, "iteration_seconds_predicted",

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/atomic_file.h"
 #include "nets/io/net_file.h"
 #include "tools/args/commands.h"
 #include "tools/args/json_file.h"
@@ -41,16 +39,6 @@ static mm_status evaluate(const train *t, session *s, row *r) {
     return MM_OK;
 }
 
-static void say_why_nothing_ran(const train *t, const session *s) {
-    if (*t->interrupted)
-        fprintf(stderr, "mm train: interrupted before the first iteration%s\n",
-                t->save && s->iteration == 0 ? "; there is nothing to save" : "");
-    else
-        fprintf(stderr,
-                "mm train: nothing to train: %s has done %lld iterations already; --iterations counts those too\n",
-                t->load, (long long)s->iteration);
-}
-
 /* The number of iterations at which the run ends, including those of a loaded state. */
 static int64_t last_iteration(const train *t, const session *s) {
     return t->epochs ? t->epochs * s->train_size.batches - s->data_shift : t->iterations;
@@ -69,7 +57,7 @@ static int64_t next_stop(const train *t, const session *s, int64_t end) {
 static mm_status train_all(train *t, session *s, session_run *run, row *r) {
     const int64_t end = last_iteration(t, s);
     row all = {0};
-    run->whole = end;
+    t->end = run->whole = end;
     do {
         run->iterations = next_stop(t, s, end);
         row one = {0};
@@ -132,28 +120,8 @@ static mm_status run_session(train *t, session *s, row *r) {
     t->target.threads = t->target.backend->threads; /* the actual number, for the saved state */
     mm_status status = train_all(t, s, &run, r);
     t->trained = status == MM_OK;
-    if (status == MM_OK && r->iterations == 0) say_why_nothing_ran(t, s);
+    if (status == MM_OK && r->iterations == 0) train_say_nothing_ran(t, s);
     return save_at_end(t, s, status);
-}
-
-static mm_status open_log(const char *path, FILE **log_out) {
-    if (!path) return MM_OK;
-    *log_out = fopen(path, "w");
-    if (!*log_out) return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    setvbuf(*log_out, NULL, _IOLBF, BUFSIZ); /* write each line at once, for `tail -f` */
-    return MM_OK;
-}
-
-/* Opens the logs once nothing can be refused any more, so that a refused run does not overwrite existing files. */
-static mm_status open_logs(train *t) {
-    MM_TRY(open_log(t->log_path, &t->log));
-    if (t->log) fprintf(t->log, SESSION_LOG_HEAD "%s\n", t->eval ? SESSION_LOG_HEAD_TESTS : "");
-    return open_log(t->codec_log_path, &t->codec_log);
-}
-
-static mm_status check_log(const char *path, FILE *log) {
-    if (!log || (!ferror(log) && fflush(log) == 0)) return MM_OK;
-    return mm_fail(MM_ERR_IO, "cannot write %s: %s", path, strerror(mm_stream_errno(log)));
 }
 
 /* Adds to the refusal a policy that would fit the budget. The refused policy is passed on only for whole batches: with
@@ -206,7 +174,7 @@ static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     *ended_out = session_stopped_early(s, begun);
     if (*ended_out) {
         MM_TRY(session_name_row(s, r));
-        say_why_nothing_ran(t, s);
+        train_say_nothing_ran(t, s);
         return MM_OK;
     }
     if (s->refused_data) return train_read_of_state(t, "--data", begun);
@@ -227,14 +195,14 @@ static mm_status run_train(train *t, row *r) {
         if (open) session_fini(&s);
         return status;
     }
-    status = open_logs(t);
+    status = train_open_logs(t, &s);
     if (status == MM_OK) status = run_session(t, &s, r);
     if (status == MM_OK) status = save_facts(t, &s, r);
     status = save_trace(t, &s, status);
     t->stopped = session_is_stopped(&s);
+    t->done = s.iteration;
     session_fini(&s);
-    if (status == MM_OK) status = check_log(t->log_path, t->log);
-    return status == MM_OK ? check_log(t->codec_log_path, t->codec_log) : status;
+    return status == MM_OK ? train_check_logs(t) : status;
 }
 
 static const char help_text[] =
@@ -246,8 +214,9 @@ static const char help_text[] =
     "takes over (with more swapping, recomputation and so on; never a lossy plan for a lossless one), and a line on\n"
     "stderr says so.\n"
     "\n"
-    "--data files: reads images as uint8 [images, height, width, channels] and labels as int32 [images], or [images,\n"
-    "height, width] for a network with a label for each pixel, as numpy.save writes them. The network gets pixels\n"
+    "--data files: reads images as uint8 [images, height, width, channels] and labels as uint8, int32 or int64\n"
+    "[images], or [images, height, width] for a network with a label for each pixel, as numpy.save writes them. The "
+    "network gets pixels\n"
     "scaled to -1 to 1, not augmented. The files are read during training, not held in memory.\n"
     "\n"
     "--data text: takes a file's bytes as tokens, tokens: its 16-bit numbers, for networks such as gpt. The last\n"
@@ -257,8 +226,10 @@ static const char help_text[] =
     "--load continues from a saved state, bit for bit. The state holds network, data and the position in it, batch,\n"
     "seed, learning rate and its steps or schedule, optimizer and threads, and if codes are lossy, policies and\n"
     "budget. Its data paths are absolute, with links followed. Options given with --load replace the state's; a line\n"
-    "on stderr names those that differ. --iterations and --epochs count those of the state too. --save-every also\n"
-    "saves during the run; a run that is killed while it saves leaves the previous state.\n"
+    "on stderr names those that differ. --iterations and --epochs count those of the state too; without them the run\n"
+    "goes on to the end that it had. Network files are found where they were. --save-every also saves during the\n"
+    "run; a run that is killed while it saves leaves the previous state. A --log that ends where the state does, or\n"
+    "later, goes on from there: later lines are cut, as their iterations run again. Any other file is overwritten.\n"
     "\n"
     "If a loss or gradient is NaN or infinite, training ends with status diverged and exit 1, without that\n"
     "iteration's update; --save then has the state before it, or what --save-every wrote last. --keep-going trains\n"
@@ -311,7 +282,8 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--sub-batch", "N|auto",
          "compute N images at a time, add up gradients; auto: by --budget (policy's subbatch=)", ARG_TEXT,
          &t->sub_batch_text, 0, 0},
-        {"--iterations", "N", "train until this many iterations are done (100)", ARG_COUNT, &t->iterations, 1, 1e9},
+        {"--iterations", "N", "train until this many iterations are done (100; with --load as that run)", ARG_COUNT,
+         &t->iterations, 1, 1e9},
         {"--epochs", "N", "... or this many passes over the data", ARG_COUNT, &t->epochs, 1, 1e6},
         {"--comm", "mpi|nccl", "how ranks communicate: mpi, or nccl: a GPU each; without --ranks: mpirun started them",
          ARG_TEXT, &t->comm, 0, 0},
@@ -358,8 +330,9 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--load", "FILE", "continue from a saved state (safetensors)", ARG_TEXT, &t->load, 0, 0},
         {"--save", "FILE", "save weights and optimizer state at the end (safetensors)", ARG_TEXT, &t->save, 0, 0},
         {"--save-every", "N", "... and after each N iterations, or epochs: 1epoch", ARG_TEXT, &t->save_every, 0, 0},
-        {"--log", "FILE", "write a line of CSV for each iteration, and for each evaluation", ARG_TEXT, &t->log_path, 0,
-         0},
+        {"--log", "FILE",
+         "write a line of CSV for each iteration, and for each evaluation; with --load, go on with that run's",
+         ARG_TEXT, &t->log_path, 0, 0},
         {"--codec-log", "FILE", "write a line of JSON for each iteration in which a policy samples (comet)", ARG_TEXT,
          &t->codec_log_path, 0, 0},
         {"--trace", "FILE", "write when each step and operation ran, for Perfetto", ARG_TEXT, &t->trace, 0, 0},
@@ -391,7 +364,6 @@ static mm_status read_options(train *t, int argc, char **argv) {
     t->argc = argc;
     t->argv = argv;
     MM_TRY(args_parse(argc, argv, t->table, "mm train [OPTIONS]", help_text, &t->help));
-    if (!t->iterations && !t->epochs) t->iterations = 100;
     return MM_OK;
 }
 
@@ -406,8 +378,9 @@ static int report_end(train *t, row *r, mm_status *status) {
         return code;
     }
     row_end(r, t->stopped);
-    *status = tells ? rows_print(json_file_beside(t->json), r, 1) : MM_OK;
+    *status = tells ? row_print(json_file_beside(t->json), r) : MM_OK;
     if (*status == MM_OK && t->json) *status = rows_save(t->json, r, 1);
+    if (t->stopped && tells && r->iterations > 0 && r->diverged_iteration == 0) train_say_interrupted(t);
     if (ended.status != MM_OK) *status = mm_failure_restore(&ended);
     if (*status != MM_OK) return failed(t, *status);
     if (r->diverged_iteration > 0 && !t->keep_going) return EXIT_FAILED;
@@ -424,6 +397,7 @@ static void release(train *t) {
     nets_net_destroy(t->network);
     session_state_close(t->state);
     free(t->data_path);
+    free(t->net_path);
     args_texts_fini(&t->lr_texts);
     args_texts_fini(&t->switch_texts);
     texts_fini(&t->texts);

@@ -96,7 +96,12 @@ static void stash_cell(table *t, const row *r) { size_cell(t, r->stash_bytes); }
 static void pinned_cell(table *t, const row *r) { size_cell(t, r->pinned_bytes); }
 static double speed(const row *r) { return speed_of(r->images_per_second, r->sample_tokens); }
 static void speed_cell(table *t, const row *r) { table_cell(t, "%.1f", speed(r)); }
-static void status_cell(table *t, const row *r) { table_cell(t, "%s", r->status); }
+static void status_cell(table *t, const row *r) {
+    if (r->same_plan_as)
+        table_cell(t, "%s (same plan as %s)", r->status, r->same_plan_as);
+    else
+        table_cell(t, "%s", r->status);
+}
 
 static void policy_cell(table *t, const row *r) {
     char *name = row_policy(r);
@@ -150,6 +155,13 @@ static void loss_cell(table *t, const row *r) {
         table_cell(t, "%s -> %s", loss_text(r->loss_first, first), loss_text(r->loss_last, last));
 }
 
+static void accuracy_cell(table *t, const row *r) {
+    if (r->test_accuracy >= 0)
+        table_cell(t, "%.2f%%", 100 * r->test_accuracy);
+    else
+        table_cell(t, "-");
+}
+
 static void simulated_cell(table *t, const row *r) {
     char cell[CELL] = "-";
     if (is_predicted(r)) expected_cell(r, cell);
@@ -178,6 +190,7 @@ static const struct column {
     {{"ratio", false, 4}, ratio_cell, false},
     {{"host", false, 3}, host_cell, false},
     {{"loss", true, 6}, loss_cell, false},
+    {{"accuracy", false, 11}, accuracy_cell, false},
     {{"simulated", false, 10}, simulated_cell, false},
     {{"status", true, 0}, status_cell, false},
 };
@@ -191,12 +204,16 @@ static void add_row(table *t, const row *r) {
     if (!has_speed(r)) table_note(t, "%s", r->status);
 }
 
-mm_status rows_print(FILE *file, const row *rows, int n) {
+/* A training is about its loss: all other figures are dropped first. */
+enum { DROP_LAST = 12 };
+
+static mm_status print_table(FILE *file, const row *rows, int n, bool training) {
     table_column shown[COLUMNS];
     table *t;
     for (int c = 0; c < COLUMNS; c++) {
         shown[c] = columns[c].shown;
         if (columns[c].cell == speed_cell && n > 0) shown[c].head = speed_unit_brief(rows[0].sample_tokens);
+        if (columns[c].cell == loss_cell && training) shown[c].drop = DROP_LAST;
     }
     MM_TRY(table_create(shown, COLUMNS, TABLE_DROPPING, &t));
     for (int i = 0; i < n; i++) add_row(t, &rows[i]);
@@ -204,6 +221,10 @@ mm_status rows_print(FILE *file, const row *rows, int n) {
     table_destroy(t);
     return status;
 }
+
+mm_status rows_print(FILE *file, const row *rows, int n) { return print_table(file, rows, n, false); }
+
+mm_status row_print(FILE *file, const row *r) { return print_table(file, r, 1, true); }
 
 mm_status row_print_line(FILE *file, const row *r) {
     char size[32], *name = row_policy(r);
@@ -249,7 +270,7 @@ mm_status rows_print_error(FILE *file, const row *rows, int n) {
 
 void rows_print_idle(FILE *file, const row *rows, int n) {
     for (int i = 0; i < n; i++) {
-        bool told = !rows[i].idle;
+        bool told = !rows[i].idle || (rows[i].unforced && rows[i].same_plan_as);
         for (int k = 0; !told && k < i; k++) told = rows[k].idle && strcmp(rows[k].idle, rows[i].idle) == 0;
         if (!told) fprintf(file, "%s\n", rows[i].idle);
     }
@@ -286,7 +307,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI so so sI sI ss? ss? ss}",
+        "sI so so so so so so so sI so so sI sI ss? ss? ss? ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
         r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
         r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
@@ -311,7 +332,8 @@ static json_t *to_json(const row *r) {
         positive(r->bound_seconds), "replans", (json_int_t)r->replans, "tokens_per_second",
         positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
         r->test_accuracy < 0 ? json_null() : number(r->test_loss), "moved_bytes", (json_int_t)r->moved_bytes,
-        "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "status", r->status);
+        "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "same_plan_as", r->same_plan_as,
+        "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -9,15 +9,20 @@
 #include "mm/core/status.h"
 #include "nets/net.h"
 #include "tools/args/texts.h"
+#include "tools/need/plan_work.h"
 
 typedef struct row {
     char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
     const char *policy;       /* borrowed from the options, or from a table */
     const char *policy_now;   /* policy at the end, if substituted or switched to; else NULL. In session_config.texts */
-    bool lossy;               /* a codec of a policy that ran, or would run, is lossy, and can take maps of the net */
+    bool lossy;               /* a plan that ran codes lossily; if none ran: the policy can, in this network */
     const char *ran;          /* the policies that ran, in order, as tables name them: "liveness -> freelunch (lossy)".
                                  NULL: only `policy`, or none. In session_config.texts, as are the next two */
-    const char *idle, *would; /* of `policy`, as policy_effect has them */
+    const char *idle, *would; /* policy_effect_idle of `policy` and `work` */
+    bool unforced;            /* `idle` is due to the budget, not to the network */
+    plan_work work;           /* of the plans for full batches; zero if nothing ran, or if the policy changed */
+    const char *same_plan_as; /* the policy of the first other row of the table with the same network, batch, budget and
+                                 plans; NULL: none before this one. Borrowed */
     int64_t ladder_steps;     /* substitutions because memory was short */
     int64_t replans;          /* mm_stats.replans */
     int threads;              /* CPU threads that computed; 0: not the host device */
@@ -81,6 +86,9 @@ char *row_policy(const row *r);
 /* Prints rows as one table (table.h). MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print(FILE *file, const row *rows, int n);
 
+/* Prints a training's row as such a table, which drops its loss and the test's accuracy last. MM_ERR_NOMEM. */
+MM_CHECKED mm_status row_print(FILE *file, const row *r);
+
 /* Prints one row as a line of its own. MM_ERR_NOMEM. */
 MM_CHECKED mm_status row_print_line(FILE *file, const row *r);
 
@@ -88,7 +96,8 @@ MM_CHECKED mm_status row_print_line(FILE *file, const row *r);
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status rows_print_error(FILE *file, const row *rows, int n);
 
-/* Prints a line for each policy and network in which the policy acts on nothing. */
+/* Prints a line for each policy and network in which the policy acts on nothing, unless that is due to the budget and
+ * the table says already that the plan is another's. */
 void rows_print_idle(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */

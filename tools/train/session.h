@@ -74,10 +74,12 @@ typedef struct session {
     const char *ran[SESSION_RAN_MAX];     /* the policies that ran, substitutes too, one after the other; of more than
                                              SESSION_RAN_MAX, the first ones and the last. In config.texts */
     int n_ran;
-    bool refused_switch;     /* session_init failed because a policy other than the first does not fit */
-    bool refused_by_manager; /* the manager failed after planning: its message has advice already */
-    bool refused_data;       /* session_init could not open the training data */
-    need *needs;             /* one for each batch and policy; freed once the manager exists */
+    bool ran_lossy[SESSION_RAN_MAX]; /* of each in `ran`: a plan that ran had a code of a lossy codec */
+    unsigned lossy_codecs;           /* of the last in `ran`, as plan_work_add takes them */
+    bool refused_switch;             /* session_init failed because a policy other than the first does not fit */
+    bool refused_by_manager;         /* the manager failed after planning: its message has advice already */
+    bool refused_data;               /* session_init could not open the training data */
+    need *needs;                     /* one for each batch and policy; freed once the manager exists */
     int n_needs;
     pinned_limit pinned; /* what the session's plans may take; valid after session_init */
     int64_t pinned_needed_bytes;
@@ -146,6 +148,7 @@ typedef struct session_run {
     session_hook save; /* called between iterations when save_period is due; NULL if never due */
     FILE *log;         /* gets a line for each iteration, as SESSION_LOG_HEAD names its values; NULL: none */
     FILE *codec_log;   /* gets a line for each iteration that samples (codec_log.h); NULL: none */
+    const char *told;  /* stands beside the policy in progress: "budget 300MiB"; NULL: nothing */
     bool quiet;
     bool view; /* on a terminal, show memory and streams below the progress bar (session_view.h) */
 } session_run;

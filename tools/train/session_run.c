@@ -34,6 +34,7 @@ typedef struct tally {
     int64_t full, labels, correct;
     int64_t begun; /* sums_begun() when the last iteration was submitted */
     mm_stats before;
+    char what[MM_SPEC_CAPACITY + 64]; /* the policy that runs, and run->told */
 } tally;
 
 static void log_line(const session *s, FILE *log, int64_t iteration, const flight *one, double seconds) {
@@ -90,13 +91,17 @@ static int64_t sums_begun(const session *s) {
 static mm_status start_iteration(session *s, const session_run *run, progress *p, tally *t) {
     nets_batch batch = {.n = s->config.batch};
     MM_TRY(session_note_policy(s, &p->what));
+    if (run->told) {
+        snprintf(t->what, sizeof t->what, "%.*s, %s", MM_SPEC_CAPACITY, p->what, run->told);
+        p->what = t->what;
+    }
     if (!s->config.same_batches || !s->ahead || s->iteration < NETS_AHEAD)
         MM_TRY(nets_reader_next(s->train_data, &batch));
     nets_exec *exec = batch.n == s->config.batch ? s->train : s->train_last;
     float rate = nets_schedule_rate(&run->schedule, s->iteration);
     if (t->flying == 0) t->ended = now();
     flight *next = &t->flight[t->flying];
-    *next = (flight){.exec = exec, .n = batch.n, .rate = rate, .planned_bytes = planned_bytes(s)};
+    *next = (flight){.exec = exec, .n = batch.n, .rate = rate};
     /* The number of the iteration's first pass. Evaluations do not count. */
     const int64_t part = session_part(s, s->config.batch), passes = nets_exec_passes(part, session_sub_batch(s, part));
     MM_TRY(mm_iteration_number_set(s->manager, s->iteration * passes));
@@ -106,6 +111,7 @@ static mm_status start_iteration(session *s, const session_run *run, progress *p
     MM_TRY(s->ahead ? nets_exec_submit(exec, batch.images, batch.labels, batch.n, rate)
                     : nets_exec_iteration(exec, batch.images, batch.labels, batch.n, rate, &next->result));
     t->begun = sums_begun(s);
+    next->planned_bytes = planned_bytes(s); /* known from the first iteration on */
     next->host_seconds = (double)(host_ns(s, exec) - host) * 1e-9;
     t->flying++;
     s->iteration++;

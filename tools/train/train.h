@@ -9,7 +9,7 @@
 
 enum {
     SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* session_config.policies also has --policy */
-    TRAIN_STATE_OPTIONS = 17,         /* most options in a state */
+    TRAIN_STATE_OPTIONS = 20,         /* most options in a state */
 };
 
 /* A switch to `policy` when `iteration` iterations are done. */
@@ -38,6 +38,8 @@ typedef struct train {
     bool trained;              /* the training itself did not fail: the row has its figures, whatever fails later */
     bool stopped;              /* by a signal to this process or to another rank */
     bool told;                 /* another rank reports the failure */
+    int64_t done, end;         /* iterations done when training ended, and those that it was to have */
+    char *net_path;            /* `net` with an absolute path, for the state; NULL: the network is in no file */
     int64_t part;              /* images of each batch that this process trains */
     int64_t sub_batch;         /* images computed at a time; equals `part` without sub-batches */
     char sub_batch_number[24]; /* sub_batch as text, for the state */
@@ -69,6 +71,22 @@ MM_CHECKED mm_status train_configure(train *t, session_config *config_out);
 
 /* The learning rate's schedule for a run of `iterations` iterations, including those of a loaded state. */
 MM_CHECKED mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule *schedule_out);
+
+/* ---- train_log.c */
+
+/* Opens --log and --codec-log, once nothing can be refused any more, so that a refused run does not overwrite existing
+ * files. Appends to a log that has the session's iteration, and cuts its lines of later ones; else begins it anew. A
+ * line on stderr says what becomes of an existing log. MM_ERR_IO, MM_ERR_NOMEM. */
+MM_CHECKED mm_status train_open_logs(train *t, const session *s);
+/* Checks that all lines were written. MM_ERR_IO. */
+MM_CHECKED mm_status train_check_logs(const train *t);
+
+/* ---- train_end.c */
+
+/* Says on stderr why no iteration ran. */
+void train_say_nothing_ran(const train *t, const session *s);
+/* Says on stderr after which iteration an interrupt ended the training, where it was saved, and how to go on. */
+void train_say_interrupted(const train *t);
 
 /* ---- train_ranks.c */
 
@@ -106,9 +124,13 @@ MM_CHECKED mm_status train_start(const train *t, bool by_mpirun, int *code_out);
 
 /* ---- train_state.c */
 
-/* With --load, opens the state, and sets the options that the command line does not. Call it before the options are
- * used. */
+/* With --load, opens the state, and sets the options that the command line does not, the run's length included. Call it
+ * before the options are used. */
 MM_CHECKED mm_status train_open_state(train *t);
+
+/* --net as the state has it, if its network was in a file: "file:PATH" or "onnx:PATH". NULL: it was not, or --net is
+ * given. */
+const char *train_state_net(const train *t);
 
 /* Sets t->options, which the run's saved state will hold. MM_ERR_NOMEM. */
 MM_CHECKED mm_status train_set_options(train *t);

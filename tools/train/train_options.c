@@ -104,13 +104,19 @@ mm_status train_read_schedule(const train *t, int64_t iterations, nets_schedule 
 }
 
 static mm_status open_net(train *t) {
-    const char *net = session_state_says(t->state, "net");
+    const char *net = session_state_says(t->state, "net"), *file = train_state_net(t);
     mm_status status = nets_open(t->net, &t->network);
-    if (status != MM_OK && net && t->net == net)
-        return mm_fail_in(status, "%s is a state of net %s; if that net is in a file, name it: --net file:PATH",
-                          t->load, net);
-    MM_TRY(status);
-    return MM_OK;
+    if (status == MM_OK && file && net && strcmp(nets_net_name(t->network), net) != 0)
+        return mm_fail(MM_ERR_INVALID, "%s is a state of net %s, but %s has net %s; name its file: --net %.5sPATH",
+                       t->load, net, file, nets_net_name(t->network), file);
+    if (status == MM_OK || status == MM_ERR_NOMEM || !net || args_given(t->argc, t->argv, "--net")) return status;
+    if (file)
+        return mm_fail(status,
+                       "%s is a state of net %s, which %s does not give any more; name its file: --net %.5sPATH",
+                       t->load, net, file, file);
+    return mm_fail(status,
+                   "%s is a state of net %s, which mm does not have; name its file: --net file:PATH or onnx:PATH",
+                   t->load, net);
 }
 
 /* Checks the files that options name. --save may overwrite --load's file. */

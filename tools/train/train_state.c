@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/train/train.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/text.h"
+#include "tools/args/files.h"
 #include "tools/need/policy_marks.h"
 
 /* The options that decide the bits of the result: RUN_OPTIONS always, LOSSY_OPTIONS only if a code is lossy. */
@@ -17,10 +21,14 @@ enum {
     RUN_OPTIONS_N = sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS,
     LOSSY_OPTIONS_N = sizeof LOSSY_OPTIONS / sizeof *LOSSY_OPTIONS
 };
-_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N + 1 <= TRAIN_STATE_OPTIONS, "a state has room for all options");
+_Static_assert(RUN_OPTIONS_N + LOSSY_OPTIONS_N + 4 <= TRAIN_STATE_OPTIONS, "a state has room for all options");
 
 /* No option: the iteration at which the schedule of the state's run ends, if it is a cosine. */
 #define SCHEDULE_END "lr-schedule-end"
+/* No options, so that they do not count as differences: the run's length, as one of the two, and the network's file. */
+#define RUN_ITERATIONS "run-iterations"
+#define RUN_EPOCHS     "run-epochs"
+#define NET_PATH       "net-path"
 
 /* Lists the options that a state holds, ending with ARG_END. */
 static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPTIONS + 1]) {
@@ -40,6 +48,14 @@ static mm_status uses_lossy(const train *t, bool *lossy_out) {
     return MM_OK;
 }
 
+static mm_status find_net_path(train *t) {
+    const char *path = files_net(t->net);
+    char absolute[PATH_MAX];
+    if (!path || !realpath(path, absolute)) return MM_OK;
+    t->net_path = mm_text_format("%.*s%s", (int)(path - t->net), t->net, absolute);
+    return t->net_path ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the path of %s", t->net);
+}
+
 /* The state of a run in whole batches has an empty --sub-batch. */
 mm_status train_set_options(train *t) {
     bool lossy;
@@ -48,6 +64,10 @@ mm_status train_set_options(train *t) {
     list_options(t, lossy, t->options);
     int n = 0;
     while (t->options[n].kind != ARG_END) n++;
+    t->options[n++] = (arg){.name = "--" RUN_ITERATIONS, .kind = ARG_COUNT, .target = &t->iterations, .min = 1};
+    t->options[n++] = (arg){.name = "--" RUN_EPOCHS, .kind = ARG_COUNT, .target = &t->epochs, .min = 1};
+    MM_TRY(find_net_path(t));
+    if (t->net_path) t->options[n++] = (arg){.name = "--" NET_PATH, .kind = ARG_TEXT, .target = (void *)&t->net_path};
     if (*t->lr_schedule && strcmp(t->lr_schedule, "constant") != 0)
         t->options[n] =
             (arg){.name = "--" SCHEDULE_END, .kind = ARG_COUNT, .target = &t->schedule_end}; /* set when it is read */
@@ -93,13 +113,41 @@ static mm_status open_optimizer(train *t) {
     return MM_OK;
 }
 
+/* A length that the state says; 0: none. */
+static int64_t state_length(const train *t, const char *key) {
+    const char *text = session_state_says(t->state, key);
+    char *end;
+    errno = 0;
+    const long long n = text ? strtoll(text, &end, 10) : 0;
+    return text && !errno && end != text && !*end && n > 0 && n <= SESSION_ITERATIONS_MAX ? n : 0;
+}
+
+/* Without --iterations and --epochs, a run is as long as that of its state; a new one has 100 iterations. */
+static void set_length(train *t) {
+    if (t->iterations || t->epochs) return;
+    if (!t->load_matching) {
+        t->epochs = state_length(t, RUN_EPOCHS);
+        if (!t->epochs) t->iterations = state_length(t, RUN_ITERATIONS);
+        if (!t->epochs && !t->iterations) t->iterations = state_length(t, SCHEDULE_END); /* an older state */
+    }
+    if (!t->epochs && !t->iterations) t->iterations = 100;
+}
+
+const char *train_state_net(const train *t) {
+    return args_given(t->argc, t->argv, "--net") ? NULL : session_state_says(t->state, NET_PATH);
+}
+
 mm_status train_open_state(train *t) {
     arg options[TRAIN_STATE_OPTIONS + 1];
-    if (!t->load) return MM_OK;
+    if (!t->load) {
+        set_length(t);
+        return MM_OK;
+    }
     list_options(t, true, options);
     MM_TRY(session_state_open(t->load, options, t->argc, t->argv, &t->state));
     const char *net = session_state_says(t->state, "version") ? session_state_says(t->state, "net") : NULL;
-    if (net && !args_given(t->argc, t->argv, "--net")) t->net = net;
+    if (net && !args_given(t->argc, t->argv, "--net")) t->net = train_state_net(t) ? train_state_net(t) : net;
+    set_length(t);
     /* Another policy does not follow the state's switches. */
     if (args_given(t->argc, t->argv, "--policy") && !args_given(t->argc, t->argv, "--switch"))
         args_texts_fini(&t->switch_texts);
@@ -138,10 +186,12 @@ void train_report_schedule(train *t, const session *s, const nets_schedule *sche
     if (!text || schedule->id != NETS_SCHEDULE_COSINE) return;
     before.iterations = strtoll(text, NULL, 10);
     if (before.iterations == schedule->iterations) return;
+    const double now = nets_schedule_rate(schedule, s->iteration), then = nets_schedule_rate(&before, s->iteration);
     fprintf(stderr,
-            "mm train: the schedule --lr-schedule %s ends at iteration %lld; in the run of %s it would end at %lld. At "
-            "iteration %lld the learning rate is %g in place of %g\n",
-            t->lr_schedule, (long long)schedule->iterations, t->load, (long long)before.iterations,
-            (long long)s->iteration, (double)nets_schedule_rate(schedule, s->iteration),
-            (double)nets_schedule_rate(&before, s->iteration));
+            "mm train: the schedule --lr-schedule %s ends at iteration %lld; in the run of %s it would end at %lld",
+            t->lr_schedule, (long long)schedule->iterations, t->load, (long long)before.iterations);
+    if (now != then)
+        fprintf(stderr, ". At iteration %lld the learning rate is %g in place of %g", (long long)s->iteration, now,
+                then);
+    fputc('\n', stderr);
 }
