@@ -11,7 +11,7 @@
 #include "tools/args/texts.h"
 
 typedef struct row {
-    char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
+    char net[NETS_NAME_CAPACITY], device[24], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
     const char *policy;       /* borrowed from the options, or from a table */
     const char *policy_now;   /* policy at the end, if substituted or switched to; else NULL. In session_config.texts */
     bool lossy;               /* a codec of a policy that ran, or would run, is lossy, and can take maps of the net */
