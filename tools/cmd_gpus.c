@@ -58,7 +58,7 @@ static mm_status print_gpu(const gpu *g) {
         {"fp32", g->fp32_tflops}, {"tf32", g->tf32_tflops}, {"bf16", g->bf16_tflops}, {"fp16", g->fp16_tflops}};
     for (size_t i = 0; i < sizeof peaks / sizeof *peaks; i++)
         if (peaks[i].tflops > 0) printf(" %s %g;", peaks[i].name, peaks[i].tflops);
-    printf(" f32 maps are multiplied in %s\n", g->tf32_tflops > 0 ? "tf32" : "fp32");
+    printf(" f32 maps: %s\n", g->tf32_tflops > 0 ? "the faster of fp32 and tf32" : "fp32");
     if (g->l2_mib > 0) printf("  %-16s %g MiB\n", "L2 cache", g->l2_mib);
     if (g->multiprocessors > 0) printf("  %-16s %g\n", "multiprocessors", g->multiprocessors);
     printf("  %-16s %s\n\n", "source", g->source);
@@ -126,7 +126,7 @@ int cmd_gpus(int argc, char **argv) {
         "  GiB               memory as sold\n"
         "  GB/s              peak bandwidth of the memory\n"
         "  link              GB/s to the host, each way, in theory\n"
-        "  fp32, tf32, bf16  peaks in TFLOP/s, without sparsity; products of f32 maps are TF32's where there are any\n"
+        "  fp32, tf32, bf16  peaks in TFLOP/s, without sparsity; f32 maps take the faster of fp32 and tf32\n"
         "  source            the vendor's paper; 'unchecked': written from memory\n"
         "\n"
         "Speeds of a GPU by name are estimated from data sheet and assumptions: what share of each peak training\n"

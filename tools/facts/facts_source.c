@@ -9,7 +9,6 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/json_text.h"
 #include "mm/core/status.h"
-#include "mm/core/text.h"
 
 /* Takes network and batch from a training graph's name, which nets/lower/lower.c makes: "resnet32 train 128". */
 static void read_subject(const char *name, facts_source *source) {
@@ -41,7 +40,7 @@ mm_status facts_source_open(const char *path, facts_source *source_out) {
     if (may_be_gpu(path)) {
         const gpu *g;
         const mm_status found = gpu_find(path, &g);
-        if (found == MM_ERR_NOT_FOUND) return mm_fail_in(found, "there is no file %s, and", MM_BRIEF(path));
+        if (found == MM_ERR_NOT_FOUND) return mm_fail_in(found, "neither a file nor a GPU");
         MM_TRY(found);
         return facts_source_of_gpu(g, path, source_out);
     }

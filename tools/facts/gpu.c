@@ -67,15 +67,30 @@ static int list_matches(const char *key, match least, const gpu **first, char *n
     return n;
 }
 
+/* Offers a name to the search. If it is the nearest so far, keeps a copy of it in `best`. */
+static void offer(mm_nearest *near, const char *name, size_t length, char best[KEY_CAPACITY]) {
+    char key[KEY_CAPACITY];
+    const char *before = near->found;
+    key_of(name, length, key);
+    mm_nearest_try(near, key);
+    if (near->found == before) return;
+    snprintf(best, KEY_CAPACITY, "%.*s", (int)length, name);
+    near->found = best;
+}
+
+/* The length of the name without its variant: that of A100 in A100-40; of the whole name in RTX-4090. */
+static size_t family(const char *name) {
+    const size_t length = strcspn(name, "-");
+    return strcspn(name, "0123456789") < length ? length : strlen(name);
+}
+
 /* begins: the only GPU whose name begins so; NULL: none, or several. */
 static mm_status unknown(const char *name, const char *key, const gpu *begins) {
+    char best[KEY_CAPACITY] = "";
     mm_nearest near = {.text = key, .length = strlen(key), .found = begins ? begins->name : NULL};
     for (size_t i = 0; !begins && i < gpu_table_n; i++) {
-        char own[KEY_CAPACITY];
-        const char *before = near.found;
-        key_of(gpu_table[i].name, strlen(gpu_table[i].name), own);
-        mm_nearest_try(&near, own);
-        if (near.found != before) near.found = gpu_table[i].name;
+        offer(&near, gpu_table[i].name, strlen(gpu_table[i].name), best);
+        offer(&near, gpu_table[i].name, family(gpu_table[i].name), best);
     }
     return mm_fail(MM_ERR_NOT_FOUND, "no GPU is called '%s'%s; 'mm gpus' lists them", MM_BRIEF(name),
                    MM_DID_YOU_MEAN(&near));

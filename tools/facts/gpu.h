@@ -70,8 +70,8 @@ int64_t gpu_budget_bytes(const gpu *g);
 /* Whether it multiplies maps of bf16. */
 bool gpu_has_bf16(const gpu *g);
 
-/* The GPU as a machine file (machine.h), which the caller releases. Products of f32 maps are TF32's where the GPU has
- * it, as in the machine files here. MM_ERR_NOMEM. */
+/* The GPU as a machine file (machine.h), which the caller releases. Products of f32 maps are TF32's where that is
+ * faster, as in the machine files here. MM_ERR_NOMEM. */
 MM_CHECKED mm_status gpu_machine_json(const gpu *g, json_t **root_out);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A GPU's rates, from its data sheet and the table of assumptions. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,44 +30,61 @@ int64_t gpu_budget_bytes(const gpu *g) { return gpu_memory_bytes(g) - gpu_contex
 
 /* ---------------------------------------------------------------- rates */
 
-static void set_number(json_t *object, const char *key, double value) {
-    json_object_set_new(object, key, json_real(value));
+/* Sets a key. A value NULL, or no memory for it, makes *whole false. */
+static void put(json_t *object, const char *key, json_t *value, bool *whole) {
+    *whole &= json_object_set_new(object, key, value) == 0;
 }
 
-static void set_assumed(json_t *object, const char *key, const gpu *g) { set_number(object, key, assumed(g, key)); }
+static void put_number(json_t *object, const char *key, double value, bool *whole) {
+    put(object, key, json_real(value), whole);
+}
 
-/* Sets the rates of products, shares of a peak. units: "fp32", "tf32" or "bf16". */
-static void set_products(json_t *object, const gpu *g, const char *units, double peak_tflops) {
+static void put_assumed(json_t *object, const char *key, const gpu *g, bool *whole) {
+    put_number(object, key, assumed(g, key), whole);
+}
+
+/* A product's rate with these units ("fp32", "tf32" or "bf16"). */
+static double rate_of(const gpu *g, const char *product, const char *units, double peak_tflops) {
+    char name[32];
+    snprintf(name, sizeof name, "%s_%s", product, units);
+    return peak_tflops > 0 ? assumed(g, name) * peak_tflops * 1e12 : 0;
+}
+
+/* Sets the rates of products of f32 or bf16 maps. f32 maps have two units; the faster one counts, as libraries choose
+ * it. */
+static void put_products(json_t *object, const gpu *g, bool bf16, bool *whole) {
     static const char *const products[] = {"conv", "winograd", "linear"};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        char name[32], key[32];
-        snprintf(name, sizeof name, "%s_%s", products[i], units);
+        char key[32];
+        const double fp32 = rate_of(g, products[i], "fp32", g->fp32_tflops);
+        const double tf32 = rate_of(g, products[i], "tf32", g->tf32_tflops);
         snprintf(key, sizeof key, "%s_flops_per_s", products[i]);
-        set_number(object, key, assumed(g, name) * peak_tflops * 1e12);
+        put_number(object, key, bf16 ? rate_of(g, products[i], "bf16", g->bf16_tflops) : fmax(fp32, tf32), whole);
     }
 }
 
-/* The codecs' rates for maps of a type: an object with an entry for each codec. prefix: what follows "encode" and
- * "decode" in the names of the assumptions, before the codec. */
-static json_t *codecs_of(const gpu *g, const char *prefix, const char *other_prefix) {
+/* Which maps an assumption "encode SPEC", "decode bf16 SPEC" is about. NULL: it is about no codec. */
+static const char *spec_of(const gpu_assumption *a, const char *way, bool bf16) {
+    static const char type[] = " bf16 ";
+    const size_t length = strlen(way);
+    if (strncmp(a->name, way, length) != 0) return NULL;
+    const bool own = strncmp(a->name + length, type, strlen(type)) == 0;
+    return own == bf16 ? a->name + length + (own ? strlen(type) : 1) : NULL;
+}
+
+/* The codecs' rates: an object with an entry for each codec. */
+static json_t *codecs_of(const gpu *g, bool bf16, bool *whole) {
     static const char *const ways[] = {"encode", "decode"};
     json_t *codecs = json_object();
-    for (size_t i = 0; i < gpu_assumptions_n; i++)
-        for (int way = 0; way < 2; way++) {
-            const gpu_assumption *a = &gpu_assumptions[i];
-            const size_t word = strlen(ways[way]), length = strlen(prefix);
-            if (strncmp(a->name, ways[way], word) != 0 || strncmp(a->name + word, prefix, length) != 0) continue;
-            if (other_prefix && strncmp(a->name + word, other_prefix, strlen(other_prefix)) == 0) continue;
-            const char *spec = a->name + word + length;
-            json_t *codec = json_object_get(codecs, spec);
-            if (!codec) {
-                codec = json_object();
-                json_object_set_new(codecs, spec, codec);
-            }
-            char key[32];
-            snprintf(key, sizeof key, "%s_bytes_per_s", ways[way]);
-            set_number(codec, key, a->of[g->generation] * g->bandwidth_gb_per_s * 1e9);
-        }
+    for (size_t i = 0; i < 2 * gpu_assumptions_n; i++) {
+        const gpu_assumption *a = &gpu_assumptions[i / 2];
+        const char *way = ways[i % 2], *spec = spec_of(a, way, bf16);
+        char key[32];
+        if (!spec) continue;
+        if (!json_object_get(codecs, spec)) put(codecs, spec, json_object(), whole);
+        snprintf(key, sizeof key, "%s_bytes_per_s", way);
+        put_number(json_object_get(codecs, spec), key, a->of[g->generation] * g->bandwidth_gb_per_s * 1e9, whole);
+    }
     return codecs;
 }
 
@@ -76,54 +94,57 @@ static json_t *link_of(const gpu *g) {
                      "in_both_bytes_per_s", both);
 }
 
-/* How much work slows other work, by kinds; NULL: this generation has no table. */
+/* How much work slows other work, by kinds (machine.h). */
 static json_t *contention_of(const gpu *g) {
     const double steps = assumed(g, "steps_beside_codec"), codec = assumed(g, "codec_beside_steps");
     const double link = assumed(g, "beside_link");
-    if (steps == 0) return NULL;
-    return json_pack("{s{sf sf sf} s{sf sf sf} s{sf sf sf sf} s{sf sf sf sf} s{si si si si}}", /* */
-                     "dear", "encode", steps, "decode", steps, "link", link,                   /* */
-                     "cheap", "encode", steps, "decode", steps, "link", link,                  /* */
-                     "encode", "dear", codec, "cheap", codec, "decode", codec, "link", link,   /* */
-                     "decode", "dear", codec, "cheap", codec, "encode", codec, "link", link,   /* */
-                     "link", "dear", 0, "cheap", 0, "encode", 0, "decode", 0);
+    json_t *step = json_pack("{sf sf sf}", "encode", steps, "decode", steps, "link", link);
+    return json_pack("{sO so s{sf sf sf sf} s{sf sf sf sf} s{si si si si}}", "dear", step, "cheap", step, "encode",
+                     "dear", codec, "cheap", codec, "decode", codec, "link", link, "decode", "dear", codec, "cheap",
+                     codec, "encode", codec, "link", link, "link", "dear", 0, "cheap", 0, "encode", 0, "decode", 0);
 }
 
-static json_t *bf16_of(const gpu *g) {
+static json_t *bf16_of(const gpu *g, bool *whole) {
     json_t *rates = json_object();
-    set_products(rates, g, "bf16", g->bf16_tflops);
-    set_number(rates, "attention_flops_per_s", assumed(g, "attention_bf16") * g->bf16_tflops * 1e12);
-    json_object_set_new(rates, "codecs", codecs_of(g, " bf16 ", NULL));
+    put_products(rates, g, true, whole);
+    put_number(rates, "attention_flops_per_s", rate_of(g, "attention", "bf16", g->bf16_tflops), whole);
+    put(rates, "codecs", codecs_of(g, true, whole), whole);
     return rates;
 }
 
-mm_status gpu_machine_json(const gpu *g, json_t **root_out) {
+static void put_all(json_t *root, const gpu *g, bool *whole) {
     char name[64];
     snprintf(name, sizeof name, "%s-est.", g->name);
-    json_t *root = json_pack("{ss si ss sI}", "format", "mm machine", "version", 1, "name", name, "memory_bytes",
-                             (json_int_t)gpu_memory_bytes(g));
-    if (!root) return mm_fail(MM_ERR_NOMEM, "out of memory for the rates of %s", g->name);
-    if (g->tf32_tflops > 0)
-        set_products(root, g, "tf32", g->tf32_tflops);
-    else
-        set_products(root, g, "fp32", g->fp32_tflops);
-    set_number(root, "memory_bytes_per_s", assumed(g, "bandwidth") * g->bandwidth_gb_per_s * 1e9);
-    set_assumed(root, "launch_ns", g);
-    json_object_set_new(root, "passes",
-                        json_pack("{sf sf}", "bn", assumed(g, "passes_bn"), "lrn", assumed(g, "passes_lrn")));
-    json_object_set_new(root, "link", link_of(g));
-    set_assumed(root, "host_sum_bytes_per_s", g);
-    set_assumed(root, "contention_permille", g);
-    set_assumed(root, "link_contention_permille", g);
-    json_t *contention = contention_of(g);
-    if (contention) json_object_set_new(root, "contention", contention);
-    set_assumed(root, "issue_ns", g);
-    set_assumed(root, "alloc_ns", g);
-    json_object_set_new(root, "codecs", codecs_of(g, " ", " bf16 "));
+    put(root, "format", json_string("mm machine"), whole);
+    put(root, "version", json_integer(1), whole);
+    put(root, "name", json_string(name), whole);
+    put(root, "memory_bytes", json_integer(gpu_memory_bytes(g)), whole);
+    put_products(root, g, false, whole);
+    put_number(root, "memory_bytes_per_s", assumed(g, "bandwidth") * g->bandwidth_gb_per_s * 1e9, whole);
+    put_assumed(root, "launch_ns", g, whole);
+    put(root, "passes", json_pack("{sf sf}", "bn", assumed(g, "passes_bn"), "lrn", assumed(g, "passes_lrn")), whole);
+    put(root, "link", link_of(g), whole);
+    put_assumed(root, "host_sum_bytes_per_s", g, whole);
+    put_assumed(root, "contention_permille", g, whole);
+    put_assumed(root, "link_contention_permille", g, whole);
+    if (assumed(g, "steps_beside_codec") > 0) put(root, "contention", contention_of(g), whole);
+    put_assumed(root, "issue_ns", g, whole);
+    put_assumed(root, "alloc_ns", g, whole);
+    put(root, "codecs", codecs_of(g, false, whole), whole);
     if (gpu_has_bf16(g))
-        json_object_set_new(root, "types", json_pack("{so}", "bf16", bf16_of(g)));
+        put(root, "types", json_pack("{so}", mm_dtype_name(MM_BF16), bf16_of(g, whole)), whole);
     else
-        json_object_set_new(root, "lacks", json_pack("[s]", mm_dtype_name(MM_BF16)));
+        put(root, "lacks", json_pack("[s]", mm_dtype_name(MM_BF16)), whole);
+}
+
+mm_status gpu_machine_json(const gpu *g, json_t **root_out) {
+    bool whole = true;
+    json_t *root = json_object();
+    put_all(root, g, &whole);
+    if (!whole) {
+        json_decref(root);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the rates of %s", g->name);
+    }
     *root_out = root;
     return MM_OK;
 }

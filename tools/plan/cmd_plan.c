@@ -10,7 +10,6 @@
 #include "tools/args/commands.h"
 #include "tools/args/files.h"
 #include "tools/args/json_file.h"
-#include "tools/args/table.h"
 #include "tools/facts/facts_source.h"
 #include "tools/need/effort.h"
 #include "tools/need/ranks.h"
@@ -137,15 +136,13 @@ static picture_panel panel_of(const plan_case *one) {
 /* Says where a GPU's rates are from, and the budget if none was given. */
 static void print_gpu(FILE *file, const plan_command *c) {
     const gpu *g = c->source.gpu;
-    char text[512], memory[32], context[32], budget[160] = "";
+    char memory[32], context[32];
     if (!g) return;
+    fprintf(file, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", g->name);
     if (c->gpu_budget)
-        snprintf(budget, sizeof budget, " The budget is its memory, %s, less %s for the CUDA context and libraries.",
-                 mm_size_format(gpu_memory_bytes(g), memory, sizeof memory),
-                 mm_size_format(gpu_context_bytes(g), context, sizeof context));
-    snprintf(text, sizeof text, "%s: times are " GPU_ESTIMATED " ('mm gpus %s').%s", g->name, g->name, budget);
-    table_wrap(file, 0, 2, text);
-    fputc('\n', file);
+        fprintf(file, "  budget: its memory, %s, less %s for the CUDA context and libraries\n",
+                mm_size_format(gpu_memory_bytes(g), memory, sizeof memory),
+                mm_size_format(gpu_context_bytes(g), context, sizeof context));
 }
 
 static mm_status print_all(FILE *file, const plan_command *c, bool chart) {

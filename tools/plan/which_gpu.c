@@ -148,13 +148,12 @@ static mm_status print_all(FILE *file, const run *r) {
                                     {"ms", false, 2},
                                     {"policy", true, 0}};
     table *t;
-    char text[512];
-    snprintf(text, sizeof text,
-             "%.200s, batch %lld: fits %d of %d GPUs. Speeds are " GPU_ESTIMATED
-             " ('mm gpus'); each GPU's budget is its memory without what the CUDA context and libraries take",
-             w->net, (long long)(w->ranks * w->asked.batch), r->n_fit, r->n);
+    char text[320];
+    snprintf(text, sizeof text, "%.200s, batch %lld: fits %d of %d GPUs", w->net,
+             (long long)(w->ranks * w->asked.batch), r->n_fit, r->n);
     table_wrap(file, 0, 2, text);
-    fputc('\n', file);
+    fputs("\n  speeds are " GPU_ESTIMATED " ('mm gpus')\n", file);
+    fputs("  budgets are each GPU's memory, without what the CUDA context and libraries take\n", file);
     if (r->n_fit > 0) {
         MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
         for (int i = 0; i < r->n_fit; i++) add_row(t, r->order[i]);
