@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A source of times: either a facts file, measured for one network and batch, or a machine, whose rates give the times of
- * any network and batch: from a file, or by the name of a GPU (gpu.h). */
+/* A source of times: either a facts file, measured for one network and batch, or a machine, whose rates give the times
+ * of any network and batch: from a file, or by the name of a GPU (gpu.h). */
 #ifndef TOOLS_FACTS_FACTS_SOURCE_H
 #define TOOLS_FACTS_FACTS_SOURCE_H
 

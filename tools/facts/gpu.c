@@ -24,9 +24,9 @@ enum { KEY_CAPACITY = 64 };
 static void key_of(const char *name, size_t length, char key[KEY_CAPACITY]) {
     static const char *const words[] = {"nvidia", "geforce", "tesla"};
     size_t n = 0;
+    memset(key, 0, KEY_CAPACITY);
     for (size_t i = 0; i < length && n + 1 < KEY_CAPACITY; i++)
         if (isalnum((unsigned char)name[i])) key[n++] = (char)tolower((unsigned char)name[i]);
-    key[n] = '\0';
     for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
         const size_t word = strlen(words[w]);
         if (strncmp(key, words[w], word) == 0 && key[word]) memmove(key, key + word, strlen(key + word) + 1);

@@ -10,13 +10,14 @@
 #include "tools/args/table.h"
 #include "tools/need/sub_batch.h"
 
+#define NO_BF16 "no units for bf16"
+
 /* The plan for one GPU: of the policies that fit, the fastest; if none fits, the one that needs least. */
 typedef struct candidate {
     const gpu *gpu;
     facts_source source;
     plan_case plan;
-    bool planned;     /* else the GPU cannot compute the network: `reason` */
-    char reason[160]; /* why not */
+    bool planned; /* else the GPU cannot compute the network: it has no units for bf16 */
 } candidate;
 
 typedef struct run {
@@ -59,13 +60,10 @@ static mm_status plan_policy(const which_gpu *w, candidate *c, const char *polic
     return MM_OK;
 }
 
-/* A GPU that lacks the maps' type is left out with the reason. */
+/* A GPU that lacks the maps' type is not planned. */
 static mm_status plan_gpu(const which_gpu *w, const gpu *g, candidate *c) {
     *c = (candidate){.gpu = g};
-    if (strcmp(w->asked.target->precision, "bf16") == 0 && !gpu_has_bf16(g)) {
-        snprintf(c->reason, sizeof c->reason, "no units for bf16");
-        return MM_OK;
-    }
+    if (strcmp(w->asked.target->precision, "bf16") == 0 && !gpu_has_bf16(g)) return MM_OK;
     MM_TRY(facts_source_of_gpu(g, g->name, &c->source));
     c->source.ranks = w->ranks;
     c->source.sum_at = w->sum_at;
@@ -106,36 +104,44 @@ static void add_row(table *t, const candidate *c) {
     table_cell(t, "%s%s", plan_case_plan(one)->policy, one->effect.lossy ? " (lossy)" : "");
 }
 
-/* Names the GPUs that do not fit, each with what it would need, or why it cannot. */
-static mm_status print_rest(FILE *file, const run *r) {
-    char *text = NULL;
-    size_t n = 0;
-    if (r->n_fit == r->n) return MM_OK;
-    FILE *list = open_memstream(&text, &n);
-    if (!list) return mm_fail(MM_ERR_NOMEM, "out of memory for the list of GPUs");
-    fputs("do not fit: ", list);
+/* Adds to the list the GPUs that do not fit, each with what it would need; or those that cannot compute the network. */
+static void list_rest(FILE *list, const run *r, bool planned) {
+    int n = 0;
     for (int i = r->n_fit; i < r->n; i++) {
         const candidate *c = r->order[i];
         char needs[32], budget[32];
-        fprintf(list, "%s%s (", i == r->n_fit ? "" : ", ", c->gpu->name);
-        if (!c->planned)
-            fputs(c->reason, list);
-        else if (c->plan.need.least_bytes <= c->plan.asked.budget_bytes)
-            fputs("too little pinned memory", list);
-        else
-            fprintf(list, "needs %s of %s", mm_size_format(c->plan.need.least_bytes, needs, sizeof needs),
+        if (c->planned != planned) continue;
+        fprintf(list, "%s%s%s",
+                n > 0     ? ", "
+                : planned ? "do not fit: "
+                          : NO_BF16 ": ",
+                c->gpu->name, planned ? " (" : "");
+        n++;
+        if (planned && c->plan.need.least_bytes <= c->plan.asked.budget_bytes)
+            fputs("too little pinned memory)", list);
+        else if (planned)
+            fprintf(list, "needs %s of %s)", mm_size_format(c->plan.need.least_bytes, needs, sizeof needs),
                     mm_size_format(c->plan.asked.budget_bytes, budget, sizeof budget));
-        fputs(")", list);
     }
-    const bool whole = !ferror(list);
-    if (fclose(list) != 0 || !whole) {
-        free(text);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for the list of GPUs");
+}
+
+/* Names the GPUs that do not fit. */
+static mm_status print_rest(FILE *file, const run *r, bool planned) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *list = open_memstream(&text, &n);
+    bool whole = list != NULL;
+    if (list) {
+        list_rest(list, r, planned);
+        whole = !ferror(list);
+        whole &= fclose(list) == 0;
     }
-    table_wrap(file, 0, 2, text);
-    fputc('\n', file);
+    if (whole && n > 0) {
+        table_wrap(file, 0, 2, text);
+        fputc('\n', file);
+    }
     free(text);
-    return MM_OK;
+    return whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the list of GPUs");
 }
 
 static mm_status print_all(FILE *file, const run *r) {
@@ -161,15 +167,16 @@ static mm_status print_all(FILE *file, const run *r) {
         table_destroy(t);
         MM_TRY(status);
     }
-    return print_rest(file, r);
+    MM_TRY(print_rest(file, r, true));
+    return print_rest(file, r, false);
 }
 
 /* ---------------------------------------------------------------- json */
 
 /* A plan's row, as of 'mm plan --json', with the GPU's name; of a GPU that cannot compute the network, name and
- * reason. */
+ * why. */
 static json_t *row_of(const candidate *c) {
-    json_t *row = c->planned ? plan_case_row(&c->plan) : json_pack("{ss}", "status", c->reason);
+    json_t *row = c->planned ? plan_case_row(&c->plan) : json_pack("{ss}", "status", NO_BF16);
     if (row)
         json_object_update_new(
             row, json_pack("{ss sI}", "gpu", c->gpu->name, "memory_bytes", (json_int_t)gpu_memory_bytes(c->gpu)));
