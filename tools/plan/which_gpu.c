@@ -208,6 +208,8 @@ static mm_status plan_all(run *r) {
         r->order[r->n++] = c;
         MM_TRY(plan_gpu(r->asked, &gpu_table[c - r->candidates], c));
     }
+    if ((size_t)r->n < gpu_table_n)
+        fprintf(stderr, "mm plan: interrupted: %zu GPUs were not planned\n", gpu_table_n - (size_t)r->n);
     qsort(r->order, (size_t)r->n, sizeof *r->order, by_speed);
     while (r->n_fit < r->n && fits(r->order[r->n_fit])) r->n_fit++;
     return MM_OK;
