@@ -127,7 +127,7 @@ int cmd_gpus(int argc, char **argv) {
         "  GB/s              peak bandwidth of the memory\n"
         "  link              GB/s to the host, each way, in theory\n"
         "  fp32, tf32, bf16  peaks in TFLOP/s, without sparsity; f32 maps take the faster of fp32 and tf32\n"
-        "  source            the vendor's paper; 'unchecked': written from memory\n"
+        "  source            the vendor's paper; 'unchecked': written from memory alone\n"
         "\n"
         "Speeds of a GPU by name are estimated from data sheet and assumptions: what share of each peak training\n"
         "reaches, by generation. 'mm gpus GPU' prints them, with where each is from. They were compared with measured\n"

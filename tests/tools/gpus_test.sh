@@ -99,7 +99,7 @@ gpus_that_a_training_fits_come_by_speed_() {
     [[ $(values rows status | sort -u) == $'no units for bf16\nok' ]] || fail "status $(values rows status | sort -u)"
 
     refused 2 "leave --budget out" "${plan[@]}" --which-gpu --budget 1GiB
-    refused 2 "leave --gpu or --facts out" "${plan[@]}" --which-gpu --gpu t4
+    refused 2 "leave --gpu out" "${plan[@]}" --which-gpu --gpu t4
     refused 2 "leave --svg out" "${plan[@]}" --which-gpu --svg picture.svg
 }
 

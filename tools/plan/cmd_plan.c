@@ -320,29 +320,7 @@ static mm_status save_all(const plan_command *c) {
     return mm_failure_restore(&failure);
 }
 
-/* Refuses options that are for one machine, or one budget. */
-static mm_status check_which_gpu(const plan_command *c) {
-    const struct {
-        const char *name;
-        bool given;
-    } others[] = {{"--gpu or --facts", c->facts},
-                  {"--budget", c->budget_bytes > 0},
-                  {"--max-batch", c->max_batch},
-                  {"--explain", c->explain},
-                  {"--chart", c->chart},
-                  {"--svg", c->svg},
-                  {"--html", c->html},
-                  {"--trace", c->trace},
-                  {"--study", c->study}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (others[i].given)
-            return mm_fail(MM_ERR_INVALID, "--which-gpu plans for every GPU in its own memory; leave %s out",
-                           others[i].name);
-    return MM_OK;
-}
-
 static mm_status plan_which_gpu(plan_command *c, bool *fits_out) {
-    MM_TRY(check_which_gpu(c));
     MM_TRY(check(c));
     MM_TRY(nets_open(c->net, &c->network));
     const need_case asked = {.net = c->network,
@@ -469,6 +447,7 @@ int cmd_plan(int argc, char **argv) {
     if (status == MM_OK && !c.help) {
         c.interrupted = c.target.stop = command_interruptible();
         if (c.graph) status = graph_plan_check_options(argc, argv, table);
+        if (status == MM_OK && c.which_gpu) status = which_gpu_check_options(argc, argv);
         if (status == MM_OK)
             status = c.graph ? plan_graphs(&c, &graphs) : c.which_gpu ? plan_which_gpu(&c, &any_gpu) : run_plan(&c);
     }

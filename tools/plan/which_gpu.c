@@ -12,6 +12,16 @@
 
 #define NO_BF16 "no units for bf16"
 
+mm_status which_gpu_check_options(int argc, char **argv) {
+    static const char *const others[] = {"--gpu",   "--facts", "--budget", "--max-batch", "--explain",
+                                         "--chart", "--svg",   "--html",   "--trace",     "--study"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (args_given(argc, argv, others[i]))
+            return mm_fail(MM_ERR_INVALID, "--which-gpu plans for every GPU in its own memory; leave %s out",
+                           others[i]);
+    return MM_OK;
+}
+
 /* The plan for one GPU: of the policies that fit, the fastest; if none fits, the one that needs least. */
 typedef struct candidate {
     const gpu *gpu;
@@ -106,17 +116,13 @@ static void add_row(table *t, const candidate *c) {
 
 /* Adds to the list the GPUs that do not fit, each with what it would need; or those that cannot compute the network. */
 static void list_rest(FILE *list, const run *r, bool planned) {
+    const char *head = planned ? "do not fit: " : NO_BF16 ": ";
     int n = 0;
     for (int i = r->n_fit; i < r->n; i++) {
         const candidate *c = r->order[i];
         char needs[32], budget[32];
         if (c->planned != planned) continue;
-        fprintf(list, "%s%s%s",
-                n > 0     ? ", "
-                : planned ? "do not fit: "
-                          : NO_BF16 ": ",
-                c->gpu->name, planned ? " (" : "");
-        n++;
+        fprintf(list, "%s%s%s", n++ > 0 ? ", " : head, c->gpu->name, planned ? " (" : "");
         if (planned && c->plan.need.least_bytes <= c->plan.asked.budget_bytes)
             fputs("too little pinned memory)", list);
         else if (planned)

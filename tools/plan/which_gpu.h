@@ -19,6 +19,9 @@ typedef struct which_gpu {
     const char *json;                         /* NULL: no file */
 } which_gpu;
 
+/* Refuses options of mm plan that are for one machine, or one budget. MM_ERR_INVALID. */
+MM_CHECKED mm_status which_gpu_check_options(int argc, char **argv);
+
 /* Plans for every GPU, each in its own budget (gpu_budget_bytes), and prints a table, the fastest first. *fits_out:
  * whether any GPU fits. */
 MM_CHECKED mm_status which_gpu_run(const which_gpu *w, bool *fits_out);
