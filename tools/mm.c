@@ -19,6 +19,7 @@ static const command commands[] = {
     {"plan", "will it fit, and what takes the memory? (needs no device and no data)", cmd_plan},
     {"report", "rows, plans and traces as one HTML page", cmd_report},
     {"device", "show the devices, their memory and their speed", cmd_device},
+    {"gpus", "list the GPUs that can be planned for by name", cmd_gpus},
     {"nets", "list the networks", cmd_nets},
     {"policies", "list the policies and their options", cmd_policies},
     {"codecs", "list the codecs", cmd_codecs},
@@ -37,6 +38,7 @@ static void print_help(FILE *file) {
     for (int i = 0; i < N_COMMANDS; i++) fprintf(file, "  %-14s  %s\n", commands[i].name, commands[i].summary);
     fprintf(file, "\n'mm COMMAND --help' describes a command, 'mm --version' prints the version. To start:\n"
                   "  mm plan --net resnet32 --batch 128      how much memory does each policy need?\n"
+                  "  mm plan --net gpt2 --which-gpu          which GPUs does it fit?\n"
                   "  mm bench --net resnet20 --batch 32      how much time does each cost?\n"
                   "  mm train --net resnet20 --iterations 50 --policy freelunch:rate=8\n");
 }

@@ -11,6 +11,7 @@
 #include "tools/args/args.h"
 #include "tools/args/commands.h"
 #include "tools/args/help.h"
+#include "tools/facts/gpu.h"
 
 /* The length of a command's first word. */
 static int first_word(const command *c) { return (int)strcspn(c->name, " "); }
@@ -49,12 +50,18 @@ static void print_policies(void) {
     for (size_t i = 0; (name = mm_policy_list(i, &summary)); i++) printf("%s ", name);
 }
 
+static void print_gpus(void) {
+    for (size_t i = 0; i < gpu_table_n; i++) printf("%s ", gpu_table[i].name);
+}
+
 /* Prints the lines of a "case" that sets `list` by what an option's value is called in its table. */
 static void print_lists(const command *commands, int n) {
     printf("    NET*) list='");
     print_nets();
     printf("' ;;\n    POLICY*) list='all ");
     print_policies();
+    printf("' ;;\n    *GPU*) list='");
+    print_gpus();
     printf("' ;;\n    *COMMAND*) list='");
     print_commands(commands, n);
     printf("' ;;\n");

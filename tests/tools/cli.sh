@@ -109,7 +109,7 @@ commands_with() { # OPTION
 # shellcheck disable=SC2034 # read by the tests
 declare -A needs=(
     [train]="" [bench]="--net tiny" [plan]="--net tiny" [report]="rows --html page"
-    [device]="--facts facts --net tiny" [nets]="" [policies]="" [codecs]="" [completion]="bash" [man]=""
+    [device]="--facts facts --net tiny" [gpus]="" [nets]="" [policies]="" [codecs]="" [completion]="bash" [man]=""
 )
 
 # Checks that a list of commands that a test has by hand is that of `mm help`: a new command must be added to it.

@@ -4,7 +4,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
-commands=(train bench plan report device nets policies codecs "codecs --study" completion man)
+commands=(train bench plan report device gpus nets policies codecs "codecs --study" completion man)
 plan=(plan --net tiny --batch 4 --policy liveness --pinned 1MiB) # without a limit rows tell what is free, which varies
 
 # ---------------------------------------------------------------- terminals

@@ -14,6 +14,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_device(int argc, char **argv);
+int cmd_gpus(int argc, char **argv);
 int cmd_nets(int argc, char **argv);
 int cmd_policies(int argc, char **argv);
 int cmd_codecs(int argc, char **argv);

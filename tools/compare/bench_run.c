@@ -164,6 +164,7 @@ static mm_status run_nets(bench *b) {
 static mm_status run_source(bench *b, const char *path) {
     facts_source source;
     MM_TRY(facts_source_open(path, &source));
+    if (source.gpu) fprintf(b->out, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", source.machine.name);
     b->source = &source;
     mm_status status = facts_source_study(&source, b->study);
     if (status == MM_OK) status = source.is_machine ? run_nets(b) : run_net(b, source.net, source.batch);

@@ -174,7 +174,8 @@ static const char help_text[] =
     "\n"
     "--simulate needs no device and no data: the simulator predicts times from facts that 'mm bench --facts' measured\n"
     "(for one network and batch; several files may be given), or from a machine's rates, such as\n"
-    "tools/facts/titanx.json (for any network and batch).\n"
+    "tools/facts/titanx.json (for any network and batch). --gpu takes names of GPUs instead, whose rates are\n"
+    "estimated from data sheet and assumptions; 'mm gpus' lists them.\n"
     "\n"
     "--ranks N,M, with a machine's rates: N devices each train an N-th of the batch, and add up gradients. These are\n"
     "copied to pinned memory and back beside the backward pass (--sum end: after it), over a link that the machine's\n"
@@ -258,7 +259,8 @@ static const char help_text[] =
     "\n"
     "  mm bench --net resnet32 --policies naive,liveness,freelunch:rate=4 --budgets plans\n"
     "  mm bench --net resnet20 --batch 32 --policies all --budgets sweep --svg throughput.svg\n"
-    "  mm bench --simulate tools/facts/titanx.json --net vgg16 --batch sweep --budgets 12GiB --policies all";
+    "  mm bench --simulate tools/facts/titanx.json --net vgg16 --batch sweep --budgets 12GiB --policies all\n"
+    "  mm bench --gpu v100-16,a100-40 --net resnet50 --batch 64 --policies liveness,recompute-swap --budgets plans";
 
 int cmd_bench(int argc, char **argv) {
     bench b = {.policy_list = "naive,liveness,freelunch",
@@ -303,6 +305,8 @@ int cmd_bench(int argc, char **argv) {
          "give codecs and copies the priority of the computation, which otherwise goes first (cuda)", ARG_FLAG,
          &b.equal_streams, 0, 0},
         {"--simulate", "FILE,...", "run nothing: times from facts, or from a machine's rates", ARG_TEXT,
+         &b.simulate_list, 0, 0},
+        {"--gpu", "GPU,..", "the same for GPUs by name: times " GPU_ESTIMATED " ('mm gpus')", ARG_TEXT,
          &b.simulate_list, 0, 0},
         {"--study", "FILE[,LAYOUT]", "for --simulate: sizes of codes of variable size, from 'mm codecs --study'",
          ARG_TEXT, &b.study, 0, 0},

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/facts/facts_source.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mm/core/graph/graph.h"
 #include "mm/core/json_text.h"
@@ -18,9 +20,30 @@ static void read_subject(const char *name, facts_source *source) {
     source->batch = batch;
 }
 
+mm_status facts_source_of_gpu(const gpu *g, const char *name, facts_source *source_out) {
+    facts_source source = {.path = name, .is_machine = true, .gpu = g};
+    json_t *root;
+    MM_TRY(gpu_machine_json(g, &root));
+    mm_status status = machine_read(g->name, root, &source.machine);
+    json_decref(root);
+    MM_TRY(status);
+    *source_out = source;
+    return MM_OK;
+}
+
+/* Whether to look for a GPU of that name: there is no such file, and it does not look like a path. */
+static bool may_be_gpu(const char *path) { return !strpbrk(path, "/.") && access(path, F_OK) != 0 && errno == ENOENT; }
+
 mm_status facts_source_open(const char *path, facts_source *source_out) {
     facts_source source = {.path = path};
     json_t *root;
+    if (may_be_gpu(path)) {
+        const gpu *g;
+        const mm_status found = gpu_find(path, &g);
+        if (found == MM_ERR_NOT_FOUND) return mm_fail_in(found, "neither a file nor a GPU");
+        MM_TRY(found);
+        return facts_source_of_gpu(g, path, source_out);
+    }
     MM_TRY(mm_json_read("facts file ", path, JSON_REJECT_DUPLICATES, &root));
     source.is_machine = machine_is(root);
     mm_status status =

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A source of times: either a facts file, measured for one network and batch, or a machine file, whose rates give the
- * times of any network and batch. */
+/* A source of times: either a facts file, measured for one network and batch, or a machine, whose rates give the times
+ * of any network and batch: from a file, or by the name of a GPU (gpu.h). */
 #ifndef TOOLS_FACTS_FACTS_SOURCE_H
 #define TOOLS_FACTS_FACTS_SOURCE_H
 
+#include "tools/facts/gpu.h"
 #include "tools/facts/machine.h"
 
 typedef struct facts_source {
     const char *path; /* borrowed */
     bool is_machine;
     machine machine;
+    const gpu *gpu;  /* whose rates the machine has, by name; NULL: they are a file's */
     mm_facts *facts; /* NULL if is_machine */
     bool for_run;    /* plans will run on this machine: take only MM_FACTS_TIMES of the facts, else MM_FACTS_ALL */
     int ranks;       /* times are those of one of `ranks` devices (mm_facts_set_ranks); 0: a single device */
@@ -23,13 +25,21 @@ typedef struct facts_source {
     char layout[8];
 } facts_source;
 
-/* Reads a file of either kind. MM_ERR_IO, MM_ERR_FORMAT: the message names the file. */
+/* Reads a file of either kind. If there is no such file, `path` may be the name of a GPU. MM_ERR_IO, MM_ERR_FORMAT: the
+ * message names the file; errors of gpu_find, if there is no file and the path has neither '/' nor '.'. */
 MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_out);
+/* Takes a GPU's rates. name: as the user gave it; borrowed. */
+MM_CHECKED mm_status facts_source_of_gpu(const gpu *g, const char *name, facts_source *source_out);
 void facts_source_close(facts_source *source);
 
 /* Name of the machine that the times are of; "facts" for a measured file, which does not name it. */
 static inline const char *facts_source_machine(const facts_source *source) {
     return source->is_machine ? source->machine.name : "facts";
+}
+
+/* What kind of estimate the machine's rates are; NULL: they are a file's. */
+static inline const char *facts_source_estimate(const facts_source *source) {
+    return source->gpu ? GPU_ESTIMATED : NULL;
 }
 
 /* Adds typical sizes of variable codes from FILE, the JSON of `mm codecs --study`. text: "FILE" or "FILE,LAYOUT";

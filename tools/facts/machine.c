@@ -120,19 +120,39 @@ static mm_status read_rates(const reader *r, const json_t *root, machine *m) {
     return MM_OK;
 }
 
+/* where: the key that has the type's name. */
+static mm_status read_type(const reader *r, const char *where, const char *name, int *type_out) {
+    int type = 0;
+    while (type < MM_DTYPES && strcmp(name, mm_dtype_name((mm_dtype)type)) != 0) type++;
+    if (type == MM_DTYPES)
+        return mm_fail(MM_ERR_FORMAT, "machine file %s: %s: %s is not an element type (f32, bf16, ...)", r->path, where,
+                       MM_BRIEF(name));
+    *type_out = type;
+    return MM_OK;
+}
+
 static mm_status read_types(const reader *r, const json_t *types, machine *m) {
     const char *name;
     json_t *entry;
     json_object_foreach((json_t *)types, name, entry) {
         char where[64];
-        int type = 0;
-        while (type < MM_DTYPES && strcmp(name, mm_dtype_name((mm_dtype)type)) != 0) type++;
-        if (type == MM_DTYPES)
-            return mm_fail(MM_ERR_FORMAT, "machine file %s: types: %s is not an element type (f32, bf16, ...)", r->path,
-                           MM_BRIEF(name));
+        int type;
+        MM_TRY(read_type(r, "types", name, &type));
         snprintf(where, sizeof where, "types: %s: ", name);
         MM_TRY(read_rates_if_there(r, entry, where, &m->rates[type]));
         MM_TRY(read_codecs(r, json_object_get(entry, "codecs"), type, m));
+    }
+    return MM_OK;
+}
+
+static mm_status read_lacks(const reader *r, const json_t *lacks, machine *m) {
+    size_t i;
+    json_t *entry;
+    json_array_foreach(lacks, i, entry) {
+        const char *name = json_string_value(entry);
+        int type;
+        MM_TRY(read_type(r, "lacks", name ? name : "what is no text", &type));
+        m->lacks[type] = true;
     }
     return MM_OK;
 }
@@ -208,6 +228,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(get_integer(&r, root, "", "alloc_ns", MOST_NS, &m.alloc_ns));
     MM_TRY(read_codecs(&r, json_object_get(root, "codecs"), MACHINE_ANY_TYPE, &m));
     MM_TRY(read_types(&r, json_object_get(root, "types"), &m));
+    MM_TRY(read_lacks(&r, json_object_get(root, "lacks"), &m));
     MM_TRY(read_algorithms(&r, json_object_get(root, "algorithms"), &m));
     MM_TRY(get_if_there(&r, root, "", "half_rate_elems", 0, MOST_RATE, &m.half_rate_elems));
     *machine_out = m;
@@ -451,7 +472,19 @@ static const machine_codec *find_codec(const machine *m, const char *spec, mm_dt
     return found;
 }
 
+/* Refuses a graph with products of an element type that the machine lacks. */
+static mm_status check_types(const machine *m, const mm_graph *graph) {
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        const product p = product_of(graph, mm_graph_step(graph, s)->layer);
+        if (p.multiply_adds > 0 && m->lacks[p.type])
+            return mm_fail(MM_ERR_INVALID, "%s does not multiply %s: take another precision or another machine",
+                           m->name, mm_dtype_name(p.type));
+    }
+    return MM_OK;
+}
+
 mm_status machine_facts(const machine *m, const mm_graph *graph, mm_graph_facts *facts) {
+    MM_TRY(check_types(m, graph));
     MM_TRY(set_variants(m, graph, facts));
     for (int c = 0; c < facts->n_codecs; c++)
         for (int t = 0; t < facts->n_tensors; t++) {

@@ -11,7 +11,7 @@
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
- *     "types": { "bf16": { "conv_flops_per_s": ..., "codecs": { ... } }, ... },
+ *     "types": { "bf16": { "conv_flops_per_s": ..., "codecs": { ... } }, ... }, "lacks": [ "bf16", ... ],
  *     "half_rate_elems": ...,
  *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
  *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col_images": 1 } },
@@ -30,6 +30,8 @@
  *
  * types (default none): rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). What a type does
  * not list is as for the whole machine.
+ *
+ * lacks (default none): element types that the machine does not multiply; networks with such maps are refused.
  *
  * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
  * a part of a batch: how fast a core of the host adds the gradients that the devices send, and how many devices share
@@ -59,7 +61,7 @@
 
 #include "mm/core/facts/facts.h"
 
-enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16, MACHINE_ANY_TYPE = MM_DTYPES };
+enum { MACHINE_CODECS = 64, MACHINE_ALGORITHMS = 16, MACHINE_ANY_TYPE = MM_DTYPES, MACHINE_NAME_CAPACITY = 24 };
 
 /* Operations (multiplications and additions) a second, by kind of product. */
 typedef struct machine_rates {
@@ -80,9 +82,10 @@ typedef struct machine_algorithm {
 } machine_algorithm;
 
 typedef struct machine {
-    char name[16];
+    char name[MACHINE_NAME_CAPACITY];
     int64_t memory_bytes;
     machine_rates rates[MM_DTYPES]; /* by the element type of maps */
+    bool lacks[MM_DTYPES];          /* element types that it does not multiply */
     double memory_bytes_per_s;
     int64_t launch_ns;
     double passes[MM_LAYER_KINDS];
@@ -104,7 +107,8 @@ bool machine_is(const json_t *root);
 MM_CHECKED mm_status machine_read(const char *path, const json_t *root, machine *machine_out);
 
 /* Sets all times in the facts, and the variants of steps for which the machine has algorithms. The facts must already
- * have codecs and sizes of codes. MM_ERR_NOMEM: nothing is changed. */
+ * have codecs and sizes of codes. MM_ERR_NOMEM, MM_ERR_INVALID (the machine lacks an element type that a layer
+ * multiplies): nothing is changed. */
 MM_CHECKED mm_status machine_facts(const machine *machine, const mm_graph *graph, mm_graph_facts *facts);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "nets/io/net_file.h"
 #include "tools/args/args.h"
@@ -18,6 +19,7 @@
 #include "tools/plan/picture.h"
 #include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_page.h"
+#include "tools/plan/which_gpu.h"
 
 typedef struct plan_command {
     const char *net, *graph, *policy_list, *facts, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list, *sum,
@@ -25,7 +27,7 @@ typedef struct plan_command {
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
-    bool help, explain, chart, max_batch;
+    bool help, explain, chart, max_batch, which_gpu;
     /* derived from the options */
     int ranks; /* number of devices; `batch` is then one device's part */
     arg_texts policies;
@@ -33,7 +35,8 @@ typedef struct plan_command {
     nets_net *network;
     plan_case *cases; /* one for each policy */
     int n_cases;
-    facts_source source; /* the file of --facts */
+    facts_source source; /* the file of --facts, or the GPU of --gpu */
+    bool gpu_budget;     /* the budget is that of the GPU: none was given */
     explain_bound image; /* lower bound of one image, if `explain` */
 } plan_command;
 
@@ -131,8 +134,21 @@ static picture_panel panel_of(const plan_case *one) {
     return panel;
 }
 
+/* Says where a GPU's rates are from, and the budget if none was given. */
+static void print_gpu(FILE *file, const plan_command *c) {
+    const gpu *g = c->source.gpu;
+    char memory[32], context[32];
+    if (!g) return;
+    fprintf(file, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", g->name);
+    if (c->gpu_budget)
+        fprintf(file, "  budget: its memory, %s, less %s for the CUDA context and libraries\n",
+                mm_size_format(gpu_memory_bytes(g), memory, sizeof memory),
+                mm_size_format(gpu_context_bytes(g), context, sizeof context));
+}
+
 static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
     const bool utf8 = picture_utf8();
+    print_gpu(file, c);
     for (int i = 0; i < c->n_cases; i++) {
         plan_case_print(file, &c->cases[i], c->explain);
         picture_panel panel = panel_of(&c->cases[i]);
@@ -180,8 +196,8 @@ static mm_status save_pictures(const plan_command *c) {
     if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
     for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
     char title[320];
-    snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s", c->net,
-             plan_case_machine(&c->cases[0]));
+    snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s%s%s", c->net,
+             plan_case_machine(&c->cases[0]), c->source.gpu ? ", " : "", c->source.gpu ? GPU_ESTIMATED : "");
     const picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
     mm_status status = c->svg ? picture_save(c->svg, &drawn) : MM_OK;
     if (status == MM_OK && c->html) status = save_page(c, &drawn);
@@ -200,9 +216,12 @@ static mm_status save_trace(const plan_command *c) {
 
 /* ---------------------------------------------------------------- the command */
 
-/* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. */
+/* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. A GPU has a budget of
+ * its own. */
 static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_open(path, &c->source));
+    c->gpu_budget = c->source.gpu && c->budget_bytes == 0;
+    if (c->gpu_budget) c->budget_bytes = gpu_budget_bytes(c->source.gpu);
     MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
     target_log_threads(&c->target, path, c->source.threads);
@@ -247,11 +266,11 @@ static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
-    if (c->max_batch && c->budget_bytes == 0)
-        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into");
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
+    if (c->max_batch && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into, or a GPU's: --gpu");
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
@@ -302,6 +321,27 @@ static mm_status save_all(const plan_command *c) {
     return mm_failure_restore(&failure);
 }
 
+static mm_status plan_which_gpu(plan_command *c, bool *fits_out) {
+    MM_TRY(check(c));
+    MM_TRY(nets_open(c->net, &c->network));
+    const need_case asked = {.net = c->network,
+                             .batch = c->batch,
+                             .mode = NETS_TRAIN,
+                             .target = &c->target,
+                             .pinned = target_pinned(&c->target, c->pinned_bytes, true),
+                             .may_unfuse = true};
+    const which_gpu which = {.net = c->net,
+                             .sub_batch = c->sub_batch,
+                             .asked = asked,
+                             .policies = &c->policies,
+                             .ranks = c->ranks,
+                             .sum_at = c->source.sum_at,
+                             .texts = &c->texts,
+                             .interrupted = c->interrupted,
+                             .json = c->json};
+    return which_gpu_run(&which, fits_out);
+}
+
 static mm_status run_plan(plan_command *c) {
     MM_TRY(check(c));
     MM_TRY(plan_all(c));
@@ -336,6 +376,11 @@ static const char help_text[] =
     "'mm bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
     "tools/facts/titanx.json. --link replaces the link's speed.\n"
     "\n"
+    "--gpu A100-40 takes a GPU's rates, estimated from data sheet and assumptions; 'mm gpus' lists the names. Without\n"
+    "--budget, the budget is the GPU's memory, less 1 GiB for the CUDA context and libraries. --pinned says how much\n"
+    "memory its host has for offloaded maps. --which-gpu plans for all of them, and lists those that the training\n"
+    "fits, the fastest first, each with the fastest policy of those given.\n"
+    "\n"
     "For cuda, a plan has room for the next batch, which is copied in while an iteration runs, if the budget has\n"
     "that room. Without --budget, 'mm train' and 'mm bench' take that room if the device has the memory free. The\n"
     "minimum budget is without it.\n"
@@ -354,7 +399,9 @@ static const char help_text[] =
     "too; they need mm_recompute_set.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
-    "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg";
+    "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg\n"
+    "  mm plan --net resnet152 --gpu a100-40 --max-batch --policy liveness\n"
+    "  mm plan --net gpt2 --batch 16 --policy liveness --which-gpu";
 
 int cmd_plan(int argc, char **argv) {
     plan_command c = {.net = "resnet32",
@@ -363,6 +410,7 @@ int cmd_plan(int argc, char **argv) {
                       .pinned_bytes = PINNED_OPEN,
                       .effort = EFFORT_OPEN};
     graph_plan graphs = {0};
+    bool any_gpu = false;
     const arg table[] = {
         {"--net", "NET", "network (resnet32)", ARG_TEXT, &c.net, 0, 0},
         {"--graph", "FILE", "graphs that a program of yours wrote, in place of a network", ARG_TEXT, &c.graph, 0, 0},
@@ -376,6 +424,9 @@ int cmd_plan(int argc, char **argv) {
         {"--pinned", "SIZE", "host memory for offloaded maps (half of what is free; with a machine file no limit)",
          ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        {"--gpu", "GPU", "a GPU by name: predict times, and without --budget plan for its memory ('mm gpus')", ARG_TEXT,
+         &c.facts, 0, 0},
+        {"--which-gpu", NULL, "which GPUs it fits, and how fast each is", ARG_FLAG, &c.which_gpu, 0, 0},
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
@@ -386,7 +437,8 @@ int cmd_plan(int argc, char **argv) {
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
-        {"--facts", "FILE", "predict times: a file of measured facts, or a machine file", ARG_TEXT, &c.facts, 0, 0},
+        {"--facts", "FILE", "predict times: measured facts, a machine file, or a GPU (--gpu)", ARG_TEXT, &c.facts, 0,
+         0},
         {"--study", "FILE[,LAYOUT]", "with --facts: sizes of variable codes, from 'mm codecs --study'", ARG_TEXT,
          &c.study, 0, 0},
         {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &c.json, 0, 0},
@@ -396,10 +448,12 @@ int cmd_plan(int argc, char **argv) {
     if (status == MM_OK && !c.help) {
         c.interrupted = c.target.stop = command_interruptible();
         if (c.graph) status = graph_plan_check_options(argc, argv, table);
-        if (status == MM_OK) status = c.graph ? plan_graphs(&c, &graphs) : run_plan(&c);
+        if (status == MM_OK && c.which_gpu) status = which_gpu_check_options(argc, argv);
+        if (status == MM_OK)
+            status = c.graph ? plan_graphs(&c, &graphs) : c.which_gpu ? plan_which_gpu(&c, &any_gpu) : run_plan(&c);
     }
     const bool interrupted = c.interrupted && *c.interrupted;
-    bool misfit = graphs.misfit;
+    bool misfit = graphs.misfit || (c.which_gpu && !any_gpu);
     for (int i = 0; i < c.n_cases; i++) misfit |= !plan_case_fits(&c.cases[i]);
     fini(&c);
     if (status != MM_OK) return command_failed("plan", status);

@@ -358,6 +358,8 @@ json_t *plan_case_row(const plan_case *c) {
             row, json_pack("{sI so}", "minimum_pinned_bytes", (json_int_t)plan_case_need(c)->minimum_pinned_bytes,
                            "pinned_limit_bytes",
                            c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
+    if (row && c->asked.facts && facts_source_estimate(c->asked.facts))
+        json_object_set_new(row, "machine_from", json_string(facts_source_estimate(c->asked.facts)));
     if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
     return row;
 }

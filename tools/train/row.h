@@ -12,7 +12,7 @@
 #include "tools/need/plan_work.h"
 
 typedef struct row {
-    char net[NETS_NAME_CAPACITY], device[16], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
+    char net[NETS_NAME_CAPACITY], device[24], precision[8], fuse[8], codec[MM_SPEC_CAPACITY];
     const char *policy;       /* borrowed from the options, or from a table */
     const char *policy_now;   /* policy at the end, if substituted or switched to; else NULL. In session_config.texts */
     bool lossy;               /* a plan that ran codes lossily; if none ran: the policy can, in this network */

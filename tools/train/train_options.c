@@ -205,8 +205,8 @@ static mm_status open_facts(train *t) {
     if (!t->facts) return MM_OK;
     MM_TRY(facts_source_open(t->facts, &t->source));
     if (t->source.is_machine)
-        return mm_fail(MM_ERR_INVALID,
-                       "--facts %s: is a machine file; give measured facts, which 'mm bench --facts' writes", t->facts);
+        return mm_fail(MM_ERR_INVALID, "--facts %s: is a %s; give measured facts, which 'mm bench --facts' writes",
+                       t->facts, t->source.gpu ? "GPU's name" : "machine file");
     t->source.for_run = true;
     target_log_threads(&t->target, t->facts, t->source.threads);
     return need_follow_facts(&t->target, t->network, &t->source);
