@@ -85,7 +85,7 @@ static mm_tensor map_of[LAYERS + 1], d_of[LAYERS + 1];
 static mm_graph *declare(void) {
     mm_graph *graph;
     mm_layer layer;
-    char name[16];
+    char name[24];
     check(mm_graph_create("network", &graph));
     for (int k = 1; k <= LAYERS; k++) { /* map 0 is the images, which stay in the program's memory */
         mm_tensor_desc map = {name, MM_FEATURE_MAP, MM_MANAGED, MM_F32, 2, {BATCH, WIDTH}};

@@ -99,7 +99,7 @@ static mm_graph *declare() {
     mm_layer number;
     check(mm_graph_create("network", &graph));
     for (int l = 0; l <= DEPTH; l++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "%d", l);
         check(mm_graph_add_layer(graph, name, l < DEPTH ? MM_LAYER_LINEAR : MM_LAYER_LOSS, &number));
         if (l == 0) continue;
@@ -142,7 +142,7 @@ static void iterate(mm_manager *m, const mm_graph *graph) {
         STEP(l, MM_BACKWARD,
              backward(l, l ? AT(x[l]) : images, AT(x[l + 1]), AT(dx[l + 1]), (float *)mm_workspace_data(m),
                       l ? AT(dx[l]) : NULL));
-    check(mm_iteration_end_async(m)); /* nor does the end of an iteration */
+    check(mm_iteration_end_async(m)); /* does not wait either */
 }
 
 static void upload(float *to, const float *from, size_t n) {
