@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs the example that embeds mm with CUDA kernels of its own, as a user would. */
+/* Runs the examples that embed mm with CUDA kernels of their own, as a user would. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,6 +54,12 @@ static void a_lossy_policy_gives_relu_exact_signs_and_trains(void **state) {
     assert_true(atof(o.last) < atof(o.first) / 2);
 }
 
+/* The example compares the bits itself. */
+static void a_stream_of_ones_own_gives_the_bits_of_the_program_without_mm(void **state) {
+    (void)state;
+    assert_int_equal(system("tools/example_own_stream"), 0);
+}
+
 static void skipped(void **state) {
     (void)state;
     skip();
@@ -63,6 +69,7 @@ int main(void) {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(every_lossless_policy_trains_to_the_same_loss_mostly_replayed),
         cmocka_unit_test(a_lossy_policy_gives_relu_exact_signs_and_trains),
+        cmocka_unit_test(a_stream_of_ones_own_gives_the_bits_of_the_program_without_mm),
     };
     mm_device *device;
     mm_status status = mm_device_create("cuda", NULL, &device);

@@ -7,7 +7,7 @@
 
 tree=$work/tree
 mkdir -p "$tree/bin/mm" "$tree/bin/tools" "$tree/path"
-cp --parents -L LICENSE mm/*.h mm/*.hpp tools/install tools/version tools/example_embed.c "$tree"
+cp --parents -L LICENSE mm/*.h mm/*.hpp tools/install tools/version tools/examples/*/*.c "$tree"
 cp -L "$2" "$3" "$tree/bin/mm"
 cp -L "$mm" "$tree/bin/tools/mm"
 # shellcheck disable=SC2016 # the stand-in's own
@@ -41,6 +41,16 @@ what_is_installed_is_complete_and_told_() {
     says root/opt/mm/lib/pkgconfig/mm.pc "prefix=/opt/mm"
 }
 
+examples_compile_with_what_is_installed_() {
+    local example
+    command -v cc >/dev/null || skip "no cc"
+    install_to "$PWD/prefix"
+    for example in "$tree"/tools/examples/*/*.c; do
+        cc -std=c11 -Wall -Wextra -Wpedantic -Werror -Iprefix/include -fsyntax-only "$example" 2>err ||
+            fail "$example does not compile"
+    done
+}
+
 cmake_finds_the_library_also_where_it_was_moved_() {
     local version linked
     command -v cmake >/dev/null || skip "no cmake"
@@ -59,7 +69,7 @@ if(mm_FOUND)
 endif()
 find_package(mm CONFIG REQUIRED)
 foreach(linked mm mm_static)
-  add_executable(with_\${linked} $tree/tools/example_embed.c)
+  add_executable(with_\${linked} $tree/tools/examples/01-loop/example_embed.c)
   target_link_libraries(with_\${linked} mm::\${linked} m)
 endforeach()
 END

@@ -21,7 +21,7 @@ build_programs() {
     mapfile -t tests < <(list_cuda_tests)
     mapfile -t suites < <(list_suites)
     ((${#tests[@]} > 0)) || { echo "tools/bench/gpu: bazel names no test that needs CUDA" >&2 && return 1; }
-    programs=(mm/libmm.so tools/mm tools/example_embed_cuda tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
+    programs=(mm/libmm.so tools/mm tools/example_{embed_cuda,own_stream} tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
     mapfile -t labels < <(printf '//%s\n' "${programs[@]}" | sed 's#\(.*\)/#\1:#')
     "${bazel[@]}" build "${options[@]}" "${labels[@]}" || return 1
     bin=$(bin_of_build)
@@ -41,7 +41,7 @@ pack() {
     fi
     mapfile -t programs < <(cat "$folder/cuda_tests.txt" "$folder/suites.txt" &&
         printf 'tools/%s\n' mm bench/codec_bench bench/op_bench &&
-        (cd "$bin" && find mm tools -maxdepth 1 \( -name libmm.so -o -name example_embed_cuda \) 2>/dev/null))
+        (cd "$bin" && find mm tools -maxdepth 1 \( -name libmm.so -o -name example_embed_cuda -o -name example_own_stream \) 2>/dev/null))
     # The compiler's libraries go to compiler/: if the machine has its own, those are used, since they may be newer.
     mkdir -p "$folder/lib" "$folder/compiler" || return 1
     for program in "${programs[@]}"; do
