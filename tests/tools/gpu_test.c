@@ -71,7 +71,7 @@ TEST_CASE(each_name_is_one_gpus_and_each_row_says_what_it_must_) {
 TEST_CASE(every_gpu_gives_a_whole_machine_) {
     for (size_t i = 0; i < gpu_table_n; i++) {
         facts_source source;
-        expect_ok(facts_source_of_gpu(&gpu_table[i], gpu_table[i].name, &source));
+        expect_ok(facts_source_open_gpu(gpu_table[i].name, &source));
         assert_true(source.is_machine);
         assert_string_equal(facts_source_estimate(&source), GPU_ESTIMATED);
         const bool bf16 = gpu_has_bf16(&gpu_table[i]);
@@ -112,8 +112,8 @@ TEST_CASE(the_measured_machines_come_back_from_their_names_) {
 /* Where the peak of TF32 is no higher than that of fp32, products on CUDA cores are faster. */
 TEST_CASE(f32_maps_take_the_faster_units_) {
     facts_source a100, rtx;
-    expect_ok(facts_source_of_gpu(find("A100-40"), "A100-40", &a100));
-    expect_ok(facts_source_of_gpu(find("RTX-3090"), "RTX-3090", &rtx));
+    expect_ok(facts_source_open_gpu("A100-40", &a100));
+    expect_ok(facts_source_open_gpu("RTX-3090", &rtx));
     near_to("A100's", a100.machine.rates[MM_F32].conv, 0.323 * 156e12);
     near_to("RTX 3090's", rtx.machine.rates[MM_F32].conv, 0.5 * 35.6e12);
     facts_source_close(&a100);

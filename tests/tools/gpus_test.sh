@@ -56,14 +56,18 @@ a_gpus_memory_is_the_budget_if_none_is_given_() {
 names_that_are_not_one_gpus_are_refused_() {
     refused 2 "GPU 'a100' may be A100-40, A100-80-PCIe, A100-80-SXM: name one of them" "${plan[@]}" --gpu a100
     refused 2 "no GPU is called 'rtx4091' (did you mean RTX-4090?)" "${plan[@]}" --gpu rtx4091
-    refused 2 "neither a file nor a GPU" bench --net tiny --gpu zzz
-    refused 2 "--facts is given twice, before as --gpu" "${plan[@]}" --gpu t4 --facts t4
+    refused 2 "no GPU is called 'zzz'; 'mm gpus' lists them" bench --net tiny --gpu t4,zzz
+    refused 1 "facts file zzz: cannot be read: " "${plan[@]}" --facts zzz
+    says err "; no GPU is called 'zzz'"
+    refused 2 "--gpu and --facts: give one of them" "${plan[@]}" --gpu t4 --facts t4
+    refused 2 "--gpu and --simulate: give one of them" bench --net tiny --gpu t4 --simulate l4
     refused 2 "--gpu: is not for --graph" plan --graph graphs --gpu t4
     refused 2 "is a GPU's name" train --net tiny --iterations 1 --facts t4
     refused 2 "T4-est. does not multiply bf16" "${plan[@]}" --gpu t4 --precision bf16
     expect 0 plan --net gpt --batch 2 --policy liveness --gpu l4 --precision bf16
     echo "no machine" >t4
     refused 1 "facts file t4" "${plan[@]}" --facts t4 # a file comes first
+    expect 0 "${plan[@]}" --gpu t4
 }
 
 gpus_are_simulated_by_name_() {

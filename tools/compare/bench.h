@@ -30,8 +30,8 @@ typedef struct bench_planned {
 
 typedef struct bench {
     /* options as given */
-    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *data, *json, *svg, *trace, *facts,
-        *study, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
+    const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *gpu_list, *data, *json, *svg,
+        *trace, *facts, *study, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
@@ -70,6 +70,9 @@ MM_CHECKED mm_status bench_run(bench *b);
 /* Compares the rows with those of liveness, and writes them to the --json file. Called after each measured row, too, so
  * that no row is lost if the process is killed. */
 MM_CHECKED mm_status bench_save_rows(bench *b);
+
+/* Opens an entry of --simulate, or of --gpu. Errors of facts_source_open or of facts_source_open_gpu. */
+MM_CHECKED mm_status bench_open_source(const bench *b, const char *name, facts_source *source_out);
 
 /* Reads all lists, and checks every name in them, so that a misspelt name does not end a long table. */
 MM_CHECKED mm_status bench_read_lists(bench *b);

@@ -159,11 +159,15 @@ static mm_status run_nets(bench *b) {
     return MM_OK;
 }
 
+mm_status bench_open_source(const bench *b, const char *name, facts_source *source_out) {
+    return b->gpu_list ? facts_source_open_gpu(name, source_out) : facts_source_open(name, source_out);
+}
+
 /* Simulates with one file. A machine's rates hold for all listed networks and batches; measured facts only for the
  * network and batch that they name. */
 static mm_status run_source(bench *b, const char *path) {
     facts_source source;
-    MM_TRY(facts_source_open(path, &source));
+    MM_TRY(bench_open_source(b, path, &source));
     if (source.gpu) fprintf(b->out, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", source.machine.name);
     b->source = &source;
     mm_status status = facts_source_study(&source, b->study);

@@ -82,7 +82,7 @@ static mm_status check_subject(const bench *b, const facts_source *source) {
 /* Sets *of_lists if the file has a machine's rates, which can be used with all listed networks and batches. */
 static mm_status check_source(const bench *b, const char *path, bool *of_lists) {
     facts_source source;
-    MM_TRY(facts_source_open(path, &source));
+    MM_TRY(bench_open_source(b, path, &source));
     *of_lists |= source.is_machine;
     mm_status status = check_subject(b, &source);
     if (status == MM_OK) status = facts_source_study(&source, b->study);
@@ -131,12 +131,16 @@ static mm_status check_files(const bench *b) {
         {"--trace", b->trace, FILE_WRITTEN}, {"--kernels", b->kernels, FILE_WRITTEN}};
     int n = 8;
     if (b->svg) MM_TRY(check_picture(b));
-    for (int i = 0; i < b->sources.n; i++) files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
+    for (int i = 0; !b->gpu_list && i < b->sources.n; i++)
+        files[n++] = (named_file){"--simulate", b->sources.text[i], FILE_READ};
     for (int i = 0; i < b->nets.n; i++) files[n++] = (named_file){"--net", files_net(b->nets.text[i]), FILE_READ};
     return files_check(files, n);
 }
 
 static mm_status prepare(bench *b) {
+    if (b->gpu_list && b->simulate_list)
+        return mm_fail(MM_ERR_INVALID, "--gpu and --simulate: give one of them; --simulate takes names of GPUs, too");
+    if (b->gpu_list) b->simulate_list = b->gpu_list;
     MM_TRY(bench_read_lists(b));
     MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
     if (b->facts && b->ranks_list)
@@ -306,8 +310,8 @@ int cmd_bench(int argc, char **argv) {
          &b.equal_streams, 0, 0},
         {"--simulate", "FILE,...", "run nothing: times from facts, or from a machine's rates", ARG_TEXT,
          &b.simulate_list, 0, 0},
-        {"--gpu", "GPU,..", "the same for GPUs by name: times " GPU_ESTIMATED " ('mm gpus')", ARG_TEXT,
-         &b.simulate_list, 0, 0},
+        {"--gpu", "GPU,..", "the same for GPUs by name: times " GPU_ESTIMATED " ('mm gpus')", ARG_TEXT, &b.gpu_list, 0,
+         0},
         {"--study", "FILE[,LAYOUT]", "for --simulate: sizes of codes of variable size, from 'mm codecs --study'",
          ARG_TEXT, &b.study, 0, 0},
         {"--predict", NULL, "measure the simulator's error", ARG_FLAG, &b.predict, 0, 0},

@@ -20,11 +20,12 @@ static void read_subject(const char *name, facts_source *source) {
     source->batch = batch;
 }
 
-mm_status facts_source_of_gpu(const gpu *g, const char *name, facts_source *source_out) {
-    facts_source source = {.path = name, .is_machine = true, .gpu = g};
+mm_status facts_source_open_gpu(const char *name, facts_source *source_out) {
+    facts_source source = {.path = name, .is_machine = true};
     json_t *root;
-    MM_TRY(gpu_machine_json(g, &root));
-    mm_status status = machine_read(g->name, root, &source.machine);
+    MM_TRY(gpu_find(name, &source.gpu));
+    MM_TRY(gpu_machine_json(source.gpu, &root));
+    mm_status status = machine_read(source.gpu->name, root, &source.machine);
     json_decref(root);
     MM_TRY(status);
     *source_out = source;
@@ -37,17 +38,21 @@ static bool may_be_gpu(const char *path) { return !strpbrk(path, "/.") && access
 mm_status facts_source_open(const char *path, facts_source *source_out) {
     facts_source source = {.path = path};
     json_t *root;
+    mm_failure no_gpu = {0};
     if (may_be_gpu(path)) {
-        const gpu *g;
-        const mm_status found = gpu_find(path, &g);
-        if (found == MM_ERR_NOT_FOUND) return mm_fail_in(found, "neither a file nor a GPU");
-        MM_TRY(found);
-        return facts_source_of_gpu(g, path, source_out);
+        const mm_status found = facts_source_open_gpu(path, source_out);
+        if (found != MM_ERR_NOT_FOUND) return found;
+        mm_failure_save(&no_gpu, found);
     }
-    MM_TRY(mm_json_read("facts file ", path, JSON_REJECT_DUPLICATES, &root));
+    mm_status status = mm_json_read("facts file ", path, JSON_REJECT_DUPLICATES, &root);
+    if (status != MM_OK && no_gpu.status != MM_OK) {
+        mm_failure no_file;
+        mm_failure_save(&no_file, status);
+        return mm_fail(status, "%s; %s", no_file.message, no_gpu.message);
+    }
+    MM_TRY(status);
     source.is_machine = machine_is(root);
-    mm_status status =
-        source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_parse(path, root, &source.facts);
+    status = source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_parse(path, root, &source.facts);
     json_decref(root);
     MM_TRY(status);
     if (source.facts) {

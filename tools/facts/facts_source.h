@@ -25,11 +25,11 @@ typedef struct facts_source {
     char layout[8];
 } facts_source;
 
-/* Reads a file of either kind. If there is no such file, `path` may be the name of a GPU. MM_ERR_IO, MM_ERR_FORMAT: the
- * message names the file; errors of gpu_find, if there is no file and the path has neither '/' nor '.'. */
+/* Reads a file of either kind. If there is no such file, `path` may be the name of a GPU, unless it has '/' or '.'.
+ * MM_ERR_IO, MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: several GPUs have that name. */
 MM_CHECKED mm_status facts_source_open(const char *path, facts_source *source_out);
-/* Takes a GPU's rates. name: as the user gave it; borrowed. */
-MM_CHECKED mm_status facts_source_of_gpu(const gpu *g, const char *name, facts_source *source_out);
+/* Takes the rates of the GPU of that name, which the source borrows. Errors of gpu_find. */
+MM_CHECKED mm_status facts_source_open_gpu(const char *name, facts_source *source_out);
 void facts_source_close(facts_source *source);
 
 /* Name of the machine that the times are of; "facts" for a measured file, which does not name it. */

@@ -22,8 +22,8 @@
 #include "tools/plan/which_gpu.h"
 
 typedef struct plan_command {
-    const char *net, *graph, *policy_list, *facts, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list, *sum,
-        *sum_at;
+    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list,
+        *sum, *sum_at;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
@@ -219,7 +219,7 @@ static mm_status save_trace(const plan_command *c) {
 /* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. A GPU has a budget of
  * its own. */
 static mm_status open_facts(plan_command *c, const char *path) {
-    MM_TRY(facts_source_open(path, &c->source));
+    MM_TRY(c->gpu ? facts_source_open_gpu(path, &c->source) : facts_source_open(path, &c->source));
     c->gpu_budget = c->source.gpu && c->budget_bytes == 0;
     if (c->gpu_budget) c->budget_bytes = gpu_budget_bytes(c->source.gpu);
     MM_TRY(facts_source_study(&c->source, c->study));
@@ -266,6 +266,8 @@ static mm_status check(plan_command *c) {
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
+    if (c->gpu && c->facts) return mm_fail(MM_ERR_INVALID, "--gpu and --facts: give one of them");
+    if (c->gpu) c->facts = c->gpu;
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
@@ -277,7 +279,7 @@ static mm_status check(plan_command *c) {
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--html", c->html, FILE_WRITTEN},
                                 {"--trace", c->trace, FILE_WRITTEN},
-                                {"--facts", c->facts, FILE_READ},
+                                {"--facts", c->gpu ? NULL : c->facts, FILE_READ},
                                 {"--net", files_net(c->net), FILE_READ},
                                 {"--algorithms", c->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
@@ -425,7 +427,7 @@ int cmd_plan(int argc, char **argv) {
          ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
         {"--gpu", "GPU", "a GPU by name: predict times, and without --budget plan for its memory ('mm gpus')", ARG_TEXT,
-         &c.facts, 0, 0},
+         &c.gpu, 0, 0},
         {"--which-gpu", NULL, "which GPUs it fits, and how fast each is", ARG_FLAG, &c.which_gpu, 0, 0},
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},

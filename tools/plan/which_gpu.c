@@ -74,7 +74,7 @@ static mm_status plan_policy(const which_gpu *w, candidate *c, const char *polic
 static mm_status plan_gpu(const which_gpu *w, const gpu *g, candidate *c) {
     *c = (candidate){.gpu = g};
     if (strcmp(w->asked.target->precision, "bf16") == 0 && !gpu_has_bf16(g)) return MM_OK;
-    MM_TRY(facts_source_of_gpu(g, g->name, &c->source));
+    MM_TRY(facts_source_open_gpu(g->name, &c->source));
     c->source.ranks = w->ranks;
     c->source.sum_at = w->sum_at;
     mm_status status = MM_OK;
