@@ -150,9 +150,10 @@ function markKey(kinds, bars = false) {
     if (!kinds.includes('predicted') && !kinds.includes('lossy')) return null;
     const line = (dashed) => element(
         'svg:svg', {class: 'icon wide', viewBox: '-17 -9 34 18', 'aria-hidden': 'true'},
-        bars ? element(
-                   'svg:rect', {x: -8, y: -2, width: 16, height: 11, class: 'speed key' + (dashed ? ' predicted' : '')}) :
-               element('svg:path', {d: 'M-17 0H17', class: 'line key' + (dashed ? ' dashed' : '')}),
+        bars ?
+            element(
+                'svg:rect', {x: -8, y: -2, width: 16, height: 11, class: 'speed key' + (dashed ? ' predicted' : '')}) :
+            element('svg:path', {d: 'M-17 0H17', class: 'line key' + (dashed ? ' dashed' : '')}),
         markOf(null, {predicted: dashed}, 5));
     const entries = {
         measured: [line(false), 'measured'],

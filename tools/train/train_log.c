@@ -23,7 +23,8 @@ static const char *head_of(const train *t) {
     return t->eval ? SESSION_LOG_HEAD SESSION_LOG_HEAD_TESTS "\n" : SESSION_LOG_HEAD "\n";
 }
 
-/* Reads the lines of a log that begins with `head`. A line that has no end is not counted: the run was killed while it wrote that. */
+/* Reads the lines of a log that begins with `head`. A line that has no end is not counted: the run was killed while it
+ * wrote that. */
 static mm_status read_log(FILE *file, const char *head, int64_t iteration, log_found *found) {
     char *line = NULL;
     size_t capacity = 0;
