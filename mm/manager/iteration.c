@@ -150,7 +150,8 @@ mm_status mm_iteration_finish(mm_manager *m, const mm_way *way, const char *call
     mm_state_go(m, MM_MOVE_END);
     mm_failure failure;
     mm_failure_save(&failure, dispatch_end(m->dispatch));
-    mm_page_guard_end(m, failure.status == MM_OK);
+    const mm_status guarded = mm_page_guard_end(m, failure.status == MM_OK);
+    if (guarded != MM_OK && failure.status == MM_OK) mm_failure_save(&failure, guarded);
     const mm_status claims = mm_claims_end(m); /* a wrong claim may be the cause of the other failure */
     if (claims != MM_OK) mm_failure_save(&failure, claims);
     if (failure.status != MM_OK) way->lost(m, r, &failure);
@@ -201,7 +202,8 @@ void mm_iteration_abort(mm_manager *m) {
     mm_caller_stream_drain(m);
     mm_page_guard_open(m);
     mm_dispatch_abort(m->dispatch);
-    mm_page_guard_end(m, false);
+    const mm_status guarded = mm_page_guard_end(m, false);
+    (void)guarded; /* the iteration is given up */
     const mm_iteration *was = &m->now;
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
     forget_largest(m);

@@ -78,23 +78,22 @@ mm_status mm_page_guard_begin(mm_manager *m) {
 }
 
 /* Poisons what managed tensors have left, on a device that cannot close it. Touched bytes could not be counted then. */
-static void poison(mm_manager *m) {
+static mm_status poison(mm_manager *m) {
     const int64_t from = managed_from(m), end = m->now.planned->plan->extent_bytes;
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    if (m->options.measure_touched || end <= from) return;
-    mm_status status = mm_fill_async(stream, base_of(m) + from, NAN_BYTE, end - from);
-    if (status == MM_OK) status = mm_stream_sync(stream);
-    if (status != MM_OK) mm_log_send(&m->options.log, MM_LOG_ERROR, "self-check: %s", mm_last_error());
+    if (m->options.measure_touched || end <= from) return MM_OK;
+    MM_TRY(mm_fill_async(stream, base_of(m) + from, NAN_BYTE, end - from));
+    const mm_status status = mm_stream_sync(stream);
+    if (status != MM_OK) mm_stream_reset(stream);
+    return status;
 }
 
-void mm_page_guard_end(mm_manager *m, bool intact) {
-    if (!m->options.self_check || !m->guard.program) return;
+mm_status mm_page_guard_end(mm_manager *m, bool intact) {
+    if (!m->options.self_check || !m->guard.program) return MM_OK;
     mm_page_guard_open(m);
     m->guard.node = -1;
-    if (!can_protect(m)) {
-        if (intact) poison(m);
-    } else if (shut(m, managed_from(m), m->there_bytes, MM_PERMIT_NONE) != MM_OK)
-        mm_log_send(&m->options.log, MM_LOG_ERROR, "self-check: %s", mm_last_error());
+    if (can_protect(m)) return shut(m, managed_from(m), m->there_bytes, MM_PERMIT_NONE);
+    return intact ? poison(m) : MM_OK;
 }
 
 void mm_page_guard_fini(mm_manager *m) {

@@ -32,8 +32,9 @@ MM_CHECKED mm_status mm_page_guard_begin(mm_manager *manager);
 /* Called when the caller is about to compute a step on its own thread, and when it has computed it. */
 MM_CHECKED mm_status mm_page_guard_step_begin(mm_manager *manager, int node);
 void mm_page_guard_step_end(mm_manager *manager);
-/* Called when an iteration is over, and no task is left. intact: no task has failed. */
-void mm_page_guard_end(mm_manager *manager, bool intact);
+/* Called when an iteration is over, and no task is left. intact: no task has failed. MM_ERR_DEVICE, MM_ERR_NOMEM: what
+ * is managed could not be closed or poisoned. */
+MM_CHECKED mm_status mm_page_guard_end(mm_manager *manager, bool intact);
 /* Opens all, for others than steps. */
 void mm_page_guard_open(mm_manager *manager);
 void mm_page_guard_fini(mm_manager *manager);
