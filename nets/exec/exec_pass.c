@@ -10,7 +10,6 @@ static mm_status enqueue_batch(nets_exec *exec, const nets_iteration *it, void *
         {it->labels, labels, n * nets_exec_label_bytes(exec), NULL},
         {it->slot->lr, nets_exec_place(exec, exec->lowered->lr), nets_exec_bytes_of(exec, exec->lowered->lr), NULL},
     };
-    if (!it->pass->lowered->pass.goes_on) MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
     if (exec->staging.stream) return nets_staging_pass(&exec->staging, it->stream, parts);
     for (int i = 0; i < NETS_STAGED; i++)
         if (parts[i].to) MM_TRY(nets_staged_copy(&parts[i], parts[i].from, MM_COPY_IN, it->stream));
@@ -159,6 +158,9 @@ static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const n
     const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
                         !lowered->pass.goes_on && step->phase == MM_BACKWARD;
     MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
+    /* The loss's step writes this rank's word (lower.c). */
+    if (step->phase == MM_FORWARD && step->tensors[NETS_CORRECT] >= 0 && !it->recorded && !lowered->pass.goes_on)
+        MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
     return checks ? check_gradients(exec, step, it->stream) : MM_OK;
 }
 
@@ -216,6 +218,7 @@ static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stre
 /* Copies the batch to where the data step would put it, then replays. That memory is free: on the compute stream
  * everything before is done, and nothing of this iteration has begun. */
 static mm_status run_recorded(nets_exec *exec, const nets_iteration *it) {
+    if (!it->pass->lowered->pass.goes_on) MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
     MM_TRY(enqueue_batch(exec, it, it->pass->recorded_images, it->pass->recorded_labels));
     MM_TRY(mm_iteration_replay(exec->manager, it->pass->lowered->graph));
     return it->pass->lowered->pass.goes_on ? MM_OK : enqueue_result(exec, it);

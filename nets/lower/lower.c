@@ -293,7 +293,7 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         if (role == NETS_W16 && !nets_lowered_updates(out))
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
-    /* Before the step the executor writes this rank's word to out->word; the word is all-reduced with the loss. */
+    /* In the step the executor writes this rank's word to out->word; the word is all-reduced with the loss. */
     if (phase == MM_FORWARD && out->word >= 0 && step->tensors[NETS_CORRECT] >= 0)
         uses[n_uses++] = (mm_use){out->word, MM_WRITE, MM_FORM_VALUE};
     place_addends(lo, step);

@@ -192,6 +192,7 @@ static row make_row(const char *policy, const char *now, double speed) {
                  .images_per_second = speed,
                  .iteration_seconds_median = 1,
                  .codec_hidden_share = 0.5,
+                 .test_accuracy = -1,
                  .loss_first = 2.5,
                  .loss_last = 1.5,
                  .status = "ok"};
