@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Marks (device.h), for checks. Byte by byte where memory is not aligned: external tensors may lie anywhere. */
+#include <stdint.h>
+
 #include "mm/device/cuda/cuda_launch.h"
 
 enum { THREADS = 256 };
