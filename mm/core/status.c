@@ -55,6 +55,18 @@ mm_status mm_check_given(const void *pointer, const char *call, const char *what
     return pointer ? MM_OK : mm_fail(MM_ERR_INVALID, "%s: %s is NULL", call, what);
 }
 
+mm_status mm_take_options(const void *given, size_t bytes, void *taken, size_t known, const char *call) {
+    for (size_t i = known; i < bytes; i++)
+        if (((const uint8_t *)given)[i])
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "%s: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not 0: they are "
+                           "of a newer mm.h; run with its library, or leave out what is newer",
+                           call, bytes, MM_VERSION, known, i);
+    memset(taken, 0, known);
+    memcpy(taken, given, bytes < known ? bytes : known);
+    return MM_OK;
+}
+
 void mm_fail_prefix(const char *format, ...) {
     char prefix[MM_MESSAGE_CAPACITY], message[MM_MESSAGE_CAPACITY];
     va_list arguments;

@@ -22,6 +22,11 @@ void mm_fail_prefix(const char *format, ...) MM_PRINTF(1, 2);
 /* MM_ERR_INVALID if `pointer` is NULL. call: name of the function that was called; what: name of its argument. */
 MM_CHECKED mm_status mm_check_given(const void *pointer, const char *call, const char *what);
 
+/* Converts an options struct of the caller's header, `bytes` long, into that of this library, `known` long. Members
+ * that the caller's header lacks become 0. MM_ERR_UNSUPPORTED if one that this library lacks is not 0.
+ * call: name of the function that was called. */
+MM_CHECKED mm_status mm_take_options(const void *given, size_t bytes, void *taken, size_t known, const char *call);
+
 /* A failure as a value, to keep, or to pass to another thread. */
 typedef struct mm_failure {
     mm_status status; /* MM_OK: there is none */

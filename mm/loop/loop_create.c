@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a loop. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/loop/loop_fill.h"
 #include "mm/loop/loop_keys.h"
 #include "mm/loop/loop_plain.h"
 #include "mm/manager/manager.h"
 
-/* Converts options of the caller's header into those of this one. */
 static mm_status take_options(const mm_loop_options *given, size_t bytes, mm_loop_options *taken) {
     *taken = (mm_loop_options){0};
     if (!given) return MM_OK;
-    for (size_t i = sizeof *taken; i < bytes; i++)
-        if (((const uint8_t *)given)[i])
-            return mm_fail(MM_ERR_UNSUPPORTED,
-                           "mm_loop_create: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not "
-                           "0: they are of a newer mm.h; run with its library, or leave out what is newer",
-                           bytes, MM_VERSION, sizeof *taken, i);
-    memcpy(taken, given, bytes < sizeof *taken ? bytes : sizeof *taken);
+    MM_TRY(mm_take_options(given, bytes, taken, sizeof *taken, "mm_loop_create"));
     if ((unsigned)taken->record > MM_LOOP_RECORD_RUN)
         return mm_fail(MM_ERR_INVALID, "mm_loop_create: there is no mm_loop_record %d", taken->record);
     return MM_OK;

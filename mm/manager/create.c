@@ -2,7 +2,6 @@
 /* Creation and destruction of a manager: its options, its memory, its parts. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/log.h"
 #include "mm/core/size.h"
@@ -15,21 +14,6 @@
  * members of a later version. */
 _Static_assert(offsetof(mm_options, fault_fn) + sizeof(void (*)(const char *)) == sizeof(mm_options),
                "no padding at the end");
-
-/* Converts options of the caller's header into those of this one. */
-static mm_status take_options(const mm_options *given, size_t bytes, mm_options *taken) {
-    MM_TRY(mm_check_given(given, "mm_manager_create", "options"));
-    for (size_t i = sizeof *taken; i < bytes; i++)
-        if (((const uint8_t *)given)[i])
-            return mm_fail(
-                MM_ERR_UNSUPPORTED,
-                "mm_manager_create: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not "
-                "0: they are of a newer mm.h; run with its library, or leave out what is newer",
-                bytes, MM_VERSION, sizeof *taken, i);
-    *taken = (mm_options){0};
-    memcpy(taken, given, bytes < sizeof *taken ? bytes : sizeof *taken);
-    return MM_OK;
-}
 
 static mm_status check_options(const mm_options *o) {
     if (o->device_bytes < 0)
@@ -145,7 +129,8 @@ static mm_status open_parts(mm_manager *m) {
 
 mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes, mm_manager **manager_out) {
     mm_options options;
-    MM_TRY(take_options(given, options_bytes, &options));
+    MM_TRY(mm_check_given(given, "mm_manager_create", "options"));
+    MM_TRY(mm_take_options(given, options_bytes, &options, sizeof options, "mm_manager_create"));
     MM_TRY(check_options(&options));
     MM_TRY(mm_check_given(manager_out, "mm_manager_create", "manager_out"));
     mm_manager *m = calloc(1, sizeof *m);

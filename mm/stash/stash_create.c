@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Creation and destruction of a stash. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/log.h"
 #include "mm/core/size.h"
@@ -16,14 +15,7 @@ _Static_assert(offsetof(mm_stash_options, modes) + sizeof(uint64_t) == sizeof(mm
 
 static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_stash_options *taken) {
     MM_TRY(mm_check_given(given, "mm_stash_create", "options"));
-    for (size_t i = sizeof *taken; i < bytes; i++)
-        if (((const uint8_t *)given)[i])
-            return mm_fail(MM_ERR_UNSUPPORTED,
-                           "mm_stash_create: the options have %zu bytes, of which mm %s knows %zu, and byte %zu is not "
-                           "0: they are of a newer mm.h; run with its library, or leave out what is newer",
-                           bytes, MM_VERSION, sizeof *taken, i);
-    *taken = (mm_stash_options){0};
-    memcpy(taken, given, bytes < sizeof *taken ? bytes : sizeof *taken);
+    MM_TRY(mm_take_options(given, bytes, taken, sizeof *taken, "mm_stash_create"));
     if (!taken->device) taken->device = "host";
     if (!taken->policy) taken->policy = "swap-async";
     if (taken->device_bytes <= 0)
