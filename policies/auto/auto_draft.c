@@ -8,7 +8,11 @@
 #include "policies/auto/auto_state.h"
 
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
-    mm_assignment assigned = {.rule = c->rule, .fetch = c->fetch, .gone = c->gone};
+    mm_assignment assigned = {.rule = c->rule};
+    if (c->lead > 0) {
+        assigned.fetch = c->fetch;
+        assigned.gone = c->gone;
+    }
     if (c->nesting >= 0) {
         assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
         assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
@@ -33,6 +37,37 @@ static mm_status profile(mm_auto *a) {
     }
     int64_t live = mm_align(plan->base_bytes) + plan->external_bytes;
     for (int i = 0; i < plan->n_nodes; i++) a->live[i] = live += a->live[i];
+    return MM_OK;
+}
+
+/* The map whose elements the i-th segment has; -1: none. */
+static int map_in(const mm_auto *a, int segment) {
+    const mm_segment *s = &a->draft.plan->segments[segment];
+    return s->tensor < 0 || s->pinned || s->content != MM_CONTENT_RAW ? -1 : a->map_of[s->tensor];
+}
+
+/* Lists the nodes of the backward pass that use each map's elements. MM_ERR_NOMEM. */
+static mm_status list_touches(mm_auto *a) {
+    const mm_plan *plan = a->draft.plan;
+    mm_touch touch;
+    int n = 0, last_forward, turn;
+    mm_plan_turning_point(plan, &last_forward, &turn);
+    if (turn < 0) turn = plan->n_nodes;
+    memset(a->touch_first, 0, ((size_t)a->n_maps + 2) * sizeof *a->touch_first);
+    for (int i = turn; i < plan->n_nodes; i++)
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);)
+            if (map_in(a, touch.segment) >= 0) a->touch_first[map_in(a, touch.segment) + 2]++, n++;
+    for (int i = 0; i < a->n_maps; i++) a->touch_first[i + 2] += a->touch_first[i + 1];
+    if (n > a->touch_room) {
+        free(a->touches);
+        a->touch_room = 2 * n;
+        a->touches = malloc((size_t)a->touch_room * sizeof *a->touches);
+        if (!a->touches) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    }
+    for (int i = turn; i < plan->n_nodes; i++)
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);)
+            if (map_in(a, touch.segment) >= 0)
+                a->touches[a->touch_first[map_in(a, touch.segment) + 1]++] = (mm_auto_touch){i, touch.segment};
     return MM_OK;
 }
 
@@ -68,7 +103,7 @@ static void find_windows(mm_auto *a) {
 }
 
 mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
-    mm_auto_time(a, c);
+    if (c->lead > 0) mm_auto_time(a, c);
     const mm_assignment assigned = mm_auto_assignment(a, c);
     const mm_selection selection = {.assigned = &assigned};
     mm_engine_draft_fini(&a->draft);
@@ -76,5 +111,6 @@ mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
     MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
     MM_TRY(profile(a));
     find_windows(a);
+    MM_TRY(list_touches(a));
     return mm_simulated_time(a->draft.plan, a->facts, &a->draft_ns);
 }

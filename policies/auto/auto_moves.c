@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Relieves the nodes at which a draft needs most, and keeps maps again that fit. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,18 @@ static void offer(change *best, change c, int64_t wanted, double ns) {
     if (best->map < 0 || c.price < best->price) *best = c;
 }
 
+/* Offers to drop a map that is made again wherever it waits, at node p, for its next use. */
+static void offer_anew(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
+    const mm_auto_map *m = &a->maps[map];
+    if (a->anew < 0 || !(m->serves >> a->anew & 1) || (m->barred >> a->anew & 1)) return;
+    for (int k = a->touch_first[map] + 1; k < a->touch_first[map + 1]; k++) {
+        const mm_auto_touch *last = &a->touches[k - 1], *next = &a->touches[k];
+        if (last->segment == next->segment && last->node < p && p < next->node)
+            offer(best, (change){map, a->anew, 0, last->node + 1, next->node - 1, m->bytes, 0}, wanted,
+                  (double)m->again_ns);
+    }
+}
+
 /* The cheapest change that frees bytes at node p. */
 static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
     const int64_t wanted = w->capped ? a->live[p] - a->target : INT64_MAX; /* freeing more is of no use at this node */
@@ -52,7 +65,8 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
                       mm_auto_cost(a, w, m, r));
             }
         }
-        if (rule < 0 || rule == a->recompute) continue;
+        if (rule == a->recompute && rule >= 0) offer_anew(a, i, p, wanted, &best);
+        if (rule < 0 || mm_auto_makes_again(a, rule) || a->now.lead == 0) continue;
         if (!(eager & MM_AUTO_EAGER_OUT) && m->last + 1 < p && p <= m->from)
             offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, m->last + 2, m->from, m->bytes, 0}, wanted,
                   mm_auto_leave_ns(a, m, rule));
@@ -107,6 +121,7 @@ mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));
         const int refused = bar_refused(a);
+        if (getenv("DBG")) fprintf(stderr, "  round %d lead %d peak %.1f target %.1f ns %ld refused %d at node %d of %d kind %d step %d\n", round, a->now.lead, a->draft.bounds.peak_bytes/1048576.0, a->target/1048576.0, a->draft_ns, refused, peak_of(a), a->draft.plan->n_nodes, a->draft.plan->nodes[peak_of(a)].kind, a->draft.plan->nodes[peak_of(a)].step);
         if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
         if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
         if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
@@ -127,11 +142,29 @@ static int by_price(const void *x, const void *y) {
     return (a->map > b->map) - (a->map < b->map);
 }
 
-static bool has_room(const mm_auto *a, const mm_auto_map *m, int64_t bytes) {
-    const int end = m->to < a->draft.plan->n_nodes ? m->to : a->draft.plan->n_nodes;
-    for (int i = m->from + 1; i < end; i++)
+static bool has_room(const mm_auto *a, int first, int end, int64_t bytes) {
+    if (end > a->draft.plan->n_nodes) end = a->draft.plan->n_nodes;
+    for (int i = first; i < end; i++)
         if (a->live[i] + bytes > a->target) return false;
     return true;
+}
+
+/* Whether a map fits wherever it is away: from its last forward use on, and between backward uses. */
+static bool fits_when_away(const mm_auto *a, int map, int64_t bytes) {
+    const mm_auto_map *m = &a->maps[map];
+    bool fits = has_room(a, m->from + 1, m->to, bytes);
+    for (int k = a->touch_first[map] + 1; fits && k < a->touch_first[map + 1]; k++)
+        if (a->touches[k - 1].segment != a->touches[k].segment)
+            fits = has_room(a, a->touches[k - 1].node + 1, a->touches[k].node, m->bytes);
+    return fits;
+}
+
+static void add_when_away(mm_auto *a, int map, int64_t bytes) {
+    const mm_auto_map *m = &a->maps[map];
+    add_live(a, m->from + 1, m->to - 1, bytes);
+    for (int k = a->touch_first[map] + 1; k < a->touch_first[map + 1]; k++)
+        if (a->touches[k - 1].segment != a->touches[k].segment)
+            add_live(a, a->touches[k - 1].node + 1, a->touches[k].node - 1, m->bytes);
 }
 
 mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
@@ -147,10 +180,10 @@ mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
     for (int k = 0; k < n; k++) {
         const mm_auto_map *m = &a->maps[payers[k].map];
         const int64_t bytes = m->bytes - mm_auto_left(a, m, m->taken);
-        if (!has_room(a, m, bytes)) continue;
+        if (!fits_when_away(a, payers[k].map, bytes)) continue;
         a->now.rule[m->tensor] = MM_AUTO_KEEP;
         a->now.eager[m->tensor] = 0;
-        add_live(a, m->from + 1, m->to - 1, bytes);
+        add_when_away(a, payers[k].map, bytes);
     }
     free(payers);
     return MM_OK;

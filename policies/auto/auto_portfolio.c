@@ -43,6 +43,11 @@ static const struct member {
     {"rules:relu=recompute;*=lean-swap", FAST},
     {"rules:*=lean-swap", FAST},
     {"rules:*=lean-swap,depth=0", FAST | LEAST},
+    {"rules:attention=recompute;add=lean-swap;embedding=lean-swap;linear=recompute;ln=recompute;gelu=recompute;"
+     "relu=recompute;*=lean-swap,mode=memory",
+     FAST | LEAST},
+    {"rules:conv=lean-recompute;*=lean-swap,mode=memory", FAST},
+    {"rules:conv-in=lean-swap;conv=recompute;*=recompute,mode=memory", FAST},
     {"swap", FAST | LEAST | COPIES},
     {"cdma:codec=%s", FAST | LEAST},
     {"recompute:mode=speed", FAST},
@@ -113,10 +118,17 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
     return mm_portfolio_offer(p, plan);
 }
 
-/* Whether a policy recomputes though that is not allowed, or though no layer of the graph can run again: its plans are
- * then those of other policies, and take longer to find. */
+static bool has_layer_of(const mm_graph *graph, uint32_t kinds) {
+    for (int i = 0; i < mm_graph_layers(graph); i++)
+        if (kinds >> mm_graph_layer(graph, i)->kind & 1) return true;
+    return false;
+}
+
+/* Whether a policy's plans are those of other policies, and only take longer to find: its first rule is for layers of a
+ * kind that the graph lacks, or it recomputes though that is not allowed, or though no layer can run again. */
 static bool is_in_vain(const mm_portfolio *p, const mm_engine_config *config) {
     bool recomputes = false;
+    if (config->n_rules > 0 && !has_layer_of(p->graph, config->rules[0].selector.terms[0].kinds)) return true;
     for (int r = 0; r < config->n_rules; r++) recomputes |= config->rules[r].action == MM_ACTION_RECOMPUTE;
     for (int i = 0; recomputes && !p->limits->no_recompute && i < mm_graph_layers(p->graph); i++)
         if (mm_graph_layer(p->graph, i)->properties.repeatable) return false;

@@ -43,9 +43,28 @@ static int64_t again_ns(const mm_auto *a, mm_tensor tensor, int when, int *met, 
     return ns;
 }
 
+/* The same for each backward step that reads the tensor. */
+static int64_t each_ns(const mm_auto *a, mm_tensor tensor, int *met, int *search) {
+    const mm_tensor_info *info = mm_graph_tensor(a->graph, tensor);
+    int64_t ns = 0;
+    for (int i = info->first_backward; i <= info->last_use; i++) {
+        const mm_step_info *step = mm_graph_step(a->graph, i);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == tensor) {
+                ns += again_ns(a, tensor, i, met, ++*search);
+                break;
+            }
+    }
+    return ns;
+}
+
+bool mm_auto_makes_again(const mm_auto *a, int rule) {
+    return rule >= 0 && a->menu->rules[rule].action == MM_ACTION_RECOMPUTE;
+}
+
 bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
     if (!(m->serves >> rule & 1)) return false;
-    return rule != a->recompute || a->now.nesting < 0 || w->deep ||
+    return !mm_auto_makes_again(a, rule) || a->now.nesting < 0 || w->deep ||
            mm_nesting_levels(&a->survey->nesting, a->now.nesting)[m->tensor] > 0;
 }
 
@@ -60,7 +79,7 @@ static double codec_price(const mm_graph_facts *f, mm_work codec) {
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
     const mm_rule *r = &a->menu->rules[rule];
     const mm_graph_facts *f = a->facts;
-    if (r->action == MM_ACTION_RECOMPUTE) return (double)m->again_ns;
+    if (r->action == MM_ACTION_RECOMPUTE) return (double)(r->lean ? m->each_ns : m->again_ns);
     double ns = 0;
     int64_t moved = m->bytes;
     if (r->action == MM_ACTION_CODE || r->action == MM_ACTION_CODE_SWAP) {
@@ -127,11 +146,13 @@ static mm_status order(const mm_auto *a, bool last, int *out) {
 
 mm_status mm_auto_price(mm_auto *a) {
     const int steps = mm_graph_steps(a->graph);
+    int search = 0;
     for (int i = 0; i < steps; i++) a->start_ns[i + 1] = a->start_ns[i] + variant_of(a, i)->ns;
     MM_TRY(probe_all(a));
     for (int i = 0; i < a->n_maps; i++) {
         mm_auto_map *m = &a->maps[i];
-        m->again_ns = again_ns(a, m->tensor, m->first_backward, a->node_of, i + 1);
+        m->again_ns = again_ns(a, m->tensor, m->first_backward, a->node_of, ++search);
+        m->each_ns = each_ns(a, m->tensor, a->node_of, &search);
         m->gap_ns = a->start_ns[m->first_backward] - a->start_ns[m->last_forward + 1];
     }
     MM_TRY(order(a, true, a->by_last));
@@ -163,8 +184,9 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
     int64_t *start = a->choice_ns, more = 0;
     for (int i = 0; i <= steps; i++) start[i] = 0;
     for (int i = 0; i < a->n_maps; i++)
-        if (c->rule[a->maps[i].tensor] == a->recompute && a->recompute >= 0)
-            start[a->maps[i].first_backward] += a->maps[i].again_ns;
+        if (mm_auto_makes_again(a, c->rule[a->maps[i].tensor]))
+            start[a->maps[i].first_backward] +=
+                c->rule[a->maps[i].tensor] == a->anew ? a->maps[i].each_ns : a->maps[i].again_ns;
     for (int i = 0; i <= steps; i++) {
         more += start[i];
         start[i] = a->start_ns[i] + more;
@@ -175,7 +197,7 @@ void mm_auto_time(const mm_auto *a, mm_auto_choice *c) {
         const int rule = (int)c->rule[m->tensor];
         int64_t ns = start[m->last_forward + 1];
         c->gone[m->tensor] = 0;
-        if (rule < 0 || rule == a->recompute) continue;
+        if (rule < 0 || mm_auto_makes_again(a, rule)) continue;
         if (*a->menu->rules[rule].codec) {
             const int codec = mm_facts_codec(a->facts, a->menu->rules[rule].codec);
             ns = encoded = (encoded > ns ? encoded : ns) + mm_facts_code(a->facts, codec, m->tensor)->encode_ns;

@@ -141,7 +141,9 @@ static mm_status search_small(mm_auto *a, int trials) {
     if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
     const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
     a->left = trials / SHARE;
+    if (getenv("DBG")) fprintf(stderr, "small: before %ld left %d maps %d\n", before_ns, a->left, a->n_maps);
     MM_TRY(mm_auto_start_kinds(a));
+    if (getenv("DBG")) fprintf(stderr, "after kinds %ld left %d\n", a->plan_ns, a->left);
     a->left = trials / SHARE;
     return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
 }
@@ -170,14 +172,15 @@ static mm_status init(mm_auto *a) {
     a->start_ns = calloc(steps, sizeof *a->start_ns);
     a->choice_ns = calloc(steps, sizeof *a->choice_ns);
     a->node_of = calloc(steps, sizeof *a->node_of);
-    if (!a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
+    a->touch_first = calloc(n + 2, sizeof *a->touch_first);
+    if (!a->touch_first || !a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
-    a->mask = a->recompute = a->lean = -1;
+    a->mask = a->recompute = a->lean = a->anew = -1;
     for (int r = a->menu->n_rules - 1; r >= 0; r--) {
-        if (a->menu->rules[r].lean) a->lean = r;
+        if (mm_rule_swaps_lean(&a->menu->rules[r])) a->lean = r;
         if (a->menu->rules[r].mask) a->mask = r;
-        if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) a->recompute = r;
+        if (a->menu->rules[r].action == MM_ACTION_RECOMPUTE) *(a->menu->rules[r].lean ? &a->anew : &a->recompute) = r;
     }
     MM_TRY(choice_init(a, &a->now));
     MM_TRY(choice_init(a, &a->best));
@@ -197,6 +200,8 @@ static void fini(mm_auto *a) {
     free(a->start_ns);
     free(a->choice_ns);
     free(a->node_of);
+    free(a->touch_first);
+    free(a->touches);
     free(a->live);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the search begins: choices that are relieved to the budget. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "policies/auto/auto_state.h"
@@ -41,23 +43,47 @@ static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
     return MM_AUTO_KEEP;
 }
 
+/* Sets a rule for a map that a plan makes again: lean if the plan does so more than once. */
+static void read_again(mm_auto *a, const mm_auto_map *m) {
+    int8_t *rule = &a->now.rule[m->tensor];
+    if (mm_auto_makes_again(a, *rule) && a->anew >= 0 && m->serves >> a->anew & 1)
+        *rule = (int8_t)a->anew;
+    else if (m->serves >> a->recompute & 1)
+        *rule = (int8_t)a->recompute;
+}
+
+/* Sets the rule of maps that a plan swaps in a lean way: they come back twice, or get a mask when they have come back,
+ * or are no feature maps. */
+static void read_lean(mm_auto *a, const mm_plan *plan) {
+    int32_t *back = a->now.fetch; /* per tensor: how often it has come back */
+    memset(back, 0, (size_t)mm_graph_tensors(a->graph) * sizeof *back);
+    for (int i = 0; a->lean >= 0 && i < plan->n_nodes; i++) {
+        const mm_node *n = &plan->nodes[i];
+        const bool in = n->kind == MM_NODE_IN && plan->segments[n->dst].codec < 0;
+        if (in) back[n->tensor]++;
+        if (in ? back[n->tensor] > 1 || mm_graph_tensor(a->graph, n->tensor)->kind != MM_FEATURE_MAP
+               : n->kind == MM_NODE_ENCODE && back[n->tensor] > 0)
+            a->now.rule[n->tensor] = (int8_t)a->lean;
+    }
+}
+
 /* Sets a->now to what a plan does with each map, as far as its operations show. A mask counts only if the plan does
- * nothing else with the map. */
+ * nothing else with the map.*/
 static void read_off(mm_auto *a, const mm_plan *plan) {
     start_kept(a);
+    read_lean(a, plan);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
             const int rule = rule_of(a, plan, n);
             int8_t *had = &a->now.rule[n->tensor];
-            if (rule >= 0 && (*had < 0 || rule != a->mask)) *had = (int8_t)rule;
+            if (rule >= 0 && *had != a->lean && (*had < 0 || rule != a->mask)) *had = (int8_t)rule;
         }
         if (n->kind != MM_NODE_RECOMPUTE || a->recompute < 0) continue;
         const mm_step_info *step = mm_graph_step(a->graph, n->step);
         for (int u = 0; u < step->n_uses; u++) {
             const int map = step->uses[u].access == MM_WRITE ? a->map_of[step->uses[u].tensor] : -1;
-            if (map >= 0 && a->maps[map].serves >> a->recompute & 1)
-                a->now.rule[a->maps[map].tensor] = (int8_t)a->recompute;
+            if (map >= 0) read_again(a, &a->maps[map]);
         }
     }
 }
@@ -105,10 +131,11 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
 /* Tries a choice in which all maps that a kind of layer writes get one action (per kind). Maps that the action does not
  * serve are lean-swapped, and so are idle gradient maps (engine_gradients.h). *value_out: the draft's time; if the
  * draft does not fit, its bytes plus a number larger than any time. */
-static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out) {
+static mm_status try_kinds(mm_auto *a, const int8_t *action, int lead, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;
     start_kept(a);
+    a->now.lead = lead;
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
         const int8_t wanted = action[kind_of(a, m)];
@@ -120,18 +147,18 @@ static mm_status try_kinds(mm_auto *a, const int8_t *action, int64_t *value_out)
     MM_TRY(mm_auto_try(a, &w, &better));
     const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
                         a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
+    if (getenv("DBG")) { fprintf(stderr, "kinds"); for (int k = 0; k < MM_LAYER_KINDS; k++) if (action[k] != a->lean) fprintf(stderr, " %d:%d", k, action[k]); fprintf(stderr, " -> %ld peak %.1f MiB, ns %ld, left %d better %d\n", a->draft_ns, a->draft.bounds.peak_bytes / 1048576.0, a->plan_ns, a->left, better); }
     *value_out = within ? a->draft_ns : INT64_MAX / 2 + a->draft.bounds.peak_bytes;
     return MM_OK;
 }
 
-mm_status mm_auto_start_kinds(mm_auto *a) {
+static mm_status start_kinds(mm_auto *a, int lead) {
     int8_t action[MM_LAYER_KINDS];
     bool there[MM_LAYER_KINDS] = {0}, changed = true;
     int64_t least, value;
-    if (a->lean < 0) return MM_OK;
     memset(action, a->lean, sizeof action);
     for (int i = 0; i < a->n_maps; i++) there[kind_of(a, &a->maps[i])] = true;
-    MM_TRY(try_kinds(a, action, &least));
+    MM_TRY(try_kinds(a, action, lead, &least));
     while (changed) {
         changed = false;
         for (int k = 0; k < MM_LAYER_KINDS; k++)
@@ -139,7 +166,7 @@ mm_status mm_auto_start_kinds(mm_auto *a) {
                 const int8_t before = action[k];
                 if (rule == before || mm_auto_stopped(a)) continue;
                 action[k] = (int8_t)rule;
-                MM_TRY(try_kinds(a, action, &value));
+                MM_TRY(try_kinds(a, action, lead, &value));
                 if (value < least) {
                     least = value;
                     changed = true;
@@ -150,6 +177,14 @@ mm_status mm_auto_start_kinds(mm_auto *a) {
     return MM_OK;
 }
 
+mm_status mm_auto_start_kinds(mm_auto *a) {
+    const int left = a->left;
+    if (a->lean < 0) return MM_OK;
+    MM_TRY(start_kinds(a, 0));
+    a->left = left;
+    return start_kinds(a, mm_auto_leads[0]);
+}
+
 mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     const mm_auto_weights usual = {.link = 0.4, .capped = true};
     int near = 0;
@@ -157,6 +192,9 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     if (plan) {
         read_off(a, plan);
         near = a->now.nesting = nearest_nesting(a);
+        MM_TRY(mm_auto_try(a, &usual, &better));
+        read_off(a, plan);
+        a->now.lead = 0;
         MM_TRY(mm_auto_try(a, &usual, &better));
     }
     MM_TRY(start_nestings(a, near, false));

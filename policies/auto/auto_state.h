@@ -10,7 +10,7 @@
 #include "policies/schedule/draft_time.h"
 
 enum { MM_AUTO_KEEP = -1, MM_AUTO_RULES = 64 /* most actions of a menu that are considered */ };
-_Static_assert(4 + 2 * MM_MAX_CODECS <= MM_AUTO_RULES, "4 actions without a codec, and 2 for each codec");
+_Static_assert(5 + 2 * (MM_MAX_CODECS - 1) <= MM_AUTO_RULES, "masks, 4 actions without a codec, 2 for each codec");
 
 /* A feature map that may be acted on. */
 typedef struct mm_auto_map {
@@ -19,6 +19,7 @@ typedef struct mm_auto_map {
     int last_forward, first_backward; /* steps */
     uint64_t serves;                  /* bit r: rule r serves it */
     int64_t again_ns;                 /* time to make it again from what is there when it is needed */
+    int64_t each_ns;                  /* time to make it again for each of its backward steps */
     int64_t gap_ns;                   /* computation between its last forward and first backward use */
     /* in the last draft: its bytes are free, or could be, after node `from` and before node `to` */
     int from, to;
@@ -28,11 +29,17 @@ typedef struct mm_auto_map {
     uint64_t barred; /* bit r: the engine refused rule r, given the other maps' actions */
 } mm_auto_map;
 
+/* A node of a draft that uses a map's elements, and the segment in which they are. */
+typedef struct mm_auto_touch {
+    int node, segment;
+} mm_auto_touch;
+
 /* An assignment, with its arrays. */
 typedef struct mm_auto_choice {
     int8_t *rule;          /* per tensor */
     uint8_t *eager;        /* per tensor, MM_AUTO_EAGER bits */
-    int lead;              /* time allowed for copies, in permille of what they take alone */
+    int lead;              /* time allowed for copies, in permille of what they take alone; 0: copies are not timed, but
+                              issued in the engine's own order (mm_assignment.fetch and gone are NULL) */
     int nesting;           /* choice of nested recomputation in the survey, with its levels and cuts; -1: none */
     int32_t *fetch, *gone; /* per tensor */
 } mm_auto_choice;
@@ -56,7 +63,8 @@ typedef struct mm_auto {
     mm_auto_map *maps;
     int n_maps, *map_of;          /* map_of: per tensor; -1: none */
     int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
-    int mask, recompute, lean;    /* indices of the rules with these actions; -1: the menu has none */
+    int mask, recompute, lean, anew; /* indices of the rules with these actions (lean: lean-swap; anew:
+                                        lean-recompute); -1: the menu has none */
     int64_t *start_ns;            /* per step, and one more: computation before that step */
     int64_t *choice_ns;           /* the same, with what the timed choice makes again */
     int64_t aim;                  /* the bytes to which a start is to be brought down: the budget, or less */
@@ -70,7 +78,9 @@ typedef struct mm_auto {
     int64_t draft_ns; /* the draft's time if nothing waits for bytes that are used again */
     int64_t *live;    /* per node: bytes alive, base and external included */
     int *node_of;     /* per step: its node */
-    int room;         /* capacity of `live` */
+    int *touch_first;        /* per map, and one more: its first entry in `touches` */
+    mm_auto_touch *touches;  /* uses of the maps' elements in the backward pass, map by map, in order */
+    int room, touch_room; /* capacities of `live` and `touches` */
     /* the best that was found so far */
     mm_plan *plan;
     int64_t plan_ns;
@@ -87,6 +97,9 @@ MM_CHECKED mm_status mm_auto_price(mm_auto *a);
 /* Whether a rule may be given to a map of a->now. A map that the choice of nested recomputation keeps, to make others
  * from it, is made again itself only with `deep` weights: the chains may grow by more than that saves. */
 bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
+
+/* Whether a rule, or MM_AUTO_KEEP, makes its map again. */
+bool mm_auto_makes_again(const mm_auto *a, int rule);
 
 /* Price of an action on a map, in ns. */
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);

@@ -234,7 +234,7 @@ static mm_status enter_nestings(contest *c, const way *w) {
 
 static bool is_lean(const mm_engine_config *config) {
     for (int r = 0; r < config->n_rules; r++)
-        if (config->rules[r].lean) return true;
+        if (mm_rule_swaps_lean(&config->rules[r])) return true;
     return false;
 }
 

@@ -278,6 +278,7 @@ static void find_lows(mm_engine *e) {
 
 /* Whether a map that is made again now is kept until its last use. */
 static bool is_kept_on(const mm_engine *e, const mm_map *m) {
+    if (m->anew) return false;
     if (e->maps.cut) return m->level <= e->low[mm_schedule_producer(e->schedule.graph, m->tensor)];
     return !m->anew;
 }

@@ -94,7 +94,11 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         add_along(maps, s, t, with);
         return;
     }
-    if (!mm_map_find_rule(s, maps, config, t, m)) return;
+    m->value = false;
+    if (!mm_map_find_rule(s, maps, config, t, m)) {
+        if (maps->assigned && !maps->assigned->fetch) queue_up(maps, m, true);
+        return;
+    }
     bool kept = !is_selected(selection, m, maps);
     maps->eligible++;
     maps->of_rule[m->rule]++;

@@ -119,6 +119,7 @@ static bool choose_mode(const mm_schedule *s, mm_maps *maps, const mm_engine_con
     if (rule->action == MM_ACTION_RECOMPUTE) {
         const mm_layer producer = mm_graph_tensor(s->graph, m->tensor)->producer;
         m->expensive = mm_selector_has_kind(&rule->selector, mm_graph_layer(s->graph, producer)->kind);
+        m->anew = rule->lean;
         return mm_recompute_choose(s, maps, config->recompute, m);
     }
     m->codec = -1;
@@ -148,7 +149,7 @@ enum { SMALL_BYTES = 8 << 10 };
 /* Whether the rule may act on the tensor, by its kind and size. */
 static bool is_for(const mm_rule *rule, const mm_tensor_info *info) {
     if (info->kind == MM_FEATURE_MAP) return true;
-    return rule->lean && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
+    return mm_rule_swaps_lean(rule) && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
 }
 
 bool mm_map_find_rule(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
@@ -162,6 +163,11 @@ bool mm_map_find_rule(const mm_schedule *s, mm_maps *maps, const mm_engine_confi
                     .first_backward = info->first_backward,
                     .needed = info->first_backward};
     backward_reads(s, &found);
+    if (maps->assigned && maps->assigned->rule[tensor] < 0) {
+        found.action = MM_ACTION_SWAP;
+        *m = found;
+        return false;
+    }
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (!is_for(rule, info)) continue;
@@ -186,7 +192,7 @@ bool mm_map_gradient_leaves(const mm_schedule *s, const mm_maps *maps, const mm_
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (maps->assigned ? maps->assigned->rule[t] != r : !is_named(s, maps->survey, &rule->selector, r, t)) continue;
-        return rule->action == MM_ACTION_SWAP && rule->lean &&
+        return mm_rule_swaps_lean(rule) &&
                (maps->assigned || (selection->limit == INT32_MAX && !maps->level));
     }
     return false;

@@ -197,7 +197,7 @@ void mm_recompute_choose_retaining(const mm_schedule *s, mm_maps *maps, mm_recom
         if (m->action != MM_ACTION_RECOMPUTE) continue;
         bool large =
             mode == MM_RECOMPUTE_COST && maps->maps[find_segment(maps, i)].segment_bytes > maps->survey->layer_peak;
-        m->anew = !m->along && (large || mode == MM_RECOMPUTE_MEMORY);
+        m->anew = !m->along && (m->anew || large || mode == MM_RECOMPUTE_MEMORY);
     }
 }
 

@@ -51,8 +51,11 @@ typedef struct mm_rule {
                   are read, its mask is made in the forward pass, and nothing is copied. Else the mask is made when the
                   elements are back, and these leave after their last reader, or between backward steps that are far
                   apart. Inputs and saved tensors are swapped like maps; gradient maps leave between steps that are far
-                  apart (engine_gradients.h) */
+                  apart (engine_gradients.h). RECOMPUTE: the map is made again for each backward step that needs it,
+                  and dropped after that step, whatever the mode */
 } mm_rule;
+
+static inline bool mm_rule_swaps_lean(const mm_rule *rule) { return rule->lean && rule->action == MM_ACTION_SWAP; }
 
 /* When evicted maps are fetched. */
 typedef enum mm_fetch {

@@ -20,7 +20,8 @@ static const struct action_name {
 } actions[] = {
     {"keep", MM_ACTION_KEEP, false, false},           {"compress", MM_ACTION_CODE, true, false},
     {"swap", MM_ACTION_SWAP, false, false},           {"lean-swap", MM_ACTION_SWAP, false, true},
-    {"recompute", MM_ACTION_RECOMPUTE, false, false}, {"compress-swap", MM_ACTION_CODE_SWAP, true, false},
+    {"recompute", MM_ACTION_RECOMPUTE, false, false}, {"lean-recompute", MM_ACTION_RECOMPUTE, false, true},
+    {"compress-swap", MM_ACTION_CODE_SWAP, true, false},
 };
 
 static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
@@ -48,8 +49,8 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
     }
     return mm_fail(
         MM_ERR_INVALID,
-        "rule '%s=%s': must be keep, mask, recompute, swap, lean-swap, compress(CODEC) or compress-swap(CODEC), as "
-        "compress(zfp)",
+        "rule '%s=%s': must be keep, mask, recompute, lean-recompute, swap, lean-swap, compress(CODEC) or "
+        "compress-swap(CODEC), as compress(zfp)",
         MM_BRIEF(selector), MM_BRIEF(text));
 }
 
@@ -88,7 +89,7 @@ static bool is_same_action(const mm_rule *a, const mm_rule *b) {
  * takes does not depend on its options. */
 static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
     const size_t name = strcspn(a->codec, ":");
-    return a->action == b->action && a->mask == b->mask && a->lean >= b->lean && name == strcspn(b->codec, ":") &&
+    return a->action == b->action && a->mask == b->mask && mm_rule_swaps_lean(a) >= mm_rule_swaps_lean(b) && name == strcspn(b->codec, ":") &&
            memcmp(a->codec, b->codec, name) == 0;
 }
 
@@ -194,12 +195,13 @@ static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, 
 mm_status mm_rules_menu(const char *codecs, mm_engine_config *config) {
     const size_t n = *codecs ? count(codecs, '+') + 1 : 0;
     config->n_rules = 0;
-    config->rules = calloc(4 + 2 * n, sizeof *config->rules);
+    config->rules = calloc(5 + 2 * n, sizeof *config->rules);
     mm_status status = config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_CODE, false, mm_mask_spec);
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, false, "");
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, false, "");
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_SWAP, true, "");
+    if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, true, "");
     for (size_t i = 0; status == MM_OK && i < n; i++) {
         const size_t length = strcspn(codecs, "+");
         status = add_codec_to_menu(config, codecs, length);
@@ -292,7 +294,7 @@ int mm_engine_codecs(const mm_engine_config *config, char specs_out[][MM_SPEC_CA
     bool coded = false;
     for (int r = 0; r < config->n_rules && n < capacity; r++) {
         const mm_rule *rule = &config->rules[r];
-        coded |= rule->lean;
+        coded |= mm_rule_swaps_lean(rule);
         if (rule->action != MM_ACTION_CODE && rule->action != MM_ACTION_CODE_SWAP) continue;
         coded = true;
         int known = 0;
