@@ -8,7 +8,7 @@
 #include "policies/auto/auto_state.h"
 
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
-    mm_assignment assigned = {.rule = c->rule};
+    mm_assignment assigned = {.rule = c->rule, .brief = c->brief};
     if (c->lead > 0) {
         assigned.fetch = c->fetch;
         assigned.gone = c->gone;
@@ -40,10 +40,10 @@ static mm_status profile(mm_auto *a) {
     return MM_OK;
 }
 
-/* The map whose elements the i-th segment has; -1: none. */
+/* The map or gradient map (mm_auto.touch_of) that lies in a segment; -1: none. */
 static int map_in(const mm_auto *a, int segment) {
     const mm_segment *s = &a->draft.plan->segments[segment];
-    return s->tensor < 0 || s->pinned || s->content != MM_CONTENT_RAW ? -1 : a->map_of[s->tensor];
+    return s->tensor < 0 || s->pinned || s->content != MM_CONTENT_RAW ? -1 : a->touch_of[s->tensor];
 }
 
 /* Lists the nodes of the backward pass that use each map's elements. MM_ERR_NOMEM. */
@@ -53,11 +53,11 @@ static mm_status list_touches(mm_auto *a) {
     int n = 0, last_forward, turn;
     mm_plan_turning_point(plan, &last_forward, &turn);
     if (turn < 0) turn = plan->n_nodes;
-    memset(a->touch_first, 0, ((size_t)a->n_maps + 2) * sizeof *a->touch_first);
+    memset(a->touch_first, 0, ((size_t)a->n_maps + (size_t)a->n_gradients + 2) * sizeof *a->touch_first);
     for (int i = turn; i < plan->n_nodes; i++)
         for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);)
             if (map_in(a, touch.segment) >= 0) a->touch_first[map_in(a, touch.segment) + 2]++, n++;
-    for (int i = 0; i < a->n_maps; i++) a->touch_first[i + 2] += a->touch_first[i + 1];
+    for (int i = 0; i < a->n_maps + a->n_gradients; i++) a->touch_first[i + 2] += a->touch_first[i + 1];
     if (n > a->touch_room) {
         free(a->touches);
         a->touch_room = 2 * n;
@@ -98,7 +98,7 @@ static void find_windows(mm_auto *a) {
         const mm_segment *s = &plan->segments[i];
         mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
         if (!m || m->taken < 0 || s->pinned || s->content != MM_CONTENT_RAW || s->first_node > m->last) continue;
-        if (a->draft.spans[i].bytes > 0 && a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
+        if (a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
     }
 }
 

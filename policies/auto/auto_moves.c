@@ -27,7 +27,7 @@ static bool is_moved(const mm_auto *a, int rule) {
 
 /* A change that frees bytes from node `first` to `last`. */
 typedef struct change {
-    int map, rule, eager, first, last;
+    int map, rule, eager, brief, first, last; /* map: or n_maps plus the index of a gradient map */
     int64_t bytes;
     double price; /* ns per byte */
 } change;
@@ -38,16 +38,43 @@ static void offer(change *best, change c, int64_t wanted, double ns) {
     if (best->map < 0 || c.price < best->price) *best = c;
 }
 
-/* Offers to drop a map that is made again wherever it waits, at node p, for its next use. */
+/* Offers a change that takes a map away where it waits, at node p, for its next use in the backward pass. */
+static void offer_while_waiting(const mm_auto *a, change c, int p, int64_t wanted, double ns, change *best) {
+    for (int k = a->touch_first[c.map] + 1; k < a->touch_first[c.map + 1]; k++) {
+        const mm_auto_touch *last = &a->touches[k - 1], *next = &a->touches[k];
+        if (last->segment != next->segment || last->node >= p || p >= next->node) continue;
+        c.first = last->node + 1;
+        c.last = next->node - 1;
+        offer(best, c, wanted, ns);
+    }
+}
+
+/* Offers to drop a map that is made again after each use. */
 static void offer_anew(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
     const mm_auto_map *m = &a->maps[map];
     if (a->anew < 0 || !(m->serves >> a->anew & 1) || (m->barred >> a->anew & 1)) return;
-    for (int k = a->touch_first[map] + 1; k < a->touch_first[map + 1]; k++) {
-        const mm_auto_touch *last = &a->touches[k - 1], *next = &a->touches[k];
-        if (last->segment == next->segment && last->node < p && p < next->node)
-            offer(best, (change){map, a->anew, 0, last->node + 1, next->node - 1, m->bytes, 0}, wanted,
-                  (double)m->again_ns);
-    }
+    const change c = {.map = map, .rule = a->anew, .bytes = m->bytes};
+    offer_while_waiting(a, c, p, wanted, (double)m->again_ns, best);
+}
+
+/* Offers that a lean-swapped map leaves after each use. It stays in pinned memory, so it is copied back only. */
+static void offer_brief(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
+    const mm_auto_map *m = &a->maps[map];
+    if (a->now.brief[m->tensor]) return;
+    const change c = {
+        .map = map, .rule = a->lean, .eager = a->now.eager[m->tensor], .brief = true, .bytes = m->bytes};
+    offer_while_waiting(a, c, p, wanted, mm_auto_gradient_ns(a, m->tensor) / 2, best);
+}
+
+static void offer_gradient(const mm_auto *a, int gradient, int p, int64_t wanted, change *best) {
+    const mm_tensor t = a->gradients[gradient];
+    const bool lean = a->now.rule[t] == a->lean;
+    if (lean && a->now.brief[t]) return;
+    const change c = {.map = a->n_maps + gradient,
+                      .rule = a->lean,
+                      .brief = lean,
+                      .bytes = mm_align(mm_graph_tensor(a->graph, t)->bytes)};
+    offer_while_waiting(a, c, p, wanted, mm_auto_gradient_ns(a, t), best);
 }
 
 /* The cheapest change that frees bytes at node p. */
@@ -61,19 +88,26 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
         if (rule < 0 && m->from < p && p < m->to) {
             for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
                 if (!mm_auto_may(a, w, m, r) || (m->barred >> r & 1)) continue;
-                offer(&best, (change){i, r, 0, m->from + 1, m->to - 1, m->bytes - mm_auto_left(a, m, r), 0}, wanted,
-                      mm_auto_cost(a, w, m, r));
+                const change c = {.map = i,
+                                  .rule = r,
+                                  .first = m->from + 1,
+                                  .last = m->to - 1,
+                                  .bytes = m->bytes - mm_auto_left(a, m, r)};
+                offer(&best, c, wanted, mm_auto_cost(a, w, m, r));
             }
         }
         if (rule == a->recompute && rule >= 0) offer_anew(a, i, p, wanted, &best);
+        if (rule == a->lean && rule >= 0) offer_brief(a, i, p, wanted, &best);
         if (rule < 0 || mm_auto_makes_again(a, rule) || a->now.lead == 0) continue;
+        const int brief = a->now.brief[m->tensor];
         if (!(eager & MM_AUTO_EAGER_OUT) && m->last + 1 < p && p <= m->from)
-            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, m->last + 2, m->from, m->bytes, 0}, wanted,
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, brief, m->last + 2, m->from, m->bytes, 0}, wanted,
                   mm_auto_leave_ns(a, m, rule));
         if (is_moved(a, rule) && !(eager & MM_AUTO_EAGER_IN) && m->to <= p && p < m->need - 1)
-            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, m->to, m->need - 2, m->bytes, 0}, wanted,
+            offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, brief, m->to, m->need - 2, m->bytes, 0}, wanted,
                   mm_auto_leave_ns(a, m, rule));
     }
+    for (int g = 0; g < a->n_gradients; g++) offer_gradient(a, g, p, wanted, &best);
     return best;
 }
 
@@ -88,14 +122,17 @@ static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
             a->live[p] = INT64_MIN / 2; /* nothing helps here, so it skips the node; changes may still be added to it */
             continue;
         }
-        mm_auto_map *m = &a->maps[c.map];
-        a->now.rule[m->tensor] = (int8_t)c.rule;
-        a->now.eager[m->tensor] = (uint8_t)c.eager;
+        mm_auto_map *m = c.map < a->n_maps ? &a->maps[c.map] : NULL;
+        const mm_tensor t = m ? m->tensor : a->gradients[c.map - a->n_maps];
+        a->now.rule[t] = (int8_t)c.rule;
+        a->now.eager[t] = (uint8_t)c.eager;
+        a->now.brief[t] = (uint8_t)c.brief;
         add_live(a, c.first, c.last, -c.bytes);
+        changes++;
+        if (!m) continue;
         /* The map's bytes are now free while it is copied. */
         if (c.eager & MM_AUTO_EAGER_OUT) m->from = m->last + 1;
         if (c.eager & MM_AUTO_EAGER_IN) m->to = m->need - 1;
-        changes++;
     }
 }
 
@@ -124,7 +161,13 @@ mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
         if (getenv("DBG")) fprintf(stderr, "  round %d lead %d peak %.1f target %.1f ns %ld refused %d at node %d of %d kind %d step %d\n", round, a->now.lead, a->draft.bounds.peak_bytes/1048576.0, a->target/1048576.0, a->draft_ns, refused, peak_of(a), a->draft.plan->n_nodes, a->draft.plan->nodes[peak_of(a)].kind, a->draft.plan->nodes[peak_of(a)].step);
         if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
         if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
-        if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
+        const int stuck = peak_of(a);
+        if (relieve_draft(a, w) + refused == 0 || a->left <= 0) {
+            if (getenv("DBG2")) {
+                fprintf(stderr, "STUCK at node %d step %s\n", stuck, mm_graph_layer(a->graph, mm_graph_step(a->graph, a->draft.plan->nodes[stuck].step)->layer)->name);
+                for (int i = 0; i < a->draft.plan->n_segments; i++) if (a->draft.spans[i].bytes > 1 << 20 && a->draft.spans[i].first <= stuck && stuck <= a->draft.spans[i].last) { const mm_segment *sg = &a->draft.plan->segments[i]; fprintf(stderr, "   %s content %d %.1f MiB [%d..%d] rule %d eager %d from %d to %d\n", sg->tensor >= 0 ? mm_graph_tensor(a->graph, sg->tensor)->name : "-", sg->content, a->draft.spans[i].bytes / 1048576.0, a->draft.spans[i].first, a->draft.spans[i].last, sg->tensor >= 0 ? a->now.rule[sg->tensor] : -9, sg->tensor >= 0 ? a->now.eager[sg->tensor] : -9, sg->tensor >= 0 && a->map_of[sg->tensor] >= 0 ? a->maps[a->map_of[sg->tensor]].from : -9, sg->tensor >= 0 && a->map_of[sg->tensor] >= 0 ? a->maps[a->map_of[sg->tensor]].to : -9); }
+            }
+            return MM_OK; }
     }
     return MM_OK;
 }
@@ -182,7 +225,7 @@ mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
         const int64_t bytes = m->bytes - mm_auto_left(a, m, m->taken);
         if (!fits_when_away(a, payers[k].map, bytes)) continue;
         a->now.rule[m->tensor] = MM_AUTO_KEEP;
-        a->now.eager[m->tensor] = 0;
+        a->now.eager[m->tensor] = a->now.brief[m->tensor] = 0;
         add_when_away(a, payers[k].map, bytes);
     }
     free(payers);

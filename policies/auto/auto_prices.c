@@ -144,11 +144,26 @@ static mm_status order(const mm_auto *a, bool last, int *out) {
     return MM_OK;
 }
 
+double mm_auto_gradient_ns(const mm_auto *a, mm_tensor gradient) {
+    const int64_t bytes = mm_graph_tensor(a->graph, gradient)->bytes;
+    return (double)(copy_ns(a, a->facts->out_bytes_per_s, bytes) + copy_ns(a, a->facts->in_bytes_per_s, bytes));
+}
+
+static void list_gradients(mm_auto *a) {
+    for (int t = 0; t < mm_graph_tensors(a->graph); t++) {
+        const mm_tensor_info *info = mm_graph_tensor(a->graph, t);
+        const bool leaves = a->lean >= 0 && info->kind == MM_GRADIENT_MAP && info->ownership == MM_MANAGED;
+        a->touch_of[t] = leaves ? a->n_maps + a->n_gradients : a->map_of[t];
+        if (leaves) a->gradients[a->n_gradients++] = t;
+    }
+}
+
 mm_status mm_auto_price(mm_auto *a) {
     const int steps = mm_graph_steps(a->graph);
     int search = 0;
     for (int i = 0; i < steps; i++) a->start_ns[i + 1] = a->start_ns[i] + variant_of(a, i)->ns;
     MM_TRY(probe_all(a));
+    list_gradients(a);
     for (int i = 0; i < a->n_maps; i++) {
         mm_auto_map *m = &a->maps[i];
         m->again_ns = again_ns(a, m->tensor, m->first_backward, a->node_of, ++search);

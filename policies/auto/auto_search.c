@@ -15,11 +15,12 @@ static mm_status choice_init(const mm_auto *a, mm_auto_choice *c) {
     const size_t n = (size_t)mm_graph_tensors(a->graph) + 1;
     *c = (mm_auto_choice){.rule = malloc(n),
                           .eager = calloc(n, 1),
+                          .brief = calloc(n, 1),
                           .nesting = -1,
                           .fetch = calloc(n, sizeof *c->fetch),
                           .gone = calloc(n, sizeof *c->gone)};
     if (c->rule) memset(c->rule, MM_AUTO_KEEP, n);
-    return c->rule && c->eager && c->fetch && c->gone
+    return c->rule && c->eager && c->brief && c->fetch && c->gone
                ? MM_OK
                : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
 }
@@ -27,11 +28,14 @@ static mm_status choice_init(const mm_auto *a, mm_auto_choice *c) {
 static void choice_fini(mm_auto_choice *c) {
     free(c->rule);
     free(c->eager);
+    free(c->brief);
     free(c->fetch);
     free(c->gone);
 }
 
 /* ---------------------------------------------------------------- small changes */
+
+enum { WHOLE, FIRST, SECOND, PARTS }; /* parts of a class */
 
 /* Sets a->now to the best choice with one map locked at another action: a rule, or MM_AUTO_KEEP. False: it has that
  * action already, or the rule does not serve it. */
@@ -41,9 +45,46 @@ static bool change_one(mm_auto *a, int map, int rule) {
     mm_auto_copy_choice(a, &a->best, &a->now);
     if (rule >= 0 && !(m->serves >> rule & 1)) return false;
     a->now.rule[m->tensor] = (int8_t)rule;
-    a->now.eager[m->tensor] = 0;
+    a->now.eager[m->tensor] = a->now.brief[m->tensor] = 0;
     m->locked = true;
     return true;
+}
+
+/* Sets a->now to the best choice with a part of a class locked at another action: all of its maps, or the first or the
+ * second half. False: nothing changes. */
+static bool change_class(mm_auto *a, int class, int part, int rule) {
+    const int first = a->class_first[class], n = a->class_first[class + 1] - first;
+    const int from = first + (part == SECOND ? n / 2 : 0), to = first + (part == FIRST ? n / 2 : n);
+    bool changed = false;
+    if (part != WHOLE && n < 4) return false;
+    mm_auto_copy_choice(a, &a->best, &a->now);
+    for (int i = from; i < to; i++) {
+        mm_auto_map *m = &a->maps[a->class_maps[i]];
+        if (rule >= 0 && !(m->serves >> rule & 1)) continue;
+        changed |= rule != a->best.rule[m->tensor];
+        a->now.rule[m->tensor] = (int8_t)rule;
+        a->now.eager[m->tensor] = a->now.brief[m->tensor] = 0;
+        m->locked = true;
+    }
+    return changed;
+}
+
+/* Tries every change of a class, until none makes the best faster. */
+static mm_status improve_classes(mm_auto *a) {
+    bool better = true;
+    while (better && !mm_auto_stopped(a)) {
+        better = false;
+        for (int i = 0; i < a->n_classes * PARTS; i++)
+            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !mm_auto_stopped(a);
+                 rule++) {
+                const mm_auto_weights w = a->best_weights;
+                bool found = false;
+                if (change_class(a, i / PARTS, i % PARTS, rule)) MM_TRY(mm_auto_try(a, &w, &found));
+                for (int k = 0; k < a->n_maps; k++) a->maps[k].locked = false;
+                better |= found;
+            }
+    }
+    return MM_OK;
 }
 
 /* Tries every change of one map, until none makes the best faster. */
@@ -78,18 +119,19 @@ static void force(mm_auto *a, int map, int rule) {
     if (rule >= 0 && !(m->serves >> rule & 1)) return;
     a->now.rule[m->tensor] = (int8_t)rule;
     a->now.eager[m->tensor] = (uint8_t)(next_below(a, 4) & (MM_AUTO_EAGER_OUT | MM_AUTO_EAGER_IN));
+    a->now.brief[m->tensor] = 0;
     m->locked = true;
 }
 
 /* Sets a->now to the best choice, changed in a few places: single maps, or a row of them, or the choice of nested
  * recomputation. Returns weights, the best ones or others. */
 static mm_auto_weights change_some(mm_auto *a) {
-    enum { SINGLE = 3, PARTS = 8 }; /* chosen */
+    enum { SINGLE = 3, SHARES = 8 }; /* chosen */
     const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
     const int nestings = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
     mm_auto_copy_choice(a, &a->best, &a->now);
     int n = 1 + next_below(a, SINGLE), kind = next_below(a, 4);
-    if (kind == 0) n = 1 + next_below(a, a->n_maps / PARTS + 1);
+    if (kind == 0) n = 1 + next_below(a, a->n_maps / SHARES + 1);
     const int from = next_below(a, a->n_maps), rule = next_below(a, rules + 1) - 1;
     for (int i = 0; i < n; i++)
         if (kind == 0)
@@ -127,9 +169,16 @@ static int64_t rung_below(int64_t bytes) {
 }
 
 /* Changes the best choice until the drafts are used up. */
+const char *mm_dbg_phase = "";
+#define PH(x) (mm_dbg_phase = (x), getenv("DBG3") ? fprintf(stderr, "%s: left %d ns %ld\n", x, a->left, a->plan_ns) : 0)
 static mm_status refine(mm_auto *a) {
+
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
+    PH("classes");
+    MM_TRY(improve_classes(a));
+    PH("improve");
     MM_TRY(improve(a));
+    PH("shake");
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
@@ -142,6 +191,7 @@ static mm_status search_small(mm_auto *a, int trials) {
     const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
     a->left = trials / SHARE;
     if (getenv("DBG")) fprintf(stderr, "small: before %ld left %d maps %d\n", before_ns, a->left, a->n_maps);
+    PH("kinds");
     MM_TRY(mm_auto_start_kinds(a));
     if (getenv("DBG")) fprintf(stderr, "after kinds %ld left %d\n", a->plan_ns, a->left);
     a->left = trials / SHARE;
@@ -151,7 +201,9 @@ static mm_status search_small(mm_auto *a, int trials) {
 static mm_status search(mm_auto *a, const mm_plan *plan) {
     enum { RUNGS = 6 };
     const int trials = a->left;
+    PH("start");
     MM_TRY(mm_auto_start(a, plan));
+    PH("rungs");
     for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
         a->aim = rung_below(a->aim);
         MM_TRY(mm_auto_start(a, NULL));
@@ -169,11 +221,15 @@ static mm_status init(mm_auto *a) {
     a->map_of = malloc(n * sizeof *a->map_of);
     a->by_last = malloc(n * sizeof *a->by_last);
     a->by_need = malloc(n * sizeof *a->by_need);
+    a->class_first = malloc((n + 1) * sizeof *a->class_first);
+    a->class_maps = malloc(n * sizeof *a->class_maps);
     a->start_ns = calloc(steps, sizeof *a->start_ns);
     a->choice_ns = calloc(steps, sizeof *a->choice_ns);
     a->node_of = calloc(steps, sizeof *a->node_of);
+    a->gradients = malloc(n * sizeof *a->gradients);
+    a->touch_of = malloc(n * sizeof *a->touch_of);
     a->touch_first = calloc(n + 2, sizeof *a->touch_first);
-    if (!a->touch_first || !a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
+    if (!a->class_first || !a->class_maps || !a->gradients || !a->touch_of || !a->touch_first || !a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
     a->mask = a->recompute = a->lean = a->anew = -1;
@@ -185,7 +241,8 @@ static mm_status init(mm_auto *a) {
     MM_TRY(choice_init(a, &a->now));
     MM_TRY(choice_init(a, &a->best));
     MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, &a->survey));
-    return mm_auto_price(a);
+    MM_TRY(mm_auto_price(a));
+    return mm_auto_classify(a);
 }
 
 static void fini(mm_auto *a) {
@@ -197,9 +254,13 @@ static void fini(mm_auto *a) {
     free(a->map_of);
     free(a->by_last);
     free(a->by_need);
+    free(a->class_first);
+    free(a->class_maps);
     free(a->start_ns);
     free(a->choice_ns);
     free(a->node_of);
+    free(a->gradients);
+    free(a->touch_of);
     free(a->touch_first);
     free(a->touches);
     free(a->live);

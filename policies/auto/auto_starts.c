@@ -2,6 +2,7 @@
 /* Where the search begins: choices that are relieved to the budget. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 #include "policies/auto/auto_state.h"
@@ -15,6 +16,7 @@ static void start_kept(mm_auto *a) {
     const size_t n = (size_t)mm_graph_tensors(a->graph);
     memset(a->now.rule, MM_AUTO_KEEP, n);
     memset(a->now.eager, 0, n);
+    memset(a->now.brief, 0, n);
     a->now.nesting = -1;
     a->now.lead = mm_auto_leads[0];
 }
@@ -108,11 +110,11 @@ static int nearest_nesting(const mm_auto *a) {
 
 /* Tries all choices of nested recomputation, those next to `near` first: with larger chains, of which more is swapped,
  * and with smaller ones. */
-static mm_status start_nestings(mm_auto *a, int near, bool deep) {
+static mm_status start_nestings(mm_auto *a, int near, int most, bool deep) {
     const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
     const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
     bool better;
-    for (int i = 0; i < 2 * n + 1 && !mm_auto_stopped(a); i++) {
+    for (int i = 0; i < 2 * n + 1 && i < most && !mm_auto_stopped(a); i++) {
         const int nesting = near + (i % 2 ? (i + 1) / 2 : -i / 2);
         if (nesting < 0 || nesting >= n) continue;
         start_nested(a, nesting);
@@ -187,7 +189,8 @@ mm_status mm_auto_start_kinds(mm_auto *a) {
 
 mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     const mm_auto_weights usual = {.link = 0.4, .capped = true};
-    int near = 0;
+    enum { FEW = 7 };
+    int near = a->best_weights.link > 0 && a->best.nesting >= 0 ? a->best.nesting : 0;
     bool better;
     if (plan) {
         read_off(a, plan);
@@ -197,11 +200,12 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
         a->now.lead = 0;
         MM_TRY(mm_auto_try(a, &usual, &better));
     }
-    MM_TRY(start_nestings(a, near, false));
+    MM_TRY(start_nestings(a, near, plan ? INT_MAX : FEW, false));
     for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a); l++) {
         const mm_auto_weights w = {.link = mm_auto_links[l / 2], .capped = l % 2};
         start_kept(a);
         MM_TRY(mm_auto_try(a, &w, &better));
     }
-    return start_nestings(a, near, true);
+    if (a->best_weights.link > 0 && a->best.nesting >= 0) near = a->best.nesting;
+    return start_nestings(a, near, FEW, true);
 }

@@ -38,6 +38,7 @@ typedef struct mm_auto_touch {
 typedef struct mm_auto_choice {
     int8_t *rule;          /* per tensor */
     uint8_t *eager;        /* per tensor, MM_AUTO_EAGER bits */
+    uint8_t *brief;        /* per tensor: mm_assignment.brief */
     int lead;              /* time allowed for copies, in permille of what they take alone; 0: copies are not timed, but
                               issued in the engine's own order (mm_assignment.fetch and gone are NULL) */
     int nesting;           /* choice of nested recomputation in the survey, with its levels and cuts; -1: none */
@@ -62,6 +63,11 @@ typedef struct mm_auto {
     mm_survey *survey;
     mm_auto_map *maps;
     int n_maps, *map_of;          /* map_of: per tensor; -1: none */
+    mm_tensor *gradients;         /* gradient maps that may leave while they wait */
+    int n_gradients, *touch_of;   /* touch_of: per tensor, the index of its map, or n_maps plus that of its gradient map;
+                                     -1: neither */
+    int *class_first, *class_maps, n_classes; /* class_maps: the maps, class by class (auto_classes.c); class c is
+                                                 class_maps[class_first[c]] to [class_first[c + 1] - 1] */
     int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
     int mask, recompute, lean, anew; /* indices of the rules with these actions (lean: lean-swap; anew:
                                         lean-recompute); -1: the menu has none */
@@ -78,8 +84,8 @@ typedef struct mm_auto {
     int64_t draft_ns; /* the draft's time if nothing waits for bytes that are used again */
     int64_t *live;    /* per node: bytes alive, base and external included */
     int *node_of;     /* per step: its node */
-    int *touch_first;        /* per map, and one more: its first entry in `touches` */
-    mm_auto_touch *touches;  /* uses of the maps' elements in the backward pass, map by map, in order */
+    int *touch_first;       /* per map, gradient map, and one more: its first entry in `touches` */
+    mm_auto_touch *touches; /* uses of the maps' elements in the backward pass, map by map, in order */
     int room, touch_room; /* capacities of `live` and `touches` */
     /* the best that was found so far */
     mm_plan *plan;
@@ -94,6 +100,9 @@ extern const int mm_auto_leads[MM_AUTO_LEADS];
 /* Sets the maps, the rules that serve them, and the times that prices are made from. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_price(mm_auto *a);
 
+/* Sorts the maps into classes of equal surroundings. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_classify(mm_auto *a);
+
 /* Whether a rule may be given to a map of a->now. A map that the choice of nested recomputation keeps, to make others
  * from it, is made again itself only with `deep` weights: the chains may grow by more than that saves. */
 bool mm_auto_may(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
@@ -103,6 +112,9 @@ bool mm_auto_makes_again(const mm_auto *a, int rule);
 
 /* Price of an action on a map, in ns. */
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
+
+/* Time that a gradient map takes to leave and to come back. */
+double mm_auto_gradient_ns(const mm_auto *a, mm_tensor gradient);
 
 /* Time that a map takes to leave by an action. */
 double mm_auto_leave_ns(const mm_auto *a, const mm_auto_map *map, int rule);

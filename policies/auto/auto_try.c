@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Tries a choice: whether its plan is the best so far. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+extern const char *mm_dbg_phase;
 
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
@@ -9,6 +12,7 @@ void mm_auto_copy_choice(const mm_auto *a, const mm_auto_choice *from, mm_auto_c
     const size_t n = (size_t)mm_graph_tensors(a->graph);
     memcpy(to->rule, from->rule, n);
     memcpy(to->eager, from->eager, n);
+    memcpy(to->brief, from->brief, n);
     to->nesting = from->nesting;
     to->lead = from->lead;
 }
@@ -48,6 +52,7 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     for (int i = 0; i < 2; i++) {
         mm_plan *plan;
         bool better;
+        if (*better_out && a->fits && a->plan_ns <= a->draft_ns) break; /* no placement of the draft is faster */
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
         const int64_t over = plan->peak_bytes - a->limits->device_bytes;
         if (over < *over_out) *over_out = over;
@@ -79,6 +84,7 @@ mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
         if (*better_out) {
             mm_auto_copy_choice(a, &a->now, &a->best);
             a->best_weights = *w;
+            if (getenv("DBG3")) fprintf(stderr, "  better: %s left %d ns %ld fits %d lead %d nesting %d peak %.1f\n", mm_dbg_phase, a->left, a->plan_ns, a->fits, a->now.lead, a->now.nesting, a->plan->peak_bytes / 1048576.0);
         }
         if (over <= 0 || !within) return MM_OK;
         a->target -= over;

@@ -30,6 +30,9 @@ typedef struct mm_assignment {
      * to which its bytes are not reused, so that nothing waits for a copy that may not have ended. NULL: fetches are as
      * the configuration says (fetch, depth), and bytes are not reused until the next map has left. */
     const int32_t *fetch, *gone;
+    /* Per tensor: a lean-swapped map, or gradient map, leaves after each step that uses it, unless the next step does,
+     * too. A map also leaves after steps that run again. NULL: none does. */
+    const uint8_t *brief;
 } mm_assignment;
 
 /* Which of the eligible maps (those that a rule serves) the engine acts on; the others are kept. */

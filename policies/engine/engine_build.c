@@ -166,6 +166,11 @@ static bool is_fetched(const mm_engine *e, const mm_map *m) {
     return m->in_step || e->schedule.tensors[m->tensor].value_node >= 0;
 }
 
+/* Whether the map leaves after each use (mm_assignment.brief). */
+static bool is_brief(const mm_engine *e, const mm_map *m) {
+    return assigned(e) && assigned(e)->brief && assigned(e)->brief[m->tensor] && m->lean && m->action == MM_ACTION_SWAP;
+}
+
 /* Makes a fetch wait for the latest step, so that it overlaps with one step only (vDNN). */
 static void wait_for_step(mm_engine *e, int node) {
     mm_plan *plan = e->schedule.plan;
@@ -244,12 +249,20 @@ static void want_along(mm_engine *e, const mm_step_info *step, int when) {
     }
 }
 
+static void lend(mm_engine *e, mm_tensor tensor) {
+    if (!e->is_lent[tensor]) e->lent[e->n_lent++] = tensor;
+    e->is_lent[tensor] = true;
+}
+
 /* Makes `tensor` available to step `when`: fetches it, or marks it as wanted, with all that it is made from. */
 static mm_status want(mm_engine *e, mm_tensor tensor, int when) {
     const mm_schedule *s = &e->schedule;
     int index = e->maps.map_of[tensor];
     mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
-    if (m && m->action != MM_ACTION_RECOMPUTE) return is_fetched(e, m) ? MM_OK : fetch(e, m);
+    if (m && m->action != MM_ACTION_RECOMPUTE) {
+        if (is_brief(e, m)) lend(e, tensor);
+        return is_fetched(e, m) ? MM_OK : fetch(e, m);
+    }
     if (e->wanted[tensor] || (mm_schedule_outlives(s, tensor, when) && (!m || e->made[tensor]))) return MM_OK;
     mark_wanted(e, tensor);
     int producer = mm_schedule_producer(s->graph, tensor);
@@ -278,9 +291,41 @@ static void find_lows(mm_engine *e) {
 
 /* Whether a map that is made again now is kept until its last use. */
 static bool is_kept_on(const mm_engine *e, const mm_map *m) {
-    if (m->anew) return false;
-    if (e->maps.cut) return m->level <= e->low[mm_schedule_producer(e->schedule.graph, m->tensor)];
-    return !m->anew;
+    if (m->anew || !e->maps.cut) return !m->anew;
+    return m->level <= e->low[mm_schedule_producer(e->schedule.graph, m->tensor)];
+}
+
+/* The next backward step that reads the map in this form; INT_MAX: none does. */
+static int next_reader(const mm_engine *e, const mm_map *m, int step, mm_form form) {
+    const mm_schedule *s = &e->schedule;
+    while (++step <= s->tensors[m->tensor].last_step) {
+        const mm_step_info *info = mm_graph_step(s->graph, step);
+        for (int u = 0; u < info->n_uses; u++)
+            if (info->uses[u].form == form && s->plan->alias[info->uses[u].tensor] == m->tensor) return step;
+    }
+    return INT_MAX;
+}
+
+/* Lets a lean map leave after a backward step, if the next step that reads its elements is that far. */
+static mm_status let_go(mm_engine *e, mm_map *m, int step, int far) {
+    const int next = next_reader(e, m, step, MM_FORM_VALUE), sign = next_reader(e, m, step, MM_FORM_SIGN);
+    if (next < step + far || (!m->late && sign < step + far)) return MM_OK;
+    if (sign < INT_MAX) MM_TRY(mask_late(e, m));
+    if (next == INT_MAX && !is_brief(e, m)) return MM_OK;
+    e->schedule.tensors[m->tensor].value_node = -1;
+    m->again = true;
+    return MM_OK;
+}
+
+/* Lets brief maps leave that were fetched for the steps that have just run again, unless step `when` reads them. */
+static mm_status let_go_before(mm_engine *e, int when) {
+    for (int i = 0; i < e->n_lent; i++) {
+        mm_map *m = &e->maps.maps[e->maps.map_of[e->lent[i]]];
+        e->is_lent[m->tensor] = false;
+        if (is_fetched(e, m)) MM_TRY(let_go(e, m, when - 1, MM_NEAR_STEPS));
+    }
+    e->n_lent = 0;
+    return MM_OK;
 }
 
 /* Adds the steps that make the wanted tensors. They keep their order, so that outputs can be written in place as they
@@ -300,7 +345,7 @@ static mm_status make_wanted(mm_engine *e, int when) {
     e->n_wants = 0;
     e->first_again = INT_MAX;
     e->last_again = -1;
-    return MM_OK;
+    return let_go_before(e, when);
 }
 
 /* ---------------------------------------------------------------- backward: what a step needs */
@@ -338,17 +383,6 @@ static mm_status fetch_after(mm_engine *e, int step) {
     return MM_OK;
 }
 
-/* The next backward step that reads the map in this form; INT_MAX: none does. */
-static int next_reader(const mm_engine *e, const mm_map *m, int step, mm_form form) {
-    const mm_schedule *s = &e->schedule;
-    while (++step <= s->tensors[m->tensor].last_step) {
-        const mm_step_info *info = mm_graph_step(s->graph, step);
-        for (int u = 0; u < info->n_uses; u++)
-            if (info->uses[u].form == form && s->plan->alias[info->uses[u].tensor] == m->tensor) return step;
-    }
-    return INT_MAX;
-}
-
 /* Lets lean maps that this backward step reads leave again, if the next step that reads their elements is far. */
 static mm_status let_go_after(mm_engine *e, int step) {
     const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
@@ -356,12 +390,7 @@ static mm_status let_go_after(mm_engine *e, int step) {
         const int index = e->maps.map_of[info->uses[u].tensor];
         mm_map *m = index >= 0 ? &e->maps.maps[index] : NULL;
         if (!m || !m->lean || m->action != MM_ACTION_SWAP || !is_fetched(e, m)) continue;
-        const int next = next_reader(e, m, step, MM_FORM_VALUE), sign = next_reader(e, m, step, MM_FORM_SIGN);
-        if (next < step + MM_FAR_STEPS || (!m->late && sign < step + MM_FAR_STEPS)) continue;
-        if (sign < INT_MAX) MM_TRY(mask_late(e, m));
-        if (next == INT_MAX) continue;
-        e->schedule.tensors[m->tensor].value_node = -1;
-        m->again = true;
+        MM_TRY(let_go(e, m, step, is_brief(e, m) ? MM_NEAR_STEPS : MM_FAR_STEPS));
     }
     return MM_OK;
 }
@@ -415,7 +444,10 @@ static mm_status engine_init(mm_engine *e, const mm_graph *graph) {
     e->wants = malloc(n_tensors * sizeof *e->wants);
     e->again = calloc(n_steps, sizeof *e->again);
     e->low = calloc(n_steps, sizeof *e->low);
-    if (!e->leaving || !e->node_of || !e->made || !e->wanted || !e->wants || !e->again || !e->low)
+    e->is_lent = calloc(n_tensors, sizeof *e->is_lent);
+    e->lent = malloc(n_tensors * sizeof *e->lent);
+    if (!e->leaving || !e->node_of || !e->made || !e->wanted || !e->wants || !e->again || !e->low || !e->is_lent ||
+        !e->lent)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     for (size_t i = 0; i < n_steps; i++) e->leaving[i] = -1;
     return MM_OK;
@@ -432,6 +464,8 @@ void mm_engine_fini(mm_engine *e) {
     free(e->wants);
     free(e->again);
     free(e->low);
+    free(e->is_lent);
+    free(e->lent);
 }
 
 mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,

@@ -28,6 +28,9 @@ typedef struct mm_engine {
                          last_again */
     mm_tensor *wants;            /* the wanted tensors */
     int n_wants;
+    uint8_t *is_lent; /* per tensor: a brief map that is there for steps that run again now */
+    mm_tensor *lent;  /* these maps */
+    int n_lent;
     /* Per step: the last node of an eviction that it must wait for (leave_steps); -1: none. */
     int *leaving;
     int *node_of; /* per step: its node */

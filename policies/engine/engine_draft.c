@@ -38,8 +38,8 @@ static void describe(const mm_engine *e, mm_engine_draft *d) {
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
         const mm_interval *life = &s->lives[s->segment_group[i]];
         const bool first = s->plan->segments[i].first_node == life->first && life->first >= 0;
-        if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED || !first) continue;
-        d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = mm_align(life->bytes)};
+        if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED) continue;
+        d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = first ? mm_align(life->bytes) : 0};
     }
     for (int t = 0; t < mm_graph_tensors(s->graph); t++)
         d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);

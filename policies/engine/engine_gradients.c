@@ -67,7 +67,7 @@ mm_status mm_gradients_go(mm_gradients *g, int step, int node) {
         const mm_tensor t = root_of(s, &info->uses[u]);
         if (!g->leave[t] || g->node[t] >= 0) continue;
         const int next = next_user(s, t, step);
-        if (next == INT_MAX || next < step + MM_FAR_STEPS) continue;
+        if (next == INT_MAX || next < step + g->leave[t]) continue;
         g->node[t] = copy(g, MM_NODE_OUT, t, s->tensors[t].value, node, &g->segment[t]);
         if (g->node[t] < 0) return MM_ERR_NOMEM;
     }

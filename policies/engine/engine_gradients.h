@@ -9,11 +9,11 @@
 #include "policies/schedule/schedule.h"
 
 /* Lean swapping moves a map out between two readers that are at least so many steps apart; chosen. */
-enum { MM_FAR_STEPS = 4 };
+enum { MM_FAR_STEPS = 4, MM_NEAR_STEPS = 2 /* of brief maps (mm_assignment.brief) */ };
 
 typedef struct mm_gradients {
     mm_schedule *schedule;
-    const uint8_t *leave;    /* per tensor: it may be moved out */
+    const uint8_t *leave;    /* per tensor: how far apart two steps must be for it to be moved out; 0: it stays */
     int32_t *node, *segment; /* per tensor: its copy to pinned memory, and the segment written; -1: it is on the
                                 device */
 } mm_gradients;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/engine/engine_gradients.h"
 #include "policies/engine/map_rule.h"
 #include "policies/engine/recompute.h"
 
@@ -121,7 +122,11 @@ static void choose(mm_maps *maps, mm_schedule *s, const mm_engine_config *config
     int n = mm_graph_tensors(s->graph);
     for (int t = 0; t < n; t++) maps->map_of[t] = -1;
     for (int i = 0; i < n; i++) choose_one(maps, s, config, selection, maps->survey->order[i]);
-    for (int t = 0; t < n; t++) maps->leaves[t] = mm_map_gradient_leaves(s, maps, config, selection, t);
+    for (int t = 0; t < n; t++) {
+        const bool brief = maps->assigned && maps->assigned->brief && maps->assigned->brief[t];
+        if (mm_map_gradient_leaves(s, maps, config, selection, t))
+            maps->leaves[t] = brief ? MM_NEAR_STEPS : MM_FAR_STEPS;
+    }
     /* No tensor is written in place over a map that is acted on: in the backward pass its elements lie elsewhere, or
      * only its mask is there. */
     for (int t = 0; t < n; t++)

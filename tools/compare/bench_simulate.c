@@ -44,6 +44,10 @@ static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, ben
     need_case of_apart = *c;
     of_apart.apart = true;
     MM_TRY(need_open(&apart, &of_apart));
+    if (mm_graph_steps(apart.pass[apart.n - 1].lowered->graph) == fused_steps) { /* there is nothing to fuse */
+        need_fini(&apart);
+        return MM_OK;
+    }
     for (int i = 0; timed && i < apart.n; i++) need_hasten(&apart.pass[i].policy, fused_steps);
     mm_status status = plan_asked(&apart, &other);
     need_fini(&apart);
