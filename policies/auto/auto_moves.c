@@ -192,22 +192,54 @@ static bool has_room(const mm_auto *a, int first, int end, int64_t bytes) {
     return true;
 }
 
+/* Whether a map, or gradient map, has room between backward uses between which it is away. *away_out: whether there are
+ * any. */
+static bool fits_between(const mm_auto *a, int index, int64_t bytes, bool *away_out) {
+    bool fits = true;
+    *away_out = false;
+    for (int k = a->touch_first[index] + 1; fits && k < a->touch_first[index + 1]; k++)
+        if (a->touches[k - 1].segment != a->touches[k].segment) {
+            fits = has_room(a, a->touches[k - 1].node + 1, a->touches[k].node, bytes);
+            *away_out = true;
+        }
+    return fits;
+}
+
+static void add_between(mm_auto *a, int index, int64_t bytes) {
+    for (int k = a->touch_first[index] + 1; k < a->touch_first[index + 1]; k++)
+        if (a->touches[k - 1].segment != a->touches[k].segment)
+            add_live(a, a->touches[k - 1].node + 1, a->touches[k].node - 1, bytes);
+}
+
 /* Whether a map fits wherever it is away: from its last forward use on, and between backward uses. */
 static bool fits_when_away(const mm_auto *a, int map, int64_t bytes) {
     const mm_auto_map *m = &a->maps[map];
-    bool fits = has_room(a, m->from + 1, m->to, bytes);
-    for (int k = a->touch_first[map] + 1; fits && k < a->touch_first[map + 1]; k++)
-        if (a->touches[k - 1].segment != a->touches[k].segment)
-            fits = has_room(a, a->touches[k - 1].node + 1, a->touches[k].node, m->bytes);
-    return fits;
+    bool away;
+    return has_room(a, m->from + 1, m->to, bytes) && fits_between(a, map, m->bytes, &away);
 }
 
 static void add_when_away(mm_auto *a, int map, int64_t bytes) {
     const mm_auto_map *m = &a->maps[map];
     add_live(a, m->from + 1, m->to - 1, bytes);
-    for (int k = a->touch_first[map] + 1; k < a->touch_first[map + 1]; k++)
-        if (a->touches[k - 1].segment != a->touches[k].segment)
-            add_live(a, a->touches[k - 1].node + 1, a->touches[k].node - 1, m->bytes);
+    add_between(a, map, m->bytes);
+}
+
+/* Lets maps and gradient maps wait on the device between backward uses, where they fit. */
+static void restore_waiting(mm_auto *a) {
+    bool away;
+    for (int i = 0; i < a->n_maps + a->n_gradients; i++) {
+        const mm_tensor t = i < a->n_maps ? a->maps[i].tensor : a->gradients[i - a->n_maps];
+        const int64_t bytes = mm_align(mm_graph_tensor(a->graph, t)->bytes);
+        const bool again = i < a->n_maps && a->anew >= 0 && a->now.rule[t] == a->anew;
+        const bool leaves = a->now.brief[t] || (i >= a->n_maps && a->now.rule[t] == a->lean);
+        if ((!again && !leaves) || (i < a->n_maps && a->maps[i].locked)) continue;
+        if (again && !(a->maps[i].serves >> a->recompute & 1)) continue;
+        if (!fits_between(a, i, bytes, &away) || !away) continue;
+        add_between(a, i, bytes);
+        a->now.brief[t] = 0;
+        if (again) a->now.rule[t] = (int8_t)a->recompute;
+        if (i >= a->n_maps) a->now.rule[t] = MM_AUTO_KEEP;
+    }
 }
 
 mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
@@ -228,6 +260,7 @@ mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
         a->now.eager[m->tensor] = a->now.brief[m->tensor] = 0;
         add_when_away(a, payers[k].map, bytes);
     }
+    restore_waiting(a);
     free(payers);
     return MM_OK;
 }

@@ -133,11 +133,12 @@ static mm_layer_kind kind_of(const mm_auto *a, const mm_auto_map *m) {
 /* Tries a choice in which all maps that a kind of layer writes get one action (per kind). Maps that the action does not
  * serve are lean-swapped, and so are idle gradient maps (engine_gradients.h). *value_out: the draft's time; if the
  * draft does not fit, its bytes plus a number larger than any time. */
-static mm_status try_kinds(mm_auto *a, const int8_t *action, int lead, int64_t *value_out) {
+static mm_status try_kinds(mm_auto *a, const int8_t *action, int lead, bool brief, int64_t *value_out) {
     const mm_auto_weights w = {.link = 0.4, .capped = true};
     bool better;
     start_kept(a);
     a->now.lead = lead;
+    memset(a->now.brief, brief, (size_t)mm_graph_tensors(a->graph));
     for (int i = 0; i < a->n_maps; i++) {
         const mm_auto_map *m = &a->maps[i];
         const int8_t wanted = action[kind_of(a, m)];
@@ -154,13 +155,13 @@ static mm_status try_kinds(mm_auto *a, const int8_t *action, int lead, int64_t *
     return MM_OK;
 }
 
-static mm_status start_kinds(mm_auto *a, int lead) {
+static mm_status start_kinds(mm_auto *a, int lead, bool brief) {
     int8_t action[MM_LAYER_KINDS];
     bool there[MM_LAYER_KINDS] = {0}, changed = true;
     int64_t least, value;
     memset(action, a->lean, sizeof action);
     for (int i = 0; i < a->n_maps; i++) there[kind_of(a, &a->maps[i])] = true;
-    MM_TRY(try_kinds(a, action, lead, &least));
+    MM_TRY(try_kinds(a, action, lead, brief, &least));
     while (changed) {
         changed = false;
         for (int k = 0; k < MM_LAYER_KINDS; k++)
@@ -168,7 +169,7 @@ static mm_status start_kinds(mm_auto *a, int lead) {
                 const int8_t before = action[k];
                 if (rule == before || mm_auto_stopped(a)) continue;
                 action[k] = (int8_t)rule;
-                MM_TRY(try_kinds(a, action, lead, &value));
+                MM_TRY(try_kinds(a, action, lead, brief, &value));
                 if (value < least) {
                     least = value;
                     changed = true;
@@ -182,9 +183,11 @@ static mm_status start_kinds(mm_auto *a, int lead) {
 mm_status mm_auto_start_kinds(mm_auto *a) {
     const int left = a->left;
     if (a->lean < 0) return MM_OK;
-    MM_TRY(start_kinds(a, 0));
+    MM_TRY(start_kinds(a, 0, false));
     a->left = left;
-    return start_kinds(a, mm_auto_leads[0]);
+    MM_TRY(start_kinds(a, 0, true));
+    a->left = left;
+    return start_kinds(a, mm_auto_leads[0], false);
 }
 
 mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
