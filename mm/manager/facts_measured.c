@@ -41,6 +41,7 @@ static void set_body(const mm_code_size *size, mm_code_facts *code) {
     const int64_t more = size->body_bytes + size->body_bytes / 8 + 1;
     if (code->body_bound_bytes == 0) return;
     code->body_typical_bytes = size->body_bytes;
+    code->body_is_measured = true;
     if (!strstr(size->codec, "reserve="))
         code->body_reserve_bytes = more < code->body_bound_bytes ? more : code->body_bound_bytes;
 }

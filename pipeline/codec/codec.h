@@ -55,6 +55,7 @@ typedef struct mm_codec_flags {
     bool gives_value; /* there is a decode */
     bool gives_sign;  /* the code is the mask of MM_FORM_SIGN */
     bool exact_signs; /* a decoded element is > 0 exactly if the element was; lossless implies it */
+    bool drops_zeros; /* the code leaves out zeros, and is small only if the map has many */
     bool reads_iteration, reads_bound; /* it reads these members of mm_code_inputs */
 } mm_codec_flags;
 

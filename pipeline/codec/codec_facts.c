@@ -42,7 +42,8 @@ mm_codec_facts mm_codec_facts_of(const mm_codec *codec, const char *spec) {
     mm_codec_facts facts = {.lossless = flags->lossless,
                             .fixed_size = flags->fixed_size,
                             .gives_value = flags->gives_value,
-                            .gives_sign = flags->gives_sign};
+                            .gives_sign = flags->gives_sign,
+                            .drops_zeros = flags->drops_zeros};
     strcpy(facts.spec, spec);
     return facts;
 }

@@ -124,6 +124,7 @@ static void assert_same_facts(const mm_graph_facts *a, const mm_graph_facts *b) 
         assert_int_equal(a->codecs[c].fixed_size, b->codecs[c].fixed_size);
         assert_int_equal(a->codecs[c].gives_value, b->codecs[c].gives_value);
         assert_int_equal(a->codecs[c].gives_sign, b->codecs[c].gives_sign);
+        assert_int_equal(a->codecs[c].drops_zeros, b->codecs[c].drops_zeros);
     }
     for (int i = 0; i < a->n_codecs * a->n_tensors; i++) {
         assert_int_equal(a->codes[i].code_bytes, b->codes[i].code_bytes);
@@ -134,6 +135,7 @@ static void assert_same_facts(const mm_graph_facts *a, const mm_graph_facts *b) 
         assert_int_equal(a->codes[i].body_bound_bytes, b->codes[i].body_bound_bytes);
         assert_int_equal(a->codes[i].body_reserve_bytes, b->codes[i].body_reserve_bytes);
         assert_int_equal(a->codes[i].body_typical_bytes, b->codes[i].body_typical_bytes);
+        assert_int_equal(a->codes[i].body_is_measured, b->codes[i].body_is_measured);
     }
     assert_int_equal(a->out_bytes_per_s, b->out_bytes_per_s);
     assert_int_equal(a->in_bytes_per_s, b->in_bytes_per_s);
@@ -177,9 +179,11 @@ static void save_then_load_gives_the_same_facts(void **state) {
             for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++)
                 facts->contention.permille[of][beside] = (int)seed * 100 + 10 * (int)of + (int)beside;
         facts->codecs[RANDOM_LOSSY].fixed_size = false;
+        facts->codecs[RANDOM_LOSSY].drops_zeros = true;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_bound_bytes = 1000;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_reserve_bytes = 700 + (int64_t)seed;
         facts->codes[RANDOM_LOSSY * facts->n_tensors].body_typical_bytes = 500 + (int64_t)seed;
+        facts->codes[RANDOM_LOSSY * facts->n_tensors].body_is_measured = true;
         assert_int_equal(mm_facts_write(facts, graph, f->path), MM_OK);
         assert_int_equal(mm_graph_facts_create(graph, 0, &loaded), MM_OK);
         assert_int_equal(load(f->path, graph, loaded), MM_OK);

@@ -115,6 +115,7 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
         if (code->body_bound_bytes == 0 || !(ratio > 0)) continue;
         code->body_typical_bytes =
             ratio > 1 ? (int64_t)((double)code->body_bound_bytes / ratio) : code->body_bound_bytes;
+        code->body_is_measured = true;
     }
 }
 

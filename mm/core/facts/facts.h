@@ -23,6 +23,7 @@ typedef struct mm_codec_facts {
     bool fixed_size;  /* every code has exactly code_bytes: it has no body */
     bool gives_value; /* its code can be decoded to the elements */
     bool gives_sign;  /* its code serves readers of MM_FORM_SIGN without being decoded */
+    bool drops_zeros; /* its code leaves out zeros, and is small only if the map has many */
 } mm_codec_facts;
 
 /* Facts of one codec on one tensor. A code of variable size has a head of fixed size, and a body in a pool (plan.h). */
@@ -34,6 +35,7 @@ typedef struct mm_code_facts {
     int64_t body_bound_bytes;   /* the most that a body can take */
     int64_t body_reserve_bytes; /* what plans reserve for it on the device; at least 1 */
     int64_t body_typical_bytes; /* its usual size, with which times are predicted */
+    bool body_is_measured;      /* body_typical_bytes was measured on this map; else it is what the codec assumes */
     int64_t scratch_bytes;
     int64_t encode_ns, decode_ns;
     /* A code may be cut into parts after every split_rows rows of the outermost dimension; each part is itself a code
@@ -167,6 +169,14 @@ const mm_code_facts *mm_facts_code(const mm_graph_facts *facts, int codec, mm_te
 /* Whether a codec can encode a tensor of the graph, and gives back elements that its readers accept. False for codec
  * -1. */
 bool mm_facts_gives_value(const mm_graph_facts *facts, const mm_graph *graph, int codec, mm_tensor tensor);
+
+/* Whether a feature map can be expected to have so many zeros that codes which leave them out (drops_zeros) are smaller
+ * than it by an eighth (chosen) or more. What was measured on the map decides; if nothing was, how it is made: after a
+ * ReLU or a dropout, or if the backward step of its own layer reads its signs alone; after a pool, a concatenation and
+ * the like, if all inputs promise zeros; after a layer whose output equals its input, if that does. Any activation may
+ * be declared as MM_LAYER_RELU (mm.h), also one without zeros: then only a measurement tells. False for all other
+ * tensors. */
+bool mm_facts_promise_zeros(const mm_graph_facts *facts, const mm_graph *graph, mm_tensor tensor);
 
 /* By how much longer work `of` takes while work `beside` runs, in permille; 0 if they never run at the same time. */
 int mm_facts_contention(const mm_graph_facts *facts, mm_work of, mm_work beside);

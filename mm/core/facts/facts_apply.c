@@ -162,7 +162,11 @@ static void merge_codec(const matching *m, mm_facts_part part, int codec, mm_gra
     int to = mm_facts_codec(merged, m->from->codecs[codec].spec);
     if (to < 0 && part == MM_FACTS_ALL) to = mm_facts_codec(merged, "");
     if (to < 0) return;
-    if (part == MM_FACTS_ALL) merged->codecs[to] = m->from->codecs[codec];
+    if (part == MM_FACTS_ALL) {
+        const bool drops_zeros = merged->codecs[to].drops_zeros; /* older files do not say it */
+        merged->codecs[to] = m->from->codecs[codec];
+        merged->codecs[to].drops_zeros |= drops_zeros;
+    }
     for (int t = 0; t < m->from->n_tensors; t++) {
         const mm_code_facts *from = mm_facts_code(m->from, codec, t);
         mm_code_facts *code = &merged->codes[(size_t)to * (size_t)merged->n_tensors + (size_t)m->tensor_to[t]];

@@ -14,12 +14,14 @@
  *     "steps": [ { "layer": "conv1", "phase": "forward", "variants": [
  *       { "id": 0, "deterministic": true, "workspace_bytes": 0, "ns": 1000 } ] } ],
  *     "codecs": [ { "spec": "zfp:rate=4", "lossless": false, "fixed_size": true, "gives_value": true,
- *       "gives_sign": false,
+ *       "gives_sign": false, "drops_zeros": false,
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
- *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0 } } } ] }
+ *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0,
+ *         "body_is_measured": false } } } ] }
  *
- * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys. Version 1 has no
- * sizes of bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
+ * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys, but drops_zeros
+ * and body_is_measured, which are false if left out: older files have neither. Version 1 has no sizes of bodies. The
+ * counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,19 +62,20 @@ static json_t *codec_json(const mm_graph *graph, const mm_graph_facts *facts, in
     for (int t = 0; t < facts->n_tensors; t++) {
         const mm_code_facts *code = mm_facts_code(facts, codec, t);
         if (code->code_bytes < 0) continue;
-        json_t *entry = json_pack(
-            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "code_bytes", (json_int_t)code->code_bytes, "scratch_bytes",
-            (json_int_t)code->scratch_bytes, "encode_ns", (json_int_t)code->encode_ns, "decode_ns",
-            (json_int_t)code->decode_ns, "body_bound_bytes", (json_int_t)code->body_bound_bytes, "body_reserve_bytes",
-            (json_int_t)code->body_reserve_bytes, "body_typical_bytes", (json_int_t)code->body_typical_bytes);
+        json_t *entry =
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "code_bytes", (json_int_t)code->code_bytes,
+                      "scratch_bytes", (json_int_t)code->scratch_bytes, "encode_ns", (json_int_t)code->encode_ns,
+                      "decode_ns", (json_int_t)code->decode_ns, "body_bound_bytes", (json_int_t)code->body_bound_bytes,
+                      "body_reserve_bytes", (json_int_t)code->body_reserve_bytes, "body_typical_bytes",
+                      (json_int_t)code->body_typical_bytes, "body_is_measured", (int)code->body_is_measured);
         if (json_object_set_new(codes, mm_graph_tensor(graph, t)->name, entry) != 0) {
             json_decref(codes);
             return NULL;
         }
     }
-    return json_pack("{s:s, s:b, s:b, s:b, s:b, s:o}", "spec", c->spec, "lossless", (int)c->lossless, "fixed_size",
-                     (int)c->fixed_size, "gives_value", (int)c->gives_value, "gives_sign", (int)c->gives_sign, "codes",
-                     codes);
+    return json_pack("{s:s, s:b, s:b, s:b, s:b, s:b, s:o}", "spec", c->spec, "lossless", (int)c->lossless, "fixed_size",
+                     (int)c->fixed_size, "gives_value", (int)c->gives_value, "gives_sign", (int)c->gives_sign,
+                     "drops_zeros", (int)c->drops_zeros, "codes", codes);
 }
 
 /* Adds "contention", a table by pairs of kinds of work. False: out of memory. */
@@ -360,6 +363,8 @@ static mm_status load_body(const loader *l, const json_t *entry, const char *whe
     MM_TRY(get_integer(l, entry, where, "body_bound_bytes", 0, MAX_CODE_BYTES, &code->body_bound_bytes));
     MM_TRY(get_integer(l, entry, where, "body_reserve_bytes", 0, MAX_CODE_BYTES, &code->body_reserve_bytes));
     MM_TRY(get_integer(l, entry, where, "body_typical_bytes", 0, MAX_CODE_BYTES, &code->body_typical_bytes));
+    if (json_object_get(entry, "body_is_measured")) /* older files have none */
+        MM_TRY(get_bool(l, entry, where, "body_is_measured", &code->body_is_measured));
     if (mm_facts_body_is_possible(codec, code)) return MM_OK;
     return mm_fail(MM_ERR_FORMAT,
                    "facts file %s: %s: a body of at most %lld bytes, %lld typical, %lld reserved: typical and reserve "
@@ -400,6 +405,8 @@ static mm_status load_codec(loader *l, const json_t *entry, int codec) {
     MM_TRY(get_bool(l, entry, spec, "fixed_size", &c->fixed_size));
     MM_TRY(get_bool(l, entry, spec, "gives_value", &c->gives_value));
     MM_TRY(get_bool(l, entry, spec, "gives_sign", &c->gives_sign));
+    if (json_object_get(entry, "drops_zeros")) /* older files have none */
+        MM_TRY(get_bool(l, entry, spec, "drops_zeros", &c->drops_zeros));
     return load_codes(l, codes, codec);
 }
 

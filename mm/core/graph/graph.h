@@ -46,6 +46,15 @@ typedef struct mm_layer_info {
     int step[3]; /* per phase: its step; -1: none */
 } mm_layer_info;
 
+/* Whether outputs of layers of a kind have many zeros. */
+typedef enum mm_layer_zeros {
+    MM_ZEROS_NONE,   /* none but by chance */
+    MM_ZEROS_MADE,   /* the layer makes them: ReLU, dropout */
+    MM_ZEROS_PASSED, /* if its inputs have: pool, concatenation */
+} mm_layer_zeros;
+
+mm_layer_zeros mm_layer_kind_zeros(mm_layer_kind kind);
+
 /* A pair of a step: `output` may take the bytes of `input`. */
 typedef struct mm_pair {
     mm_tensor input, output;

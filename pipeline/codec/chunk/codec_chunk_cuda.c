@@ -64,7 +64,7 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
     const mm_codec_ops mm_codec_##name##_cuda_ops =                                                                    \
         MM_CHUNK_OPS(#name, summary, "cuda", &name, cuda_scratch, cuda_encode, cuda_decode, __VA_ARGS__);
 
-OPS(zvc, MM_ZVC_SUMMARY, .lossless = true)
+OPS(zvc, MM_ZVC_SUMMARY, .lossless = true, .drops_zeros = true)
 OPS(eb, MM_EB_SUMMARY, .reads_bound = true)
-OPS(rle, MM_RLE_SUMMARY, .lossless = true)
-OPS(csr, MM_CSR_SUMMARY, .lossless = true)
+OPS(rle, MM_RLE_SUMMARY, .lossless = true, .drops_zeros = true)
+OPS(csr, MM_CSR_SUMMARY, .lossless = true, .drops_zeros = true)

@@ -222,7 +222,9 @@ DEFINE(avx512, MM_CHUNK_AVX512)
 #endif
 
 static const mm_chunk_host rle_host = {&mm_rle_kind, MM_CHUNK_ISA_LIST(rle_encode), MM_CHUNK_ISA_LIST(rle_decode)};
-const mm_codec_ops mm_codec_rle_host_ops = MM_CHUNK_HOST_OPS("rle", MM_RLE_SUMMARY, &rle_host, .lossless = true);
+const mm_codec_ops mm_codec_rle_host_ops =
+    MM_CHUNK_HOST_OPS("rle", MM_RLE_SUMMARY, &rle_host, .lossless = true, .drops_zeros = true);
 
 static const mm_chunk_host csr_host = {&mm_csr_kind, MM_CHUNK_ISA_LIST(csr_encode), MM_CHUNK_ISA_LIST(csr_decode)};
-const mm_codec_ops mm_codec_csr_host_ops = MM_CHUNK_HOST_OPS("csr", MM_CSR_SUMMARY, &csr_host, .lossless = true);
+const mm_codec_ops mm_codec_csr_host_ops =
+    MM_CHUNK_HOST_OPS("csr", MM_CSR_SUMMARY, &csr_host, .lossless = true, .drops_zeros = true);

@@ -42,4 +42,5 @@ MM_CHUNK_AVX512 static bool decode_avx512(const mm_chunk_params *params, const u
 #endif
 
 static const mm_chunk_host zvc_host = {&mm_zvc_kind, MM_CHUNK_ISA_LIST(encode), MM_CHUNK_ISA_LIST(decode)};
-const mm_codec_ops mm_codec_zvc_host_ops = MM_CHUNK_HOST_OPS("zvc", MM_ZVC_SUMMARY, &zvc_host, .lossless = true);
+const mm_codec_ops mm_codec_zvc_host_ops =
+    MM_CHUNK_HOST_OPS("zvc", MM_ZVC_SUMMARY, &zvc_host, .lossless = true, .drops_zeros = true);
