@@ -205,7 +205,7 @@ static char *menu_text(const mm_engine_config *config) {
     char *text = strdup("");
     for (int r = 0; text && r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
-        if (rule->action != MM_ACTION_CODE || rule->mask) continue;
+        if (rule->action != MM_ACTION_CODE || rule->mask || rule->offered) continue;
         char *longer = mm_text_format("%s%s%s", text, *text ? "+" : "", rule->codec);
         free(text);
         text = longer;

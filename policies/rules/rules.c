@@ -175,6 +175,28 @@ static mm_status add_to_menu(mm_engine_config *config, mm_action action, bool le
     return MM_OK;
 }
 
+/* Adds a codec with its code on the device and in host memory. */
+static mm_status add_both_to_menu(mm_engine_config *config, const char *spec, bool offered) {
+    const int first = config->n_rules;
+    MM_TRY(add_to_menu(config, MM_ACTION_CODE, false, spec));
+    MM_TRY(add_to_menu(config, MM_ACTION_CODE_SWAP, false, spec));
+    for (int r = first; r < config->n_rules; r++) config->rules[r].offered = offered;
+    return MM_OK;
+}
+
+/* Lossless codecs for maps with zeros, which are in every menu. */
+static const char *const offered[] = {"zvc"};
+enum { OFFERED = sizeof offered / sizeof *offered };
+
+static mm_status offer(mm_engine_config *config) {
+    for (int i = 0; i < OFFERED; i++) {
+        bool named = false;
+        for (int r = 0; r < config->n_rules; r++) named |= strcmp(config->rules[r].codec, offered[i]) == 0;
+        if (!named) MM_TRY(add_both_to_menu(config, offered[i], true));
+    }
+    return MM_OK;
+}
+
 static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, size_t length) {
     char spec[MM_SPEC_CAPACITY];
     if (length == 0)
@@ -188,14 +210,13 @@ static mm_status add_codec_to_menu(mm_engine_config *config, const char *codec, 
         if (strcmp(config->rules[r].codec, spec) == 0)
             return mm_fail(MM_ERR_INVALID, "codecs=: %s is %s: leave it out", spec,
                            config->rules[r].mask ? "always among them" : "given twice");
-    MM_TRY(add_to_menu(config, MM_ACTION_CODE, false, spec));
-    return add_to_menu(config, MM_ACTION_CODE_SWAP, false, spec);
+    return add_both_to_menu(config, spec, false);
 }
 
 mm_status mm_rules_menu(const char *codecs, mm_engine_config *config) {
     const size_t n = *codecs ? count(codecs, '+') + 1 : 0;
     config->n_rules = 0;
-    config->rules = calloc(5 + 2 * n, sizeof *config->rules);
+    config->rules = calloc(5 + 2 * (n + OFFERED), sizeof *config->rules);
     mm_status status = config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_CODE, false, mm_mask_spec);
     if (status == MM_OK) status = add_to_menu(config, MM_ACTION_RECOMPUTE, false, "");
@@ -207,6 +228,7 @@ mm_status mm_rules_menu(const char *codecs, mm_engine_config *config) {
         status = add_codec_to_menu(config, codecs, length);
         codecs += length + 1;
     }
+    if (status == MM_OK) status = offer(config);
     if (status != MM_OK) mm_rules_fini(config);
     return status;
 }
