@@ -228,3 +228,13 @@ mm_status mm_policy_plan(const mm_policy *policy, const mm_graph *graph, const m
         mm_plan_destroy(plan);
     return status;
 }
+
+void mm_policy_restrict(const mm_policy *policy, const mm_graph *graph, mm_graph_facts *facts) {
+    for (int r = 0; r < policy->config.n_rules; r++) {
+        const mm_rule *rule = &policy->config.rules[r];
+        const int codec = rule->offered ? mm_facts_codec(facts, rule->codec) : -1;
+        for (int t = 0; codec >= 0 && t < facts->n_tensors; t++)
+            if (!mm_facts_promise_zeros(facts, graph, t))
+                facts->codes[(size_t)codec * (size_t)facts->n_tensors + (size_t)t].code_bytes = -1;
+    }
+}

@@ -85,6 +85,10 @@ MM_CHECKED mm_status mm_policy_print(mm_policy *policy);
 /* Whether it searches for a plan, which takes long: it chooses an action for each map from a menu (auto). */
 bool mm_policy_searches(const mm_policy *policy);
 
+/* Makes the facts say what the policy will do: a codec that its menu offers though nobody named it (mm_rule.offered)
+ * encodes no tensor that promises no zeros. */
+void mm_policy_restrict(const mm_policy *policy, const mm_graph *graph, mm_graph_facts *facts);
+
 /* Whether both have the same planner and configuration; specs are not compared. */
 bool mm_policy_equal(const mm_policy *a, const mm_policy *b);
 

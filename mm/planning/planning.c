@@ -131,6 +131,7 @@ mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm
                           const mm_limits *limits) {
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *plan;
+    mm_policy_restrict(policy, graph, planned->facts);
     MM_TRY(make(policy, graph, planned->facts, own, &plan));
     return lower_and_prove(planned, plan, limits, own);
 }

@@ -46,19 +46,15 @@ static bool makes_no_mask(const mm_graph_facts *facts, const mm_rule *rule) {
     return !rule->mask && !mm_rule_swaps_lean(rule);
 }
 
-static bool promises_zeros(const mm_graph *graph, const mm_graph_facts *facts) {
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_facts_promise_zeros(facts, graph, t)) return true;
-    return false;
-}
-
-/* Filters the menu by what nobody named and is of no use, since no map promises zeros. */
-static bool is_asked_for(const mm_graph_facts *facts, const mm_rule *rule) {
-    (void)facts;
+/* Filters the menu by codecs that nobody named and that encode no map (mm_policy_restrict). */
+static bool is_of_use(const mm_graph_facts *facts, const mm_rule *rule) {
+    const int codec = rule->offered ? mm_facts_codec(facts, rule->codec) : -1;
+    for (int t = 0; codec >= 0 && t < facts->n_tensors; t++)
+        if (mm_facts_code(facts, codec, t)->code_bytes >= 0) return true;
     return !rule->offered;
 }
 
-/* Filters the menu by what nobody named and the facts have no times of. */
+/* Filters the menu by codecs that nobody named and that the facts have no times of. */
 static bool is_asked_for_or_timed(const mm_graph_facts *facts, const mm_rule *rule) {
     return !rule->offered || is_timed(facts, rule->codec);
 }
@@ -106,7 +102,7 @@ static mm_status plan_by(mm_portfolio *p, const mm_graph_facts *facts, mm_engine
     const mm_engine_config *whole = p->menu;
     mm_graph_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
-    if (status == MM_OK && !promises_zeros(p->graph, facts)) mm_portfolio_filter(menu, facts, is_asked_for);
+    if (status == MM_OK) mm_portfolio_filter(menu, facts, is_of_use);
     const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
     near.far_ps_per_byte = 0; /* a smaller memory is faster, but that shall not favour evictions */
     p->facts = &near;

@@ -204,18 +204,17 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
 /* ---------------------------------------------------------------- menus */
 
 /* Searches beyond the portfolio. The number of drafts is chosen so that the search takes about as long for all
- * networks. For large ones it is halved with a second menu, so that both together take little longer. */
+ * networks. It is halved with a second menu. */
 static mm_status search(mm_portfolio *p) {
     enum {
         STEPS = 400000,
         FEWEST = 40,
-        MOST = 4000,
-        LARGE = 300
+        MOST = 4000
     }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together; FEWEST, MOST: limits of the
-        * number of drafts; LARGE: a network of more steps is large */
+        * number of drafts */
     const int steps = mm_graph_steps(p->graph);
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
-                  drafts = STEPS / (p->tried && steps > LARGE ? 2 : 1) / (steps + 1);
+                  drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->plan));
@@ -235,8 +234,19 @@ static mm_status try_menu(mm_portfolio *p) {
     return search(p);
 }
 
+/* Filters a menu by the stages in which it is tried: without codecs that nobody named, without lossy ones, all. */
+static bool is_plain(const mm_graph_facts *facts, const mm_rule *rule) {
+    return !rule->offered && (!*rule->codec || facts->codecs[mm_facts_codec(facts, rule->codec)].lossless);
+}
+
 static bool is_lossless(const mm_graph_facts *facts, const mm_rule *rule) {
     return !*rule->codec || facts->codecs[mm_facts_codec(facts, rule->codec)].lossless;
+}
+
+static bool is_any(const mm_graph_facts *facts, const mm_rule *rule) {
+    (void)facts;
+    (void)rule;
+    return true;
 }
 
 void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
@@ -251,19 +261,26 @@ void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
     menu->n_rules = n;
 }
 
-/* Plans without lossy codecs, and then with them. */
+/* Tries the menu in stages (is_plain), each of which adds to the one before: so that more codecs never give a slower
+ * plan. */
 static mm_status try_menus(mm_portfolio *p) {
+    bool (*const stages[])(const mm_graph_facts *, const mm_rule *) = {is_plain, is_lossless, is_any};
+    enum { STAGES = sizeof stages / sizeof *stages };
     const mm_engine_config *whole = p->menu;
-    mm_engine_config lossless;
-    MM_TRY(mm_config_copy(whole, &lossless));
-    mm_portfolio_filter(&lossless, p->facts, is_lossless);
-    p->menu = &lossless;
-    mm_status status = try_menu(p);
+    mm_engine_config menus[STAGES];
+    mm_status status = MM_OK;
+    int n = 0;
+    while (status == MM_OK && n < STAGES && !(n > 0 && has_enough(p))) {
+        status = mm_config_copy(whole, &menus[n]);
+        if (status != MM_OK) break;
+        p->menu = &menus[n++];
+        mm_portfolio_filter(&menus[n - 1], p->facts, stages[n - 1]);
+        p->tried = n > 1 ? &menus[n - 2] : NULL;
+        if (n == 1 || menus[n - 1].n_rules > menus[n - 2].n_rules) status = try_menu(p);
+    }
     p->menu = whole;
-    p->tried = &lossless;
-    if (status == MM_OK && lossless.n_rules < whole->n_rules && !has_enough(p)) status = try_menu(p);
     p->tried = NULL;
-    mm_rules_fini(&lossless);
+    while (n > 0) mm_rules_fini(&menus[--n]);
     return status;
 }
 

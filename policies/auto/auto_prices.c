@@ -104,7 +104,6 @@ static mm_status probe(mm_auto *a, const int8_t *rule, int r) {
     mm_status status = mm_maps_init(&maps, a->survey, &s, a->menu, &selection);
     for (int t = 0; status == MM_OK && t < mm_graph_tensors(a->graph); t++) {
         if (maps.map_of[t] < 0 || maps.maps[maps.map_of[t]].along) continue;
-        if (a->menu->rules[r].offered && !mm_facts_promise_zeros(a->facts, a->graph, t)) continue;
         const mm_map *m = &maps.maps[maps.map_of[t]];
         if (a->map_of[t] < 0) {
             a->map_of[t] = a->n_maps++;
