@@ -63,7 +63,7 @@ static void offer_brief(const mm_auto *a, int map, int p, int64_t wanted, change
     if (a->now.brief[m->tensor]) return;
     const change c = {
         .map = map, .rule = a->lean, .eager = a->now.eager[m->tensor], .brief = true, .bytes = m->bytes};
-    offer_while_waiting(a, c, p, wanted, mm_auto_gradient_ns(a, m->tensor) / 2, best);
+    offer_while_waiting(a, c, p, wanted, mm_auto_both_ways_ns(a, m->bytes) / 2, best);
 }
 
 static void offer_gradient(const mm_auto *a, int gradient, int p, int64_t wanted, change *best) {
@@ -74,7 +74,7 @@ static void offer_gradient(const mm_auto *a, int gradient, int p, int64_t wanted
                       .rule = a->lean,
                       .brief = lean,
                       .bytes = mm_align(mm_graph_tensor(a->graph, t)->bytes)};
-    offer_while_waiting(a, c, p, wanted, mm_auto_gradient_ns(a, t), best);
+    offer_while_waiting(a, c, p, wanted, mm_auto_both_ways_ns(a, c.bytes), best);
 }
 
 /* The cheapest change that frees bytes at node p. */
@@ -86,13 +86,13 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
         const int rule = (int)a->now.rule[m->tensor], eager = a->now.eager[m->tensor];
         if (m->locked) continue;
         if (rule < 0 && m->from < p && p < m->to) {
-            for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
+            for (int r = 0; r < a->n_rules; r++) {
                 if (!mm_auto_may(a, w, m, r) || (m->barred >> r & 1)) continue;
                 const change c = {.map = i,
                                   .rule = r,
                                   .first = m->from + 1,
                                   .last = m->to - 1,
-                                  .bytes = m->bytes - mm_auto_left(a, m, r)};
+                                  .bytes = m->bytes - mm_auto_price_at(a, m, r)->left_bytes};
                 offer(&best, c, wanted, mm_auto_cost(a, w, m, r));
             }
         }
@@ -102,10 +102,10 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
         const int brief = a->now.brief[m->tensor];
         if (!(eager & MM_AUTO_EAGER_OUT) && m->last + 1 < p && p <= m->from)
             offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_OUT, brief, m->last + 2, m->from, m->bytes, 0}, wanted,
-                  mm_auto_leave_ns(a, m, rule));
+                  mm_auto_price_at(a, m, rule)->leave_ns);
         if (is_moved(a, rule) && !(eager & MM_AUTO_EAGER_IN) && m->to <= p && p < m->need - 1)
             offer(&best, (change){i, rule, eager | MM_AUTO_EAGER_IN, brief, m->to, m->need - 2, m->bytes, 0}, wanted,
-                  mm_auto_leave_ns(a, m, rule));
+                  mm_auto_price_at(a, m, rule)->leave_ns);
     }
     for (int g = 0; g < a->n_gradients; g++) offer_gradient(a, g, p, wanted, &best);
     return best;
@@ -254,7 +254,7 @@ mm_status mm_auto_restore(mm_auto *a, const mm_auto_weights *w) {
     qsort(payers, (size_t)n, sizeof *payers, by_price);
     for (int k = 0; k < n; k++) {
         const mm_auto_map *m = &a->maps[payers[k].map];
-        const int64_t bytes = m->bytes - mm_auto_left(a, m, m->taken);
+        const int64_t bytes = m->bytes - mm_auto_price_at(a, m, m->taken)->left_bytes;
         if (!fits_when_away(a, payers[k].map, bytes)) continue;
         a->now.rule[m->tensor] = MM_AUTO_KEEP;
         a->now.eager[m->tensor] = a->now.brief[m->tensor] = 0;

@@ -13,20 +13,6 @@ static int64_t copy_ns(const mm_auto *a, int64_t rate, int64_t bytes) {
     return a->facts->issue_ns + (rate > 0 ? (int64_t)((double)bytes / (double)rate * 1e9) : 0);
 }
 
-double mm_auto_leave_ns(const mm_auto *a, const mm_auto_map *m, int rule) {
-    const mm_rule *r = &a->menu->rules[rule];
-    const int codec = *r->codec ? mm_facts_codec(a->facts, r->codec) : -1;
-    const int64_t coded = codec >= 0 ? mm_facts_code(a->facts, codec, m->tensor)->encode_ns : 0;
-    return (double)(coded + (r->action == MM_ACTION_CODE ? 0 : copy_ns(a, a->facts->out_bytes_per_s, m->bytes)));
-}
-
-int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *m, int rule) {
-    const mm_rule *r = &a->menu->rules[rule];
-    if (r->action != MM_ACTION_CODE) return 0;
-    const mm_code_facts *code = mm_facts_code(a->facts, mm_facts_codec(a->facts, r->codec), m->tensor);
-    return mm_align(code->code_bytes) + code->body_reserve_bytes;
-}
-
 /* Time of the steps that make a tensor again before step `when`, each counted once. Tensors that step `when` or a later
  * one uses are still there. met: per step, the number of the last search that reached it. */
 static int64_t again_ns(const mm_auto *a, mm_tensor tensor, int when, int *met, int search) {
@@ -76,22 +62,33 @@ static double codec_price(const mm_graph_facts *f, mm_work codec) {
     return permille / (1000 + permille) + 0.05;
 }
 
-double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
+static mm_auto_price_of price_of(const mm_auto *a, const mm_auto_map *m, int rule) {
     const mm_rule *r = &a->menu->rules[rule];
     const mm_graph_facts *f = a->facts;
-    if (r->action == MM_ACTION_RECOMPUTE) return (double)(r->lean ? m->each_ns : m->again_ns);
-    double ns = 0;
+    mm_auto_price_of price = {0};
     int64_t moved = m->bytes;
-    if (r->action == MM_ACTION_CODE || r->action == MM_ACTION_CODE_SWAP) {
+    if (r->action == MM_ACTION_RECOMPUTE) {
+        price.ns = (double)(r->lean ? m->each_ns : m->again_ns);
+        return price;
+    }
+    if (*r->codec) {
         const mm_code_facts *code = mm_facts_code(f, mm_facts_codec(f, r->codec), m->tensor);
-        ns = (double)code->encode_ns * codec_price(f, MM_WORK_ENCODE) +
-             (r->mask ? 0 : (double)code->decode_ns * codec_price(f, MM_WORK_DECODE));
+        price.ns = (double)code->encode_ns * codec_price(f, MM_WORK_ENCODE) +
+                   (r->mask ? 0 : (double)code->decode_ns * codec_price(f, MM_WORK_DECODE));
+        price.leave_ns = (double)code->encode_ns;
+        if (r->action == MM_ACTION_CODE) price.left_bytes = mm_align(code->code_bytes) + code->body_reserve_bytes;
         moved = code->code_bytes + code->body_typical_bytes;
     }
-    if (r->action == MM_ACTION_CODE) return ns;
-    const double link = (double)(copy_ns(a, f->out_bytes_per_s, moved) + copy_ns(a, f->in_bytes_per_s, moved));
-    const double exposed = link - (double)m->gap_ns;
-    return ns + link * w->link + (exposed > 0 ? exposed : 0);
+    if (r->action == MM_ACTION_CODE) return price;
+    price.leave_ns += (double)copy_ns(a, f->out_bytes_per_s, m->bytes);
+    price.link_ns = (double)(copy_ns(a, f->out_bytes_per_s, moved) + copy_ns(a, f->in_bytes_per_s, moved));
+    if (price.link_ns > (double)m->gap_ns) price.exposed_ns = price.link_ns - (double)m->gap_ns;
+    return price;
+}
+
+double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *m, int rule) {
+    const mm_auto_price_of *price = mm_auto_price_at(a, m, rule);
+    return price->ns + price->link_ns * w->link + price->exposed_ns;
 }
 
 /* Finds the maps that rule `r` serves, if all tensors are given it (`rule`); adds maps that are new. */
@@ -124,7 +121,7 @@ static mm_status probe_all(mm_auto *a) {
     int8_t *rule = malloc((size_t)n + 1);
     if (!rule) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     mm_status status = MM_OK;
-    for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES && status == MM_OK; r++) {
+    for (int r = 0; r < a->n_rules && status == MM_OK; r++) {
         for (int t = 0; t < n; t++) rule[t] = (int8_t)r;
         status = probe(a, rule, r);
     }
@@ -144,8 +141,7 @@ static mm_status order(const mm_auto *a, bool last, int *out) {
     return MM_OK;
 }
 
-double mm_auto_gradient_ns(const mm_auto *a, mm_tensor gradient) {
-    const int64_t bytes = mm_graph_tensor(a->graph, gradient)->bytes;
+double mm_auto_both_ways_ns(const mm_auto *a, int64_t bytes) {
     return (double)(copy_ns(a, a->facts->out_bytes_per_s, bytes) + copy_ns(a, a->facts->in_bytes_per_s, bytes));
 }
 
@@ -170,6 +166,11 @@ mm_status mm_auto_price(mm_auto *a) {
         m->each_ns = each_ns(a, m->tensor, a->node_of, &search);
         m->gap_ns = a->start_ns[m->first_backward] - a->start_ns[m->last_forward + 1];
     }
+    a->prices = calloc((size_t)a->n_maps * (size_t)a->n_rules + 1, sizeof *a->prices);
+    if (!a->prices) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    for (int i = 0; i < a->n_maps; i++)
+        for (int r = 0; r < a->n_rules; r++)
+            if (a->maps[i].serves >> r & 1) a->prices[i * a->n_rules + r] = price_of(a, &a->maps[i], r);
     MM_TRY(order(a, true, a->by_last));
     return order(a, false, a->by_need);
 }

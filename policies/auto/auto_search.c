@@ -75,7 +75,7 @@ static mm_status improve_classes(mm_auto *a) {
     while (better && !mm_auto_stopped(a)) {
         better = false;
         for (int i = 0; i < a->n_classes * PARTS; i++)
-            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !mm_auto_stopped(a);
+            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a);
                  rule++) {
                 const mm_auto_weights w = a->best_weights;
                 bool found = false;
@@ -93,7 +93,7 @@ static mm_status improve(mm_auto *a) {
     while (better && !mm_auto_stopped(a)) {
         better = false;
         for (int i = 0; i < a->n_maps && !mm_auto_stopped(a); i++)
-            for (int rule = MM_AUTO_KEEP; rule < a->menu->n_rules && rule < MM_AUTO_RULES && !mm_auto_stopped(a);
+            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a);
                  rule++) {
                 const mm_auto_weights w = a->best_weights;
                 bool found = false;
@@ -127,7 +127,7 @@ static void force(mm_auto *a, int map, int rule) {
  * recomputation. Returns weights, the best ones or others. */
 static mm_auto_weights change_some(mm_auto *a) {
     enum { SINGLE = 3, SHARES = 8 }; /* chosen */
-    const int rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
+    const int rules = a->n_rules;
     const int nestings = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
     mm_auto_copy_choice(a, &a->best, &a->now);
     int n = 1 + next_below(a, SINGLE), kind = next_below(a, 4);
@@ -232,6 +232,7 @@ static mm_status init(mm_auto *a) {
     if (!a->class_first || !a->class_maps || !a->gradients || !a->touch_of || !a->touch_first || !a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
+    a->n_rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;
     a->mask = a->recompute = a->lean = a->anew = -1;
     for (int r = a->menu->n_rules - 1; r >= 0; r--) {
         if (mm_rule_swaps_lean(&a->menu->rules[r])) a->lean = r;
@@ -260,6 +261,7 @@ static void fini(mm_auto *a) {
     free(a->choice_ns);
     free(a->node_of);
     free(a->gradients);
+    free(a->prices);
     free(a->touch_of);
     free(a->touch_first);
     free(a->touches);

@@ -38,7 +38,7 @@ static int rule_of(const mm_auto *a, const mm_plan *plan, const mm_node *n) {
     const mm_action action = n->kind == MM_NODE_ENCODE ? MM_ACTION_CODE
                              : codec < 0               ? MM_ACTION_SWAP
                                                        : MM_ACTION_CODE_SWAP;
-    for (int r = 0; r < a->menu->n_rules && r < MM_AUTO_RULES; r++) {
+    for (int r = 0; r < a->n_rules; r++) {
         const mm_rule *rule = &a->menu->rules[r];
         if (rule->action == action && (codec < 0 || strcmp(rule->codec, a->facts->codecs[codec].spec) == 0)) return r;
     }
@@ -165,7 +165,7 @@ static mm_status start_kinds(mm_auto *a, int lead, bool brief) {
     while (changed) {
         changed = false;
         for (int k = 0; k < MM_LAYER_KINDS; k++)
-            for (int rule = MM_AUTO_KEEP; there[k] && rule < a->menu->n_rules && rule < MM_AUTO_RULES; rule++) {
+            for (int rule = MM_AUTO_KEEP; there[k] && rule < a->n_rules; rule++) {
                 const int8_t before = action[k];
                 if (rule == before || mm_auto_stopped(a)) continue;
                 action[k] = (int8_t)rule;

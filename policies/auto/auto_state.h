@@ -48,6 +48,15 @@ typedef struct mm_auto_choice {
 /* OUT: a map's bytes may be reused at once, so steps may wait for its copy. IN: it is fetched at the last moment. */
 enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
+/* What an action on a map costs: mm_auto_cost. */
+typedef struct mm_auto_price_of {
+    double ns;         /* whatever the link costs */
+    double link_ns;    /* time of its copies both ways */
+    double exposed_ns; /* by how much they take longer than the computation beside them */
+    double leave_ns;   /* time that the map takes to leave */
+    int64_t left_bytes; /* bytes that stay on the device: those of its code */
+} mm_auto_price_of;
+
 /* How a search weighs actions. */
 typedef struct mm_auto_weights {
     double link; /* price of a ns of the link, in ns */
@@ -63,12 +72,14 @@ typedef struct mm_auto {
     mm_survey *survey;
     mm_auto_map *maps;
     int n_maps, *map_of;          /* map_of: per tensor; -1: none */
+    mm_auto_price_of *prices;     /* [map * n_rules + rule] of the rules that serve the map */
     mm_tensor *gradients;         /* gradient maps that may leave while they wait */
     int n_gradients, *touch_of;   /* touch_of: per tensor, the index of its map, or n_maps plus that of its gradient map;
                                      -1: neither */
     int *class_first, *class_maps, n_classes; /* class_maps: the maps, class by class (auto_classes.c); class c is
                                                  class_maps[class_first[c]] to [class_first[c + 1] - 1] */
     int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
+    int n_rules; /* of the menu that are considered */
     int mask, recompute, lean, anew; /* indices of the rules with these actions (lean: lean-swap; anew:
                                         lean-recompute); -1: the menu has none */
     int64_t *start_ns;            /* per step, and one more: computation before that step */
@@ -113,14 +124,12 @@ bool mm_auto_makes_again(const mm_auto *a, int rule);
 /* Price of an action on a map, in ns. */
 double mm_auto_cost(const mm_auto *a, const mm_auto_weights *w, const mm_auto_map *map, int rule);
 
-/* Time that a gradient map takes to leave and to come back. */
-double mm_auto_gradient_ns(const mm_auto *a, mm_tensor gradient);
+/* Time that bytes take over the link and back. */
+double mm_auto_both_ways_ns(const mm_auto *a, int64_t bytes);
 
-/* Time that a map takes to leave by an action. */
-double mm_auto_leave_ns(const mm_auto *a, const mm_auto_map *map, int rule);
-
-/* Bytes that stay on the device when an action takes the map away: those of its code. */
-int64_t mm_auto_left(const mm_auto *a, const mm_auto_map *map, int rule);
+static inline const mm_auto_price_of *mm_auto_price_at(const mm_auto *a, const mm_auto_map *map, int rule) {
+    return &a->prices[(map - a->maps) * a->n_rules + rule];
+}
 
 /* Sets choice->fetch and choice->gone (mm_assignment) by the times of the copies. */
 void mm_auto_time(const mm_auto *a, mm_auto_choice *choice);

@@ -48,11 +48,13 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_MODNN, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
+    enum { NEAR = 128 }; /* chosen */
     *over_out = INT64_MAX;
     for (int i = 0; i < 2; i++) {
         mm_plan *plan;
         bool better;
-        if (*better_out && a->fits && a->plan_ns <= a->draft_ns) break; /* no placement of the draft is faster */
+        /* waits for bytes that are used again cost less than 1 / NEAR of the draft's time */
+        if (*better_out && a->fits && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR) break;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
         const int64_t over = plan->peak_bytes - a->limits->device_bytes;
         if (over < *over_out) *over_out = over;
