@@ -90,7 +90,7 @@ static mm_status place_by_life(mm_schedule *s, mm_region region) {
     region_items r;
     int64_t height = 0;
     MM_TRY(items_init(s, region, &r));
-    mm_status status = mm_layout_place(r.items, r.n, s->layout, MM_ALIGN, &height);
+    mm_status status = mm_layout_place(r.items, r.n, s->layout, MM_ALIGN, MM_LAYOUT_NO_GOAL, &height);
     keep_offsets(s, region, &r, height);
     items_fini(&r);
     return status;
