@@ -15,12 +15,13 @@ typedef struct mm_interval {
 } mm_interval;
 
 typedef enum mm_layout_algorithm {
-    MM_LAYOUT_MODNN,  /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
-    MM_LAYOUT_QUICK,  /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
-    MM_LAYOUT_BEST,   /* the same with a longer search */
-    MM_LAYOUT_EXACT,  /* BEST; if that is higher than the lower bound, also a short exact search for a placement at the
+    MM_LAYOUT_MODNN, /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
+    MM_LAYOUT_QUICK, /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
+    MM_LAYOUT_BEST,  /* the same with a longer search */
+    MM_LAYOUT_EXACT, /* BEST; if that is higher than the lower bound, also a short exact search for a placement at the
                       * bound */
-    MM_LAYOUT_FIT,    /* EXACT; if that is higher than the goal, also a long exact search for a placement within it */
+    MM_LAYOUT_FIT, /* BEST if that meets the goal, else EXACT; if neither does, also a long exact search for a placement
+                       * that does */
     MM_LAYOUT_GROUPS, /* CNTK's static allocator: the largest first, in groups of items that are never alive together */
 } mm_layout_algorithm;
 

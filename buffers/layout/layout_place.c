@@ -53,7 +53,7 @@ static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm alg
     MM_TRY(problem->any_given ? mm_layout_modnn_around(problem, best) : mm_layout_modnn(problem, best));
     if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
     MM_TRY(search(problem, algorithm == MM_LAYOUT_QUICK, best));
-    if (algorithm != MM_LAYOUT_EXACT && algorithm != MM_LAYOUT_FIT) return MM_OK;
+    if (algorithm != MM_LAYOUT_EXACT && (algorithm != MM_LAYOUT_FIT || best->height <= goal)) return MM_OK;
     int64_t nodes = EXACT_WORK / problem->n;
     MM_TRY(mm_layout_exact(problem, problem->lower_bound, &nodes, best));
     return algorithm == MM_LAYOUT_FIT && best->height > goal ? fit(problem, goal, best) : MM_OK;
