@@ -57,6 +57,7 @@ static mm_status liveness_plan(const mm_graph *graph, const mm_graph_facts *fact
                                const mm_engine_config *config, mm_plan **plan_out) {
     mm_schedule s;
     MM_TRY(mm_schedule_init(&s, graph, facts, limits, &config->sharing));
+    if (config->sharing.layout == MM_PLACING_SEARCHED) s.layout = MM_LAYOUT_FIT;
     mm_status status = take_variants(&s, config->own[OWN_VARIANT]);
     if (status == MM_OK) status = plan_steps(&s, false, plan_out);
     mm_schedule_fini(&s);

@@ -24,6 +24,8 @@ static mm_status check(const mm_interval *items, size_t n, int64_t align) {
             return mm_fail(MM_ERR_INVALID, "item %zu has %" PRId64 " bytes: negative, or above 2^62 in all", i,
                            items[i].bytes);
         }
+        if (items[i].is_given)
+            return mm_fail(MM_ERR_INVALID, "item %zu has a given offset: codes and buffers lie one after the other", i);
         left -= (items[i].bytes + align - 1) / align * align;
     }
     return MM_OK;

@@ -20,17 +20,36 @@ static bool is_alive_with_any(const mm_layout_problem *problem, const int32_t *b
     return false;
 }
 
+/* The lowest offset from `offset` on at which `size` bytes are not those of a given box. */
+static int64_t beside_given(const mm_layout_problem *problem, int64_t offset, int64_t size) {
+    for (int32_t i = 0; problem->any_given && i < problem->n; i++) {
+        const mm_box *b = &problem->boxes[i];
+        if (b->given < 0 || b->given >= offset + size || b->given + b->size <= offset) continue;
+        offset = b->given + b->size;
+        i = -1; /* it may lie in the bytes of another given box now */
+    }
+    return offset;
+}
+
 static void form_groups(const mm_layout_problem *problem, const int32_t *by_size, int32_t *before, group *groups,
                         mm_placement *placement) {
     int32_t n = 0;
+    int64_t end = 0; /* of the last group */
     placement->height = 0;
     for (int32_t i = 0; i < problem->n; i++) {
         const int32_t box = by_size[i];
+        const int64_t size = problem->boxes[box].size, given = problem->boxes[box].given;
+        if (given >= 0) {
+            placement->offset[box] = given;
+            if (given + size > placement->height) placement->height = given + size;
+            continue;
+        }
         int32_t g = 0;
         while (g < n && is_alive_with_any(problem, before, &groups[g], box)) g++;
         if (g == n) {
-            groups[n++] = (group){placement->height, -1};
-            placement->height += problem->boxes[box].size;
+            groups[n++] = (group){beside_given(problem, end, size), -1};
+            end = groups[g].offset + size;
+            if (end > placement->height) placement->height = end;
         }
         before[box] = groups[g].newest;
         groups[g].newest = box;

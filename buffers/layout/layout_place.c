@@ -10,9 +10,11 @@
  * valid placement; more work can only lower it. */
 enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
 
-/* EXACT's limit of its search: the number of nodes times the number of boxes. Chosen for time, too: a node takes some 4
- * ns for each box (measured), so the search takes at most some 40 ms. */
-enum { EXACT_WORK = 10000000 };
+/* Limits of the exact search: the number of nodes times the number of boxes. Chosen for time: a node takes some 2.5 ns
+ * for each box (measured, EPYC Zen 5), so EXACT searches for at most 25 ms. Where only the lower bound would do, FIT
+ * takes at most some 7 s, twice what the hardest of MiniMalloc's instances takes (tools/bench/README.md). */
+#define EXACT_WORK INT64_C(10000000)
+#define FIT_WORK   INT64_C(3000000000)
 
 int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
     mm_layout_problem problem;
@@ -22,31 +24,64 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
     return bound;
 }
 
-static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, mm_placement *best) {
-    if (algorithm == MM_LAYOUT_GROUPS) return mm_layout_groups(problem, best);
-    bool quick = algorithm == MM_LAYOUT_QUICK;
-    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
-    int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
-    MM_TRY(mm_layout_modnn(problem, best));
-    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
-    MM_TRY(mm_layout_search(problem, work < most ? work : most, best));
-    int64_t nodes = EXACT_WORK / problem->n;
-    return algorithm == MM_LAYOUT_EXACT ? mm_layout_exact(problem, problem->lower_bound, &nodes, best) : MM_OK;
+/* Searches for a placement within the goal, at heights that are eighths of the way from the lower bound to the present
+ * height: first at the highest one within the goal, since it is the easiest; then at those below. The heights and the
+ * work at each depend on the problem alone, and a larger goal has all heights of a smaller one. So it is met whenever
+ * that one is. The nearer to the bound, the more work. */
+static mm_status fit(const mm_layout_problem *problem, int64_t goal, mm_placement *best) {
+    enum { STEPS = 8, FAR = 4 };
+    const int64_t bound = problem->lower_bound, way = best->height - bound;
+    if (goal < bound || best->height - goal > goal / FAR) return MM_OK;
+    for (int step = STEPS - 1; step >= 0 && best->height > goal; step--) {
+        const int64_t height = bound + way / STEPS * step + way % STEPS * step / STEPS;
+        int64_t nodes = (FIT_WORK >> step) / problem->n;
+        if (height <= goal) MM_TRY(mm_layout_exact(problem, height, &nodes, best));
+    }
+    return MM_OK;
 }
 
-mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align,
+static mm_status search(const mm_layout_problem *problem, bool quick, mm_placement *best) {
+    const int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
+    int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
+    if (work > most) work = most;
+    return problem->any_given ? mm_layout_search_around(problem, work, best) : mm_layout_search(problem, work, best);
+}
+
+static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, int64_t goal,
+                       mm_placement *best) {
+    if (algorithm == MM_LAYOUT_GROUPS) return mm_layout_groups(problem, best);
+    MM_TRY(problem->any_given ? mm_layout_modnn_around(problem, best) : mm_layout_modnn(problem, best));
+    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
+    MM_TRY(search(problem, algorithm == MM_LAYOUT_QUICK, best));
+    if (algorithm != MM_LAYOUT_EXACT && (algorithm != MM_LAYOUT_FIT || best->height <= goal)) return MM_OK;
+    int64_t nodes = EXACT_WORK / problem->n;
+    MM_TRY(mm_layout_exact(problem, problem->lower_bound, &nodes, best));
+    return algorithm == MM_LAYOUT_FIT && best->height > goal ? fit(problem, goal, best) : MM_OK;
+}
+
+static mm_status check_goal(const mm_layout_problem *problem, int64_t align, int64_t goal) {
+    for (int32_t i = 0; i < problem->n; i++) {
+        const mm_box *box = &problem->boxes[i];
+        if (box->given >= 0 && box->given + box->size > goal / align)
+            return mm_fail(MM_ERR_INFEASIBLE,
+                           "item %d ends at %" PRId64 " by its given offset, but all have to end within %" PRId64
+                           " bytes",
+                           box->item, (box->given + box->size) * align, goal);
+    }
+    return MM_OK;
+}
+
+mm_status mm_layout_place(mm_interval *items, size_t n, mm_layout_algorithm algorithm, int64_t align, int64_t goal,
                           int64_t *height_out) {
     mm_layout_problem problem;
     MM_TRY(mm_layout_problem_init(&problem, items, n, align));
     mm_placement best = {.offset = malloc(((size_t)problem.n + 1) * sizeof *best.offset)};
-    mm_status status = MM_OK;
-    if (!best.offset) {
-        status = mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
-    } else if (problem.n > 0) {
-        status = place(&problem, algorithm, &best);
-    }
+    mm_status status =
+        best.offset ? check_goal(&problem, align, goal) : mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
+    if (status == MM_OK && problem.n > 0) status = place(&problem, algorithm, goal / align, &best);
     if (status == MM_OK) {
-        for (size_t i = 0; i < n; i++) items[i].offset = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!items[i].is_given) items[i].offset = 0;
         for (int32_t i = 0; i < problem.n; i++) items[problem.boxes[i].item].offset = best.offset[i] * align;
         *height_out = best.height * align;
     }

@@ -10,21 +10,28 @@ static int compare_first(const void *a, const void *b) {
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
+static mm_status check_item(const mm_interval *item, size_t i, int64_t left, int64_t align) {
+    if (item->last < item->first)
+        return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d: it ends before it begins", i, item->first,
+                       item->last);
+    if (item->bytes < 0 || item->bytes > left - align)
+        return mm_fail(MM_ERR_INVALID,
+                       "item %zu has %" PRId64 " bytes: must be at least 0, and all items together at most 2^62", i,
+                       item->bytes);
+    if (item->is_given && (item->offset < 0 || item->offset > INT64_C(1) << 61 || item->offset % align != 0))
+        return mm_fail(MM_ERR_INVALID,
+                       "item %zu has the given offset %" PRId64 ": must be a multiple of %" PRId64 " from 0 to 2^61", i,
+                       item->offset, align);
+    return MM_OK;
+}
+
 static mm_status check(const mm_interval *items, size_t n, int64_t align) {
     if (align <= 0) return mm_fail(MM_ERR_INVALID, "the alignment must be above 0, but is %" PRId64, align);
     if (n > INT32_MAX / 2)
         return mm_fail(MM_ERR_INVALID, "cannot place %zu items: at most %d are allowed", n, INT32_MAX / 2);
     int64_t left = INT64_C(1) << 62;
     for (size_t i = 0; i < n; i++) {
-        if (items[i].last < items[i].first) {
-            return mm_fail(MM_ERR_INVALID, "item %zu is alive from %d to %d: it ends before it begins", i,
-                           items[i].first, items[i].last);
-        }
-        if (items[i].bytes < 0 || items[i].bytes > left - align) {
-            return mm_fail(MM_ERR_INVALID,
-                           "item %zu has %" PRId64 " bytes: must be at least 0, and all items together at most 2^62", i,
-                           items[i].bytes);
-        }
+        MM_TRY(check_item(&items[i], i, left, align));
         left -= (items[i].bytes + align - 1) / align * align;
     }
     return MM_OK;
@@ -74,6 +81,26 @@ static int64_t load_peak(const mm_layout_problem *problem, int64_t *change) {
     return peak;
 }
 
+/* Refuses given boxes that overlap. Sets any_given, and raises the lower bound to the highest given end. */
+static mm_status check_given(mm_layout_problem *problem, int64_t align) {
+    for (int32_t i = 0; i < problem->n; i++) {
+        const mm_box *a = &problem->boxes[i];
+        if (a->given < 0) continue;
+        problem->any_given = true;
+        if (a->given + a->size > problem->lower_bound) problem->lower_bound = a->given + a->size;
+        for (int32_t k = i + 1; k < problem->n && problem->boxes[k].first <= a->last; k++) {
+            const mm_box *b = &problem->boxes[k];
+            if (b->given < 0 || b->given >= a->given + a->size || a->given >= b->given + b->size) continue;
+            return mm_fail(MM_ERR_INVALID,
+                           "items %d and %d are alive together, but their given bytes, %" PRId64 " to %" PRId64
+                           " and %" PRId64 " to %" PRId64 ", overlap: give other offsets, or leave one free",
+                           a->item, b->item, a->given * align, (a->given + a->size) * align, b->given * align,
+                           (b->given + b->size) * align);
+        }
+    }
+    return MM_OK;
+}
+
 mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *items, size_t n, int64_t align) {
     *problem = (mm_layout_problem){0};
     MM_TRY(check(items, n, align));
@@ -87,6 +114,7 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
     for (size_t i = 0; i < n; i++) {
         if (items[i].bytes == 0) continue;
         boxes[problem->n++] = (mm_box){.size = (items[i].bytes + align - 1) / align,
+                                       .given = items[i].is_given ? items[i].offset / align : -1,
                                        .first = items[i].first,
                                        .last = items[i].last,
                                        .item = (int32_t)i};
@@ -96,7 +124,9 @@ mm_status mm_layout_problem_init(mm_layout_problem *problem, const mm_interval *
     problem->times = rank_times(boxes, problem->n, (int32_t *)scratch);
     problem->lower_bound = load_peak(problem, scratch);
     free(scratch);
-    return MM_OK;
+    mm_status status = check_given(problem, align);
+    if (status != MM_OK) mm_layout_problem_fini(problem);
+    return status;
 }
 
 void mm_layout_problem_fini(mm_layout_problem *problem) {

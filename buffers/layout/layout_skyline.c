@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/splitmix.h"
+
 /* A stretch of the skyline: times [first, last] of one height, stored at index `first`. Together, stretches cover all
  * times. */
 typedef struct stretch {
@@ -81,13 +83,8 @@ static void skyline_fini(skyline *s) {
     free(s->offset);
 }
 
-/* splitmix64 from a fixed seed: the same placement everywhere. */
-static int32_t random_below(skyline *s, int32_t n) {
-    uint64_t z = s->random += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return (int32_t)((z ^ z >> 31) % (uint64_t)n);
-}
+/* From a fixed seed: the same placement everywhere. */
+static int32_t random_below(skyline *s, int32_t n) { return (int32_t)(mm_random_next(&s->random) % (uint64_t)n); }
 
 /* ---------------------------------------------------------------- the skyline */
 

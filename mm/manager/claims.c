@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/splitmix.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/claims_state.h"
 #include "mm/manager/iteration.h"
@@ -25,14 +26,6 @@ void mm_claims_destroy(mm_claims *c) {
     if (!c) return;
     clear(c);
     free(c);
-}
-
-/* splitmix64 */
-static uint64_t draw(mm_claims *c) {
-    uint64_t z = c->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
 }
 
 /* Whether other streams may write the persistent tensor while steps run: its all-reduce. */
@@ -130,7 +123,7 @@ static uint64_t repeat_nan(uint64_t quiet, uint64_t payloads, int bits, uint64_t
 }
 
 static uint64_t mark_word(mm_claims *c, const mm_tensor_info *info) {
-    const uint64_t random = draw(c);
+    const uint64_t random = mm_random_next(&c->random);
     if (info->dtype == MM_F32) return repeat_nan(0x7fc00000, 1 << 22, 32, random);
     if (info->dtype == MM_F16) return repeat_nan(0x7e00, 1 << 9, 16, random);
     if (info->dtype == MM_BF16) return repeat_nan(0x7fc0, 1 << 6, 16, random);

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A counter-based random number generator: any number of any sequence is computed directly, so results do not depend on
- * the order of calls. Each key has a sequence of its own: that of splitmix64 (Steele, Lea, Flood 2014), started from
- * the key. */
+ * the order of calls. Each key has a sequence of its own: that of mm/core/splitmix.h, started from the key. */
 #ifndef NETS_IO_READER_RANDOM_H
 #define NETS_IO_READER_RANDOM_H
 
-#include <stdint.h>
-
-#define NETS_RANDOM_GAMMA UINT64_C(0x9e3779b97f4a7c15)
+#include "mm/core/splitmix.h"
 
 /* The purpose of a sequence. Sequences of different purposes are independent. */
 enum nets_random_purpose {
@@ -18,20 +15,14 @@ enum nets_random_purpose {
     NETS_RANDOM_REGION
 };
 
-static inline uint64_t nets_random_mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* 64 random bits: number `counter` of the sequence `key`. */
 static inline uint64_t nets_random_at(uint64_t key, uint64_t counter) {
-    return nets_random_mix(key + (counter + 1) * NETS_RANDOM_GAMMA);
+    return mm_random_mix(key + (counter + 1) * MM_RANDOM_GAMMA);
 }
 
 /* The key of the sequence for a purpose, a seed and two more numbers, such as epoch and sample. */
 static inline uint64_t nets_random_key(enum nets_random_purpose purpose, uint64_t seed, uint64_t a, uint64_t b) {
-    return nets_random_at(nets_random_at(nets_random_at(nets_random_mix(seed), purpose), a), b);
+    return nets_random_at(nets_random_at(nets_random_at(mm_random_mix(seed), purpose), a), b);
 }
 
 /* Maps 64 random bits to 0..n-1, with a bias below n / 2^64. */

@@ -98,6 +98,25 @@ static bool is_named(const mm_engine_config *menu, const mm_engine_config *confi
     return true;
 }
 
+/* Remembers the policy of the smallest plan. */
+static mm_status keep_smallest(mm_portfolio *p, const mm_policy *policy) {
+    free(p->smallest);
+    p->smallest = strdup(policy->spec);
+    return p->smallest ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(p->graph));
+}
+
+/* Before a refusal that is near: plans with the policy of the smallest plan, which searches longer for its places. */
+static mm_status fit_smallest(mm_portfolio *p) {
+    enum { NEAR = 16 }; /* chosen: placements are seldom more than a few per cent above what is alive */
+    mm_policy policy;
+    mm_plan *plan;
+    if (!p->smallest || p->plan->peak_bytes - p->limits->device_bytes > p->limits->device_bytes / NEAR) return MM_OK;
+    MM_TRY(mm_policy_parse(p->smallest, &policy));
+    mm_status status = mm_engine_plan_needed(p->graph, p->facts, p->limits, &policy.config, &plan);
+    mm_policy_fini(&policy);
+    return status == MM_OK ? mm_portfolio_offer(p, plan) : status;
+}
+
 /* Plans with a policy. fastest: for a plan that fits and is faster than the best so far; else for one with a low
  * peak. */
 static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool fastest) {
@@ -115,7 +134,9 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
     }
     MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, fastest ? p->ns : INT64_MAX, below_bytes,
                                 &plan));
-    return mm_portfolio_offer(p, plan);
+    const mm_plan *before = p->plan;
+    MM_TRY(mm_portfolio_offer(p, plan));
+    return fastest || p->plan == before ? MM_OK : keep_smallest(p, policy);
 }
 
 static bool has_layer_of(const mm_graph *graph, uint32_t kinds) {
@@ -295,6 +316,9 @@ static mm_status plan_within(mm_portfolio *p, mm_plan **plan_out) {
     if (status == MM_OK) p->copying_ns = bound_copying(p, kept);
     if (status == MM_OK) status = mm_portfolio_offer(p, kept);
     if (status == MM_OK && p->ns == INT64_MAX) status = try_menus(p); /* if liveness fits, nothing is faster */
+    if (status == MM_OK && p->ns == INT64_MAX) status = fit_smallest(p);
+    free(p->smallest);
+    p->smallest = NULL;
     if (status == MM_OK)
         *plan_out = p->plan;
     else

@@ -18,6 +18,7 @@ typedef struct mm_portfolio {
     int64_t ns;                    /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns;            /* lower bound of the time of a plan that copies every map that it does not keep */
     bool searches;                 /* search even if no member's plan fits */
+    char *smallest; /* the policy whose plan has the lowest peak, while none fits; owned; NULL: none of the engine's */
 } mm_portfolio;
 
 /* The spec of the i-th policy that is tried, with %s for a codec; NULL past the last. */

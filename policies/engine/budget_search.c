@@ -315,18 +315,38 @@ static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned
     return compare(c);
 }
 
+/* Before a refusal: places the candidate with the fewest live bytes to the budget, with a longer search (MM_LAYOUT_FIT).
+ * c->plan is the plan of the least budget without that search. A faster one is not taken, since budgets above the least
+ * would get slower ones. */
+static mm_status fit_tightly(contest *c, const candidate *tight, int64_t device_bytes) {
+    const mm_engine_config config = config_of(&tight->way, c->config);
+    mm_plan *plan;
+    int64_t ns;
+    c->limits.device_bytes = device_bytes;
+    MM_TRY(mm_engine_plan_maps(c->survey, &config, &tight->selection, MM_LAYOUT_FIT, &plan));
+    bool taken = plan->peak_bytes <= device_bytes && plan->pinned_bytes <= c->limits.pinned_bytes;
+    mm_status status = taken ? mm_simulated_time(plan, c->facts, &ns) : MM_OK;
+    taken = taken && status == MM_OK && ns >= c->best.ns;
+    mm_plan_destroy(taken ? c->plan : plan);
+    if (taken) c->plan = plan;
+    return status;
+}
+
 /* If no plan fits, searches again in the budget of the lowest peak found, until that peak does not sink any more. So
  * the minimum that is reported is the peak of the plan that runs in that budget. */
 static mm_status find_plan(contest *c, int64_t device_bytes, int64_t pinned_bytes) {
     memset(c->before, 0, MOST_CANDIDATES * sizeof *c->before);
     c->again = false;
     MM_TRY(compare_within(c, device_bytes, pinned_bytes));
+    /* find_least has sorted them by bytes, if nothing fits */
+    const candidate tight = c->n > 0 ? c->candidates[0] : (candidate){.bytes = INT64_MAX};
+    const bool is_near = !c->fits && tight.bytes <= device_bytes;
     while (c->fits_pinned &&
            (!c->fits || (c->limits.device_bytes > device_bytes && c->plan->peak_bytes < c->limits.device_bytes))) {
         c->again = true;
         MM_TRY(compare_within(c, c->plan->peak_bytes, pinned_bytes));
     }
-    return MM_OK;
+    return is_near && c->fits ? fit_tightly(c, &tight, device_bytes) : MM_OK;
 }
 
 /* Plans without a limit of pinned memory first, and with it only if the result exceeds it. So the plan stays the same

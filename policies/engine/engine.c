@@ -11,17 +11,13 @@
 #include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
-/* Plans for all maps. Places are searched for; if the result misses the budget, an exact search may still meet it. */
+/* Plans for all maps, placed to the budget. */
 static mm_status plan_all_within(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
     const mm_selection all = {.limit = INT32_MAX};
     MM_TRY(mm_survey_create(graph, facts, limits, config, &survey));
-    mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_BEST, plan_out);
-    if (status == MM_OK && (*plan_out)->peak_bytes > limits->device_bytes) {
-        mm_plan_destroy(*plan_out);
-        status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_EXACT, plan_out);
-    }
+    mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_FIT, plan_out);
     mm_survey_destroy(survey);
     return status;
 }

@@ -86,11 +86,27 @@ static mm_status bound_by_life(mm_schedule *s, mm_region region) {
     return s->region_bytes[region] < 0 ? mm_fail(MM_ERR_NOMEM, "out of memory for a layout") : MM_OK;
 }
 
+/* Where the heap begins: at a page. */
+enum { PAGE = 4096 };
+
+/* Bytes of the device beside a region. */
+static int64_t bytes_beside(const mm_schedule *s, mm_region beside) {
+    int64_t bytes = mm_align(s->plan->base_bytes) + s->plan->external_bytes + (s->plan->heap_bytes > 0 ? PAGE : 0);
+    for (int region = 0; region < MM_REGIONS; region++)
+        if (region != MM_REGION_PINNED && region != (int)beside) bytes += s->region_bytes[region];
+    return bytes;
+}
+
+/* The height within which a region meets the limits. */
+static int64_t goal_of(const mm_schedule *s, mm_region region) {
+    return region == MM_REGION_PINNED ? s->pinned_bytes : s->device_bytes - bytes_beside(s, region);
+}
+
 static mm_status place_by_life(mm_schedule *s, mm_region region) {
     region_items r;
     int64_t height = 0;
     MM_TRY(items_init(s, region, &r));
-    mm_status status = mm_layout_place(r.items, r.n, s->layout, MM_ALIGN, &height);
+    mm_status status = mm_layout_place(r.items, r.n, s->layout, MM_ALIGN, goal_of(s, region), &height);
     keep_offsets(s, region, &r, height);
     items_fini(&r);
     return status;
@@ -191,7 +207,6 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
 /* Puts the regions one after the other, and sets the segments' offsets. Groups of MM_REGION_GIVEN begin at the end of
  * the base, as the others do: a planner that places one device segment places all. */
 static void stack_regions(mm_schedule *s) {
-    enum { PAGE = 4096 };
     mm_plan *plan = s->plan;
     for (int g = 0; g < s->n_groups; g++)
         if (s->groups[g].region == MM_REGION_GIVEN) s->lives[g].offset = s->groups[g].offset;

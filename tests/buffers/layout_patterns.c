@@ -180,3 +180,31 @@ const pattern training_patterns[] = {
     {"mixed", make_mixed, 10},
     {NULL, NULL, 0},
 };
+
+/* Cuts a rectangle, of the positions first to last and of `height` bytes, into `pieces` items at most. */
+static void cut(pattern_items *out, int first, int last, int64_t height, int pieces) {
+    bool upright = height < 2 || (first < last && random_chance(&out->random, 50));
+    if (pieces < 2 || (upright && first == last)) {
+        pattern_add(out, height, first, last);
+    } else if (upright) {
+        int at = first + random_below(&out->random, last - first);
+        cut(out, first, at, height, pieces / 2);
+        cut(out, at + 1, last, height, pieces - pieces / 2);
+    } else {
+        int64_t at = 1 + random_below(&out->random, (int)height - 1);
+        cut(out, first, last, at, pieces / 2);
+        cut(out, first, last, height - at, pieces - pieces / 2);
+    }
+}
+
+void pattern_cut(pattern_items *out, int pieces) {
+    enum { POSITIONS = 40, BYTES = 1000 };
+    cut(out, 0, POSITIONS - 1, BYTES, pieces);
+    cut(out, POSITIONS, POSITIONS + 9, BYTES / 2, pieces / 4);
+    for (size_t i = out->n - 1; i > 0; i--) {
+        const size_t other = (size_t)random_below(&out->random, (int)i + 1);
+        const mm_interval item = out->items[i];
+        out->items[i] = out->items[other];
+        out->items[other] = item;
+    }
+}

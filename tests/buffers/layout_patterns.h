@@ -24,4 +24,8 @@ extern const pattern training_patterns[];
 void pattern_add(pattern_items *items, int64_t bytes, int first, int last);
 void pattern_fini(pattern_items *items);
 
+/* Adds up to 1.25 times `pieces` items in random order: a rectangle of 1000 bytes, cut into pieces, that is hard to put
+ * together, and behind it a small one. */
+void pattern_cut(pattern_items *out, int pieces);
+
 #endif

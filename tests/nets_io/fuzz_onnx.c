@@ -78,7 +78,7 @@ TEST_CASE(damaged_files_are_refused_or_networks) {
     }
     const uint64_t rounds = (uint64_t)test_depth(test_is_sanitized() ? ROUNDS / 4 : ROUNDS, DEEP_ROUNDS);
     for (uint64_t round = 0; round < rounds; round++) {
-        random_numbers random = {nets_random_mix(round + 1), 0};
+        random_numbers random = {mm_random_mix(round + 1), 0};
         const size_t k = below(&random, N_FILES), other = below(&random, N_FILES),
                      edits = 1 + below(&random, MAX_EDITS);
         uint8_t *bytes = malloc(most + 16 * MAX_EDITS);

@@ -102,7 +102,7 @@ static const double LIKE = 0.8, PLANE = 0.3;
 void study_draw(float *map, const int64_t dims[4], double zeros, uint64_t seed) {
     const int64_t n = dims[0], h = dims[1], w = dims[2], c = dims[3], elems = n * h * w * c;
     const double fresh = sqrt(1 - LIKE * LIKE), border = quantile(zeros);
-    const uint64_t key = nets_random_mix(seed), planes = nets_random_mix(seed + 1);
+    const uint64_t key = mm_random_mix(seed), planes = mm_random_mix(seed + 1);
     double a, b;
     for (int64_t i = 0; i < elems; i += 2) {
         normals(key, (uint64_t)i, &a, &b);

@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "mm/core/splitmix.h"
 #include "mm/device/host/host_internal.h"
 #include "mm/device/host/thread.h"
 
@@ -148,14 +149,6 @@ mm_status host_stream_wait(mm_stream *base, host_recording *recording) {
 
 /* ---------------------------------------------------------------- the thread */
 
-/* splitmix64 (Steele, Lea, Flood, OOPSLA 2014) */
-static uint64_t random_next(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 void host_sleep_until(int64_t ns) {
     enum { NS_PER_S = 1000000000 };
     struct timespec until = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
@@ -165,7 +158,7 @@ void host_sleep_until(int64_t ns) {
 static void delay(host_stream *stream) {
     const mm_device_config *config = &((host_device *)stream->base.device)->config;
     if (config->delay_seed == 0 || config->delay_max_ns == 0) return;
-    uint64_t delay_ns = random_next(&stream->delay_random) % ((uint64_t)config->delay_max_ns + 1);
+    uint64_t delay_ns = mm_random_next(&stream->delay_random) % ((uint64_t)config->delay_max_ns + 1);
     stream->at_ns = mm_now_ns() + (int64_t)delay_ns;
     host_sleep_until(stream->at_ns);
 }
