@@ -6,9 +6,10 @@
 #include <stdlib.h>
 
 /* Limits of a search's work, in visited tree nodes (mm_layout_search): for each box, and in total. Chosen for time: a
- * node took some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms and QUICK for 6 ms. Any value gives a
+ * node took some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms, QUICK for 6 ms, and
+ * SOON, of which planners ask many times, for a fourth of that. Any value gives a
  * valid placement; more work can only lower it. */
-enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000 };
+enum { WORK_PER_BOX = 100000, WORK_MAX = 15000000, QUICK_WORK_PER_BOX = 4000, QUICK_WORK_MAX = 2000000, SOON_SHARE = 4 };
 
 /* Limits of the exact search: the number of nodes times the number of boxes. Chosen for time: a node takes some 2.5 ns
  * for each box (measured, EPYC Zen 5), so EXACT searches for at most 25 ms. Where only the lower bound would do, FIT
@@ -40,19 +41,23 @@ static mm_status fit(const mm_layout_problem *problem, int64_t goal, mm_placemen
     return MM_OK;
 }
 
-static mm_status search(const mm_layout_problem *problem, bool quick, mm_placement *best) {
+static mm_status search(const mm_layout_problem *problem, bool quick, int64_t enough, mm_placement *best) {
     const int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
     int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
     if (work > most) work = most;
-    return problem->any_given ? mm_layout_search_around(problem, work, best) : mm_layout_search(problem, work, best);
+    if (enough > problem->lower_bound) work /= SOON_SHARE;
+    return problem->any_given ? mm_layout_search_around(problem, work, best)
+                              : mm_layout_search(problem, work, enough, best);
 }
 
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, int64_t goal,
                        mm_placement *best) {
     if (algorithm == MM_LAYOUT_GROUPS) return mm_layout_groups(problem, best);
     MM_TRY(problem->any_given ? mm_layout_modnn_around(problem, best) : mm_layout_modnn(problem, best));
-    if (algorithm == MM_LAYOUT_MODNN) return MM_OK;
-    MM_TRY(search(problem, algorithm == MM_LAYOUT_QUICK, best));
+    const bool soon = algorithm == MM_LAYOUT_SOON;
+    if (algorithm == MM_LAYOUT_MODNN || (soon && best->height <= goal)) return MM_OK;
+    const int64_t enough = soon && goal > problem->lower_bound ? goal : problem->lower_bound;
+    MM_TRY(search(problem, soon || algorithm == MM_LAYOUT_QUICK, enough, best));
     if (algorithm != MM_LAYOUT_EXACT && (algorithm != MM_LAYOUT_FIT || best->height <= goal)) return MM_OK;
     int64_t nodes = EXACT_WORK / problem->n;
     MM_TRY(mm_layout_exact(problem, problem->lower_bound, &nodes, best));

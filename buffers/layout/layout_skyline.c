@@ -46,6 +46,7 @@ typedef struct skyline {
     int64_t height;
     int32_t blocked;          /* after a failure: rank of the box that found no room */
     int64_t work, work_limit; /* visited nodes of trees */
+    int64_t enough;           /* a height that needs no lower one */
     uint64_t random;
 } skyline;
 
@@ -236,7 +237,7 @@ static bool place(skyline *s, int64_t goal) {
 }
 
 static bool done(const skyline *s, const mm_placement *best) {
-    return best->height == s->problem->lower_bound || s->work > s->work_limit;
+    return best->height <= s->enough || s->work > s->work_limit;
 }
 
 static void keep(const skyline *s, mm_placement *best) {
@@ -252,11 +253,11 @@ static void promote(skyline *s, int32_t from, int32_t to) {
     s->work += (from - to) / 8;
 }
 
-/* Searches from the present order: sets a goal between the lower bound and the best height, and promotes boxes that
+/* Searches from the present order: sets a goal between what is enough and the best height, and promotes boxes that
  * block it. REPAIRS is chosen, not tuned: the work limit bounds the search anyway. */
 static void search_near(skyline *s, mm_placement *best) {
     enum { REPAIRS = 25 };
-    int64_t bound = s->problem->lower_bound, slack = best->height - 1 - bound;
+    int64_t bound = s->enough, slack = best->height - 1 - bound;
     int64_t goal = bound + slack / 4 * (random_below(s, 2) ? 4 : random_below(s, 4));
     for (int i = 0; i < REPAIRS && !done(s, best); i++) {
         if (goal >= best->height) goal = best->height - 1;
@@ -291,9 +292,10 @@ static mm_status search(skyline *s, mm_placement *best) {
     return MM_OK;
 }
 
-mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, mm_placement *best) {
+mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, mm_placement *best) {
     skyline s;
     mm_status status = skyline_init(&s, problem, work);
+    s.enough = enough;
     if (status == MM_OK) status = search(&s, best);
     skyline_fini(&s);
     return status;
