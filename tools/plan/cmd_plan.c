@@ -19,6 +19,7 @@
 #include "tools/plan/picture.h"
 #include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_page.h"
+#include "tools/plan/plan_search.h"
 #include "tools/plan/which_gpu.h"
 
 typedef struct plan_command {
@@ -27,8 +28,9 @@ typedef struct plan_command {
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
-    bool help, explain, chart, max_batch, which_gpu;
+    bool help, explain, chart, max_batch, fastest_batch, max_context, which_gpu;
     /* derived from the options */
+    plan_search search;
     int ranks; /* number of devices; `batch` is then one device's part */
     arg_texts policies;
     texts texts; /* owns policies' texts with an effort added, and texts of the cases */
@@ -61,23 +63,21 @@ static mm_status find_sub_batch(const plan_command *c, need_case *asked) {
     return sub_batch_check_facts("--facts", asked->facts, c->batch, asked->sub_batch);
 }
 
-static mm_status find_batch(need_case *asked, max_batch *found) {
-    MM_TRY(max_batch_find(asked, found));
-    asked->batch = asked->sub_batch = found->batch > 0 ? found->batch : 1;
-    return MM_OK;
-}
-
 static mm_status plan_one(plan_command *c, const char *policy) {
     plan_case *one = &c->cases[c->n_cases];
     *one = (plan_case){.net = c->net,
                        .asked = case_of(c, policy),
                        .ranks = c->ranks,
-                       .searched = c->max_batch,
+                       .search = c->search,
                        .explained = c->explain,
                        .texts = &c->texts};
-    MM_TRY(c->max_batch ? find_batch(&one->asked, &one->found) : find_sub_batch(c, &one->asked));
+    mm_status status = c->search ? plan_case_search(one) : find_sub_batch(c, &one->asked);
     one->asked.wants_fastest = one->asked.wants_least = true;
-    MM_TRY(plan_case_init(one));
+    if (status == MM_OK) status = plan_case_init(one);
+    if (status != MM_OK) {
+        nets_net_destroy(one->own_net);
+        return status;
+    }
     c->n_cases++;
     return MM_OK;
 }
@@ -114,10 +114,10 @@ static const plan_case *find_case(const plan_command *c, const char *policy) {
 static void print_comparison(FILE *file, const plan_command *c) {
     const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
     if (!naive || !liveness) return;
-    if (c->max_batch && naive->found.batch > 0)
+    if (c->search == PLAN_MAX_BATCH && naive->found.n > 0)
         fprintf(file, "liveness fits %.1fx the batch of naive\n",
                 (double)liveness->asked.batch / (double)naive->asked.batch);
-    if (!c->max_batch)
+    if (!c->search)
         fprintf(file, "liveness needs %.1fx less than naive\n",
                 (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
 }
@@ -153,11 +153,12 @@ static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
         plan_case_print(file, &c->cases[i], c->explain);
         picture_panel panel = panel_of(&c->cases[i]);
         if (chart) picture_print(file, &panel, c->budget_bytes, utf8);
-        if (c->explain && c->max_batch) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
+        MM_TRY(plan_search_table(file, &c->cases[i]));
+        if (c->explain && c->search) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
     }
-    if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
+    if (c->explain && !c->search) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
     print_comparison(file, c);
-    return c->max_batch ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
+    return c->search ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- files */
@@ -216,8 +217,8 @@ static mm_status save_trace(const plan_command *c) {
 
 /* ---------------------------------------------------------------- the command */
 
-/* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. A GPU has a budget of
- * its own. */
+/* Opens --facts. Measured facts hold for one batch only, so a search needs a machine's rates. A GPU has a budget of its
+ * own. */
 static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(c->gpu ? facts_source_open_gpu(path, &c->source) : facts_source_open(path, &c->source));
     c->gpu_budget = c->source.gpu && c->budget_bytes == 0;
@@ -225,16 +226,17 @@ static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
     target_log_threads(&c->target, path, c->source.threads);
-    if (!c->max_batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured for one batch; with --max-batch, give a machine file",
-                   path);
+    if (!c->search) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured for one batch; with %s, give a machine file", path,
+                   plan_search_option(c->search));
 }
 
 static mm_status check_sub_batch(const plan_command *c) {
     const facts_source *facts = c->facts ? &c->source : NULL;
     int64_t n;
-    if (c->sub_batch && c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
-    for (int i = 0; !c->max_batch && i < c->policies.n; i++) {
+    if (c->sub_batch && c->search)
+        return mm_fail(MM_ERR_INVALID, "--sub-batch and %s: give one of them", plan_search_option(c->search));
+    for (int i = 0; !c->search && i < c->policies.n; i++) {
         MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured(facts), &n));
         if (n > 0) MM_TRY(sub_batch_check_facts("--facts", facts, c->batch, n));
     }
@@ -249,7 +251,8 @@ static mm_status read_ranks(plan_command *c) {
     c->ranks = asked.n[0];
     if (asked.count > 1)
         return mm_fail(MM_ERR_INVALID, "--ranks %s: give one number; mm bench takes several", c->ranks_list);
-    if (c->ranks_list && c->max_batch) return mm_fail(MM_ERR_INVALID, "--ranks and --max-batch: give one of them");
+    if (c->ranks_list && c->search)
+        return mm_fail(MM_ERR_INVALID, "--ranks and %s: give one of them", plan_search_option(c->search));
     MM_TRY(ranks_part(c->batch, c->ranks, &part));
     c->batch = part;
     ranks_use(&asked, c->ranks, &c->target, &c->source);
@@ -258,10 +261,24 @@ static mm_status read_ranks(plan_command *c) {
                    c->facts);
 }
 
+/* Which of the searches was asked for. */
+static mm_status read_search(plan_command *c) {
+    const bool asked[PLAN_SEARCHES] = {[PLAN_MAX_BATCH] = c->max_batch,
+                                       [PLAN_FASTEST_BATCH] = c->fastest_batch,
+                                       [PLAN_MAX_CONTEXT] = c->max_context};
+    for (plan_search s = PLAN_MAX_BATCH; s < PLAN_SEARCHES; s++) {
+        if (asked[s] && c->search)
+            return mm_fail(MM_ERR_INVALID, "%s and %s: give one of them", plan_search_option(c->search),
+                           plan_search_option(s));
+        if (asked[s]) c->search = s;
+    }
+    if (!c->search || c->search == PLAN_MAX_CONTEXT || c->batch == 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s finds the batch, and --batch %lld gives it: give one of them",
+                   plan_search_option(c->search), (long long)c->batch);
+}
+
 static mm_status check(plan_command *c) {
-    if (c->max_batch && c->batch > 0)
-        return mm_fail(MM_ERR_INVALID, "--max-batch finds the batch, and --batch %lld gives it: give one of them",
-                       (long long)c->batch);
+    MM_TRY(read_search(c));
     if (c->batch == 0) c->batch = 128;
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
@@ -270,9 +287,13 @@ static mm_status check(plan_command *c) {
     if (c->gpu) c->facts = c->gpu;
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
+    if (c->search == PLAN_FASTEST_BATCH && !c->facts)
+        return mm_fail(MM_ERR_INVALID, "--fastest-batch needs times: --gpu NAME ('mm gpus' lists them), or a machine file: "
+                                       "--facts FILE");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
-    if (c->max_batch && c->budget_bytes == 0)
-        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into, or a GPU's: --gpu");
+    if (c->search && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "%s needs a --budget to fit into, or a GPU's: --gpu",
+                       plan_search_option(c->search));
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
@@ -304,7 +325,7 @@ static mm_status advise(const plan_command *c) {
     const plan_case *first = &c->cases[0];
     const need_pass *most = plan_case_need(first);
     mm_status misfit = refuse(c);
-    if (c->budget_bytes == 0 || c->max_batch) return misfit;
+    if (c->budget_bytes == 0 || c->search) return misfit;
     const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= first->asked.pinned.bytes;
     need_case refused = case_of(c, c->policies.text[0]);
     refused.sub_batch = first->asked.sub_batch;
@@ -387,6 +408,11 @@ static const char help_text[] =
     "that room. Without --budget, 'mm train' and 'mm bench' take that room if the device has the memory free. The\n"
     "minimum budget is without it.\n"
     "\n"
+    "--max-batch finds the largest batch that fits the budget, --fastest-batch the one with the most images or tokens a\n"
+    "second: it plans some sizes up to the largest, then closer ones, to a tenth of the best. --max-context\n"
+    "finds the longest context of a network of tokens at the given batch, in steps of 64 tokens; a table of positions\n"
+    "grows with it.\n"
+    "\n"
     "--ranks N plans for one of N devices that each train an N-th of the batch. Gradients that are added up also\n"
     "take pinned memory. images/s are those of all devices.\n"
     "\n"
@@ -403,6 +429,8 @@ static const char help_text[] =
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg\n"
     "  mm plan --net resnet152 --gpu a100-40 --max-batch --policy liveness\n"
+    "  mm plan --net resnet152 --gpu l4 --fastest-batch --policy liveness,recompute\n"
+    "  mm plan --net gpt2 --batch 1 --budget 24GiB --max-context --policy liveness\n"
     "  mm plan --net gpt2 --batch 16 --policy liveness --which-gpu";
 
 int cmd_plan(int argc, char **argv) {
@@ -426,6 +454,10 @@ int cmd_plan(int argc, char **argv) {
         {"--pinned", "SIZE", "host memory for offloaded maps (half of what is free; with a machine file no limit)",
          ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        {"--fastest-batch", NULL, "plan the batch with the most images or tokens a second that fits the budget", ARG_FLAG,
+         &c.fastest_batch, 0, 0},
+        {"--max-context", NULL, "plan the longest context of a transformer that fits the budget", ARG_FLAG,
+         &c.max_context, 0, 0},
         {"--gpu", "GPU", "a GPU by name: predict times, and without --budget plan for its memory ('mm gpus')", ARG_TEXT,
          &c.gpu, 0, 0},
         {"--which-gpu", NULL, "which GPUs it fits, and how fast each is", ARG_FLAG, &c.which_gpu, 0, 0},

@@ -8,6 +8,7 @@
 #include "mm/core/time/time_bound.h"
 #include "mm/planning/requirement.h"
 #include "tools/args/speed.h"
+#include "tools/plan/plan_search.h"
 
 static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
     for (int i = 0; i < c->need.n; i++)
@@ -69,6 +70,8 @@ void plan_case_fini(plan_case *c) {
     mm_account_fini(&c->account);
     mm_simulation_fini(&c->sim);
     need_fini(&c->need);
+    nets_net_destroy(c->own_net);
+    c->own_net = NULL;
 }
 
 bool plan_case_fits(const plan_case *c) {
@@ -91,6 +94,13 @@ mm_status plan_case_refuse(const plan_case *c) {
 }
 
 bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
+
+const char *plan_case_bound_of(const plan_case *c) {
+    static const char *const of[2][2] = {
+        {"whole batches, these bytes, these codecs", "whole batches, this budget, these codecs"},
+        {"these sub-batches, these bytes, these codecs", "these sub-batches, this budget, these codecs"}};
+    return of[c->asked.sub_batch < c->asked.batch][c->asked.budget_bytes > 0];
+}
 
 static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     const mm_program *program = plan_case_need(c)->planned.program;
@@ -181,23 +191,6 @@ static void print_segments(FILE *file, const mm_account *account) {
                 account->n_segments - LARGEST);
 }
 
-static void print_search(FILE *file, const plan_case *c) {
-    char next[32], budget[32];
-    mm_size_format(c->asked.budget_bytes, budget, sizeof budget);
-    if (c->found.batch == 0)
-        fprintf(file, "  %-22s none in %s\n", "largest batch", budget);
-    else if (c->found.next_batch == 0)
-        fprintf(file, "  %-22s %14lld  in %s; larger ones are not tried\n", "largest batch", (long long)c->found.batch,
-                budget);
-    else if (c->found.next_bytes <= c->asked.budget_bytes)
-        fprintf(file, "  %-22s %14lld  in %s; %lld needs more pinned memory\n", "largest batch",
-                (long long)c->found.batch, budget, (long long)c->found.next_batch);
-    else
-        fprintf(file, "  %-22s %14lld  in %s; %lld needs %s more\n", "largest batch", (long long)c->found.batch, budget,
-                (long long)c->found.next_batch,
-                mm_size_format(c->found.next_bytes - c->asked.budget_bytes, next, sizeof next));
-}
-
 static void print_moves(FILE *file, const mm_moves *moves) {
     char size[32];
     fprintf(file, "  %-22s %14lld  %s, in %lld offloads and %lld prefetches\n", "moved over the link",
@@ -218,9 +211,9 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 (double)c->forecast.iteration_ns * 1e-6, speed(c, c->forecast.iteration_ns),
                 speed_unit(c->sample_tokens), c->sim.hidden_permille / 10);
     if (plan_case_has_gap(c))
-        fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s (%s): no plan is faster; the gap is %.1f%%\n", "bound",
                 (double)c->forecast.bound_ns * 1e-6, speed(c, c->forecast.bound_ns), speed_unit(c->sample_tokens),
-                (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
+                plan_case_bound_of(c), (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
 }
 
 /* Where the limit of pinned memory comes from, after its size. */
@@ -234,7 +227,9 @@ static void print_verdict(FILE *file, const plan_case *c) {
     const int64_t pinned = c->forecast.pinned_bytes;
     const char *policy = plan_case_plan(c)->policy;
     char size[32];
-    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
+    fprintf(file, "%s, ", c->net);
+    if (c->search == PLAN_MAX_CONTEXT) fprintf(file, "context %lld, ", (long long)c->sample_tokens);
+    fprintf(file, "batch %lld, ", (long long)(c->ranks * c->asked.batch));
     if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
     fprintf(file, "%s%s: ", policy, c->forecast.work.lossy ? " (lossy)" : "");
     if (judged) fputs(fits ? "fits" : "does not fit", file);
@@ -269,7 +264,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
                 "sub-batch", (long long)c->asked.sub_batch,
                 (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch), mm_graph_name(plan->graph));
-    if (c->searched) print_search(file, c);
+    plan_search_print(file, c);
     if (c->forecast.cut_short)
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", c->need.least_bytes);
@@ -351,8 +346,8 @@ json_t *plan_case_row(const plan_case *c) {
                                               (json_int_t)c->forecast.defragmentations));
     if (row && plan_case_has_gap(c))
         json_object_update_new(
-            row, json_pack("{sf sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "gap_permille",
-                           (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
+            row, json_pack("{sf ss sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "bound_of",
+                           plan_case_bound_of(c), "gap_permille", (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
     if (row)
         json_object_update_new(
             row, json_pack("{sI so}", "minimum_pinned_bytes", (json_int_t)plan_case_need(c)->minimum_pinned_bytes,
@@ -360,6 +355,6 @@ json_t *plan_case_row(const plan_case *c) {
                            c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
     if (row && c->asked.facts && facts_source_estimate(c->asked.facts))
         json_object_set_new(row, "machine_from", json_string(facts_source_estimate(c->asked.facts)));
-    if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
+    if (row) plan_search_row(row, c);
     return row;
 }
