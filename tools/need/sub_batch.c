@@ -10,6 +10,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
+#include "mm/core/time/time_bound.h"
 #include "policies/policy.h"
 
 /* moDNN's rule: any consecutive steps that are this share of all steps must fit into memory together. The value is the
@@ -207,28 +208,48 @@ static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out)
     return status;
 }
 
-/* Chosen: another sub-batch is taken only if it is faster by this share of the time. A smaller gain is not worth the
- * extra copies over the link that larger sub-batches cause. */
-enum { WORTH_PERMILLE = 20 };
+/* A lower bound of what `predict` gives, found without planning. */
+static mm_status bound(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    need n;
+    int64_t ns = 0;
+    MM_TRY(need_open(&n, &parts));
+    const mm_limits limits = {
+        .device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes, .base_bytes = n.base_bytes};
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && ns < INT64_MAX && i < n.n; i++) {
+        mm_time_bound pass;
+        status = mm_time_bound_of(n.pass[i].lowered->graph, n.pass[i].planned.facts, &limits, &pass);
+        if (status == MM_OK) ns = pass.ns < INT64_MAX ? ns + n.pass[i].graph.passes * pass.ns : INT64_MAX;
+    }
+    need_fini(&n);
+    *ns_out = ns;
+    return status;
+}
 
-/* Takes larger sub-batches, or if the next larger is not faster, smaller ones, while that is predicted to be faster. */
+/* Takes `other` if it is predicted to be faster. */
+static mm_status take_faster(const need_case *c, int64_t other, int64_t *n, int64_t *least_ns) {
+    int64_t ns;
+    MM_TRY(bound(c, other, &ns));
+    if (ns >= *least_ns) return MM_OK;
+    MM_TRY(predict(c, other, &ns));
+    if (ns < *least_ns) {
+        *n = other;
+        *least_ns = ns;
+    }
+    return MM_OK;
+}
+
+/* Takes the fastest of all sizes that suit devices. These do not depend on the budget, so that with more memory, whose
+ * plans are no slower, the fastest is no slower either. Larger ones come first: they are equally fast with fewer
+ * passes. Their steps are seldom slower, so smaller ones are mostly ruled out by their bounds. */
 static mm_status hasten(const need_case *c, int64_t *n) {
     const int64_t first = *n;
-    int64_t least_ns, ns;
+    int64_t least_ns;
     MM_TRY(predict(c, first, &least_ns));
-    for (bool larger = true;;) {
-        const int64_t other = larger ? next_larger(c, *n) : rounded(*n / 2);
-        const bool is_other = other != *n && other > 0;
-        if (is_other) MM_TRY(predict(c, other, &ns));
-        if (is_other && ns < least_ns - least_ns / 1000 * WORTH_PERMILLE) {
-            *n = other;
-            least_ns = ns;
-        } else if (larger && *n == first) {
-            larger = false;
-        } else {
-            return MM_OK;
-        }
-    }
+    for (int64_t other = c->batch; other > 0; other = rounded(other - 1))
+        if (other != first) MM_TRY(take_faster(c, other, n, &least_ns));
+    return MM_OK;
 }
 
 static mm_status choose(const need_case *c, int64_t *n) {
