@@ -69,6 +69,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .asked = case_of(c, policy),
                        .ranks = c->ranks,
                        .search = c->search,
+                       .offers = !c->search && !c->sub_batch,
                        .explained = c->explain,
                        .texts = &c->texts};
     mm_status status = c->search ? plan_case_search(one) : find_sub_batch(c, &one->asked);

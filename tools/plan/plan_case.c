@@ -42,6 +42,11 @@ static mm_status plan_in_budget(plan_case *c, int pass) {
     return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned.bytes, c->staged_bytes);
 }
 
+/* INT64_MAX: it does not fit, or has no time. */
+static int64_t own_ns(const plan_case *c) {
+    return plan_case_fits(c) && c->asked.facts ? c->forecast.iteration_ns : INT64_MAX;
+}
+
 static mm_status plan(plan_case *c) {
     const need_case *asked = &c->asked;
     MM_TRY(need_init(&c->need, asked));
@@ -54,6 +59,8 @@ static mm_status plan(plan_case *c) {
     for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
+    if (c->offers && !c->forecast.untimed[0] && (c->asked.facts || !plan_case_fits(c)))
+        MM_TRY(sub_batch_offer_find(asked, mm_graph_steps(plan_case_plan(c)->graph), own_ns(c), &c->offer));
     MM_TRY(mm_account_init(plan_case_plan(c), &c->account));
     return mm_requirement_timeline(&c->account, &c->timeline);
 }
@@ -216,6 +223,19 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 plan_case_bound_of(c), (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
 }
 
+static void print_offer(FILE *file, const plan_case *c) {
+    const sub_batch_offer *offer = &c->offer;
+    if (offer->sub_batch == 0) return;
+    fprintf(file, "  %s would ", offer->spec);
+    if (offer->ns == INT64_MAX)
+        fprintf(file, "fit");
+    else
+        fprintf(file, "make at least %.1f %s", speed(c, offer->ns), speed_unit(c->sample_tokens));
+    if (plan_case_fits(c))
+        fprintf(file, " (%.1f times)", (double)c->forecast.iteration_ns / (double)offer->ns);
+    fprintf(file, ", in sub-batches; %s\n", sub_batch_differs(c->asked.net));
+}
+
 /* Where the limit of pinned memory comes from, after its size. */
 static const char *limit_source(pinned_from from) {
     return from == PINNED_HALF ? "half of what this host has free" : "--pinned";
@@ -303,6 +323,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         fprintf(file, "  %-22s %14lld  times: all maps are swapped out, and those that a step needs are fetched\n",
                 "defragmented", (long long)c->forecast.defragmentations);
     if (c->asked.facts) print_prediction(file, c);
+    print_offer(file, c);
     if (by_kind) print_segments(file, &c->account);
 }
 
@@ -314,6 +335,16 @@ static json_t *at_peak(const plan_case *c) {
     mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
     for (int i = 0; i < MM_CATEGORIES; i++) json_object_set_new(object, mm_category_name(i), json_integer(live[i]));
     return object;
+}
+
+static json_t *offer_json(const plan_case *c) {
+    const sub_batch_offer *offer = &c->offer;
+    const bool timed = offer->ns < INT64_MAX;
+    return json_pack(
+        "{ss so so ss}", "policy", offer->spec, "images_per_second",
+        timed ? json_real((double)(c->ranks * c->asked.batch) * 1e9 / (double)offer->ns) : json_null(), "times",
+        timed && plan_case_fits(c) ? json_real((double)c->forecast.iteration_ns / (double)offer->ns) : json_null(),
+        "differs", sub_batch_differs_key(c->asked.net));
 }
 
 json_t *plan_case_row(const plan_case *c) {
@@ -355,6 +386,7 @@ json_t *plan_case_row(const plan_case *c) {
                            c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
     if (row && c->asked.facts && facts_source_estimate(c->asked.facts))
         json_object_set_new(row, "machine_from", json_string(facts_source_estimate(c->asked.facts)));
+    if (row && c->offer.sub_batch > 0) json_object_set_new(row, "offer", offer_json(c));
     if (row) plan_search_row(row, c);
     return row;
 }

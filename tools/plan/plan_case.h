@@ -11,6 +11,7 @@
 #include "tools/need/forecast.h"
 #include "tools/need/largest.h"
 #include "tools/need/policy_effect.h"
+#include "tools/need/sub_batch_offer.h"
 
 /* What is searched before planning. */
 typedef enum plan_search {
@@ -29,6 +30,7 @@ typedef struct plan_case {
     largest found;         /* MAX_BATCH, MAX_CONTEXT: asked has that batch or context, or the smallest if none fits */
     fastest_batch fastest; /* FASTEST_BATCH: the same */
     nets_net *own_net;     /* MAX_CONTEXT: asked.net, owned; NULL: the caller's net */
+    bool offers;    /* look whether `auto` would gain by sub-batches */
     bool explained; /* also simulate without facts, with nominal times, and in a larger budget */
     texts *texts;   /* owns the texts of `effect`; borrowed */
     /* set by plan_case_init */
@@ -40,6 +42,7 @@ typedef struct plan_case {
     int64_t more_ns;      /* explained: time of an iteration in it; 0: the plans do not fit */
     int64_t staged_bytes; /* bytes of the plan for staging the next batch; minimum_bytes does not include them */
     mm_simulation sim;    /* of plan_case_need's pass, if forecast has times; valid if forecast.untimed is "" */
+    sub_batch_offer offer;
     mm_account account;
     mm_held_step *timeline; /* of the account: one for each of its steps */
 } plan_case;
