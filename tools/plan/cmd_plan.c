@@ -28,7 +28,7 @@ typedef struct plan_command {
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
-    bool help, explain, chart, max_batch, fastest_batch, max_context, which_gpu;
+    bool help, explain, explain_all, chart, max_batch, fastest_batch, max_context, which_gpu;
     /* derived from the options */
     plan_search search;
     int ranks; /* number of devices; `batch` is then one device's part */
@@ -71,6 +71,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .search = c->search,
                        .offers = !c->search && !c->sub_batch,
                        .explained = c->explain,
+                       .explains_all = c->explain_all,
                        .texts = &c->texts};
     mm_status status = c->search ? plan_case_search(one) : find_sub_batch(c, &one->asked);
     one->asked.wants_fastest = one->asked.wants_least = true;
@@ -280,6 +281,7 @@ static mm_status read_search(plan_command *c) {
 
 static mm_status check(plan_command *c) {
     MM_TRY(read_search(c));
+    c->explain |= c->explain_all;
     if (c->batch == 0) c->batch = 128;
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
@@ -464,6 +466,7 @@ int cmd_plan(int argc, char **argv) {
         {"--which-gpu", NULL, "which GPUs it fits, and how fast each is", ARG_FLAG, &c.which_gpu, 0, 0},
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
+        {"--explain-all", NULL, "the same, of all stashed maps, not only the largest", ARG_FLAG, &c.explain_all, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--html", "FILE", "the figures and the picture as a page", ARG_TEXT, &c.html, 0, 0},

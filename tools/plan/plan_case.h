@@ -32,6 +32,7 @@ typedef struct plan_case {
     nets_net *own_net;     /* MAX_CONTEXT: asked.net, owned; NULL: the caller's net */
     bool offers;    /* look whether `auto` would gain by sub-batches */
     bool explained; /* also simulate without facts, with nominal times, and in a larger budget */
+    bool explains_all; /* explained: all stashed maps, not only the largest */
     texts *texts;   /* owns the texts of `effect`; borrowed */
     /* set by plan_case_init */
     policy_effect effect;  /* of the policy in this network */
