@@ -16,7 +16,13 @@ typedef struct way {
     mm_recompute_mode mode;
     int nesting; /* NESTED: the choice whose levels are used; -1: maps are made again once */
     bool lean;   /* swaps are lean ones */
-    bool timed;  /* fetches begin where the plan's do; else as the configuration says */
+    enum {
+        BY_CONFIGURATION, /* as the configuration says */
+        FETCHED,          /* fetches begin where the plan's do */
+        EAGER,            /* and bytes may be used again as soon as a copy was issued */
+        AS_PLACED,        /* and bytes are used again where they are in the plan */
+        TIMINGS
+    } timing;
 } way;
 
 typedef struct draft {
@@ -33,6 +39,8 @@ struct mm_alternatives {
     mm_survey *survey;
     int8_t *rule;   /* per tensor: its rule in the plan */
     int32_t *fetch; /* per tensor: step before which the plan's fetch begins */
+    int32_t *gone;  /* per tensor: last step before its bytes are used again in the plan */
+    int32_t *zeros; /* per tensor: 0 */
     way way;
     draft base;
     int64_t plan_ns;
@@ -158,10 +166,47 @@ static void read_fetches(mm_alternatives *a) {
     }
 }
 
+static int step_of(const mm_plan *plan, int node) {
+    while (node > 0 && plan->nodes[node].kind != MM_NODE_STEP) node--;
+    return plan->nodes[node].kind == MM_NODE_STEP ? plan->nodes[node].step : 0;
+}
+
+static bool overlap(const mm_segment *a, const mm_segment *b) {
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+/* The first node after `after` that puts another segment over this one; the plan's end: none. */
+static int reused_at(const mm_plan *plan, const mm_segment *s, int after) {
+    int first = plan->n_nodes;
+    for (int i = 0; i < plan->n_segments; i++) {
+        const mm_segment *other = &plan->segments[i];
+        if (mm_segment_has_life(other) && !other->dynamic && other->first_node > after && other->first_node < first &&
+            overlap(s, other))
+            first = other->first_node;
+    }
+    return first;
+}
+
+static void read_reuse(mm_alternatives *a) {
+    const mm_plan *plan = a->of.plan;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if ((node->kind != MM_NODE_OUT && node->kind != MM_NODE_ENCODE) || node->src < 0) continue;
+        const mm_segment *s = &plan->segments[node->src];
+        const mm_tensor root = mm_plan_root(plan, node->tensor);
+        const int last = mm_graph_tensor(plan->graph, root)->first_backward - 1;
+        const int reused = reused_at(plan, s, i);
+        const int step = reused < plan->n_nodes ? step_of(plan, reused) - 1 : last;
+        if (!s->pinned) a->gone[root] = step < last ? step : last;
+    }
+}
+
 /* ---------------------------------------------------------------- drafts */
 
 static mm_assignment assignment_of(const mm_alternatives *a) {
-    mm_assignment assigned = {.rule = a->rule, .fetch = a->way.timed ? a->fetch : NULL};
+    mm_assignment assigned = {.rule = a->rule, .fetch = a->way.timing == BY_CONFIGURATION ? NULL : a->fetch};
+    if (a->way.timing == EAGER) assigned.gone = a->zeros;
+    if (a->way.timing == AS_PLACED) assigned.gone = a->gone;
     if (a->way.nesting >= 0) {
         assigned.level = mm_nesting_levels(&a->survey->nesting, a->way.nesting);
         assigned.cut = mm_nesting_cuts(&a->survey->nesting, a->way.nesting);
@@ -209,6 +254,8 @@ static mm_status make_draft(const mm_alternatives *a, mm_tensor tensor, draft *d
 
 /* ---------------------------------------------------------------- the nearest way */
 
+static const double SAME = 1e-3; /* of the plan's time: chosen */
+
 static mm_status survey(mm_alternatives *a, mm_recompute_mode mode) {
     mm_survey_destroy(a->survey);
     a->survey = NULL;
@@ -234,18 +281,30 @@ static mm_status compare_way(mm_alternatives *a, way w, way *best, double *least
     return MM_OK;
 }
 
-/* Which choice of nested recomputation makes again what the plan does; -1: none does so more than half. */
+static bool is_possible(const mm_stash_map *map, mm_remedy_kind action) {
+    for (int r = 0; r < map->n_remedies; r++)
+        if (map->remedies[r].kind == action) return true;
+    return false;
+}
+
+/* Bytes of the maps of which one of two is true: the choice of nested recomputation makes them again, the plan does. */
+static int64_t bytes_apart(const mm_alternatives *a, const uint8_t *level) {
+    int64_t bytes = 0;
+    for (int i = 0; i < a->of.stash->n_maps; i++) {
+        const mm_stash_map *map = &a->of.stash->maps[i];
+        const bool again = main_action(a->of.decisions[i].kinds) == MM_REMEDY_RECOMPUTE;
+        if (is_possible(map, MM_REMEDY_RECOMPUTE) && (level && level[map->tensor] > 0) != again) bytes += map->bytes;
+    }
+    return bytes;
+}
+
+/* The choice of nested recomputation that differs least from the plan; -1: keeping all maps differs less. */
 static int nearest_nesting(const mm_alternatives *a) {
-    int nearest = -1, least = 0;
-    for (int i = 0; i < a->of.stash->n_maps; i++)
-        least += main_action(a->of.decisions[i].kinds) == MM_REMEDY_RECOMPUTE;
+    int nearest = -1;
+    int64_t least = bytes_apart(a, NULL);
     for (int k = mm_survey_nestings(a->survey) - 1; k >= 0; k--) {
-        const uint8_t *level = mm_nesting_levels(&a->survey->nesting, k);
-        int differ = 0;
-        for (int i = 0; i < a->of.stash->n_maps; i++)
-            differ += (level[a->of.stash->maps[i].tensor] > 0) !=
-                      (main_action(a->of.decisions[i].kinds) == MM_REMEDY_RECOMPUTE);
-        if (differ < least) nearest = k, least = differ;
+        const int64_t bytes = bytes_apart(a, mm_nesting_levels(&a->survey->nesting, k));
+        if (bytes < least) nearest = k, least = bytes;
     }
     return nearest;
 }
@@ -256,23 +315,27 @@ static bool recomputes(const mm_alternatives_of *of) {
     return false;
 }
 
+/* Tries all ways of one mode, until one is as the plan. */
+static mm_status try_mode(mm_alternatives *a, mm_recompute_mode mode, way *best, double *least) {
+    MM_TRY(survey(a, mode));
+    const int nesting = mode == MM_RECOMPUTE_NESTED ? nearest_nesting(a) : -1;
+    for (int w = 0; *least > SAME && w < 4 * TIMINGS; w++) {
+        const way tried = {.mode = mode, .nesting = w & 1 ? nesting : -1, .lean = w & 2, .timing = w / 4};
+        if ((w & 1 && nesting < 0) || (tried.lean && a->lean < 0)) continue;
+        MM_TRY(compare_way(a, tried, best, least));
+    }
+    return MM_OK;
+}
+
 static mm_status find_way(mm_alternatives *a) {
-    static const mm_recompute_mode modes[] = {MM_RECOMPUTE_NESTED, MM_RECOMPUTE_MEMORY, MM_RECOMPUTE_COST,
-                                              MM_RECOMPUTE_SPEED, MM_RECOMPUTE_SQRT};
+    const mm_recompute_mode modes[] = {a->of.config->recompute, MM_RECOMPUTE_NESTED, MM_RECOMPUTE_MEMORY,
+                                       MM_RECOMPUTE_COST,       MM_RECOMPUTE_SPEED,  MM_RECOMPUTE_SQRT};
     const size_t n = recomputes(&a->of) ? sizeof modes / sizeof *modes : 1;
     way best = {.mode = modes[0], .nesting = -1};
     double least = 1e300;
-    for (size_t m = 0; m < n; m++) {
-        MM_TRY(survey(a, modes[m]));
-        const int nesting = modes[m] == MM_RECOMPUTE_NESTED && n > 1 ? nearest_nesting(a) : -1;
-        for (int w = 0; w < 8; w++) {
-            const way tried = {
-                .mode = modes[m], .nesting = w & 1 ? nesting : -1, .timed = w & 2, .lean = w & 4};
-            if ((w & 1 && nesting < 0) || (tried.lean && a->lean < 0)) continue;
-            MM_TRY(compare_way(a, tried, &best, &least));
-        }
-    }
-    if (best.mode != modes[n - 1]) MM_TRY(survey(a, best.mode));
+    for (size_t m = 0; m < n; m++)
+        if (m == 0 || (least > SAME && modes[m] != modes[0])) MM_TRY(try_mode(a, modes[m], &best, &least));
+    if (best.mode != a->menu.recompute) MM_TRY(survey(a, best.mode));
     a->way = best;
     read_rules(a);
     return make_draft(a, -1, &a->base);
@@ -282,9 +345,13 @@ static mm_status create(mm_alternatives *a) {
     const size_t n = (size_t)mm_graph_tensors(a->of.plan->graph) + 1;
     a->rule = malloc(n);
     a->fetch = malloc(n * sizeof *a->fetch);
-    if (!a->rule || !a->fetch) return mm_fail(MM_ERR_NOMEM, "out of memory for the alternatives of a plan");
+    a->gone = calloc(n, sizeof *a->gone);
+    a->zeros = calloc(n, sizeof *a->zeros);
+    if (!a->rule || !a->fetch || !a->gone || !a->zeros)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the alternatives of a plan");
     MM_TRY(make_menu(a));
     read_fetches(a);
+    read_reuse(a);
     MM_TRY(mm_simulated_time(a->of.plan, a->of.facts, &a->plan_ns));
     return find_way(a);
 }
@@ -310,6 +377,8 @@ void mm_alternatives_destroy(mm_alternatives *a) {
     mm_rules_fini(&a->menu);
     free(a->rule);
     free(a->fetch);
+    free(a->gone);
+    free(a->zeros);
     free(a);
 }
 
@@ -357,12 +426,6 @@ static mm_status judge(const mm_alternatives *a, const draft *d, mm_alternative 
     else if (d->ns < a->base.ns - near)
         return place(a, out);
     return MM_OK;
-}
-
-static bool is_possible(const mm_stash_map *map, mm_remedy_kind action) {
-    for (int r = 0; r < map->n_remedies; r++)
-        if (map->remedies[r].kind == action) return true;
-    return false;
 }
 
 mm_status mm_alternatives_try(mm_alternatives *a, int map, mm_remedy_kind action, mm_alternative *out) {
