@@ -22,7 +22,7 @@ typedef enum mm_why {
     MM_WHY_PLACES,     /* its live bytes would fit, but no placement was found */
     MM_WHY_SLOWER,     /* an iteration would take `ns` more */
     MM_WHY_EQUAL,      /* an iteration would take as long, to a thousandth */
-    MM_WHY_FASTER,     /* an iteration would take `ns` less, and it fits: the planner did not find it */
+    MM_WHY_FASTER,     /* an iteration would take `ns` less, and it fits: the policy did not do it */
     MM_WHYS
 } mm_why;
 

@@ -74,13 +74,16 @@ void explain_why_fini(explained_whys *whys) {
 
 /* ---------------------------------------------------------------- text */
 
+/* Drafts round every tensor up: chosen, far below what matters. */
+enum { ROUNDED = 64 << 10 };
+
 static void print_device(FILE *text, const plan_case *c, const mm_anew *anew, const mm_alternative *what) {
     const int64_t there = c->asked.budget_bytes > 0 ? c->asked.budget_bytes : plan_case_plan(c)->peak_bytes;
     char size[32], step[256];
     fprintf(text, "needs %s more%s, at %s", mm_size_format(what->bytes, size, sizeof size),
-            anew->limit_bytes > there         ? ""
-            : c->asked.budget_bytes > 0 ? " than the budget"
-                                        : " than this plan",
+            anew->limit_bytes > there + ROUNDED ? ""
+            : c->asked.budget_bytes > 0         ? " than the budget"
+                                                : " than this plan",
             mm_graph_step_name(plan_case_plan(c)->graph, what->step, step, sizeof step));
 }
 
@@ -111,7 +114,7 @@ static void print_reason(FILE *text, const plan_case *c, const mm_anew *anew, co
         fputs("an iteration takes as long", text);
         return;
     case MM_WHY_FASTER:
-        fprintf(text, "an iteration takes %.3g ms less; the policy did not find that", ms);
+        fprintf(text, "an iteration takes %.3g ms less; the policy did not do that", ms);
         return;
     case MM_WHY_ROOM:
     case MM_WHY_UNKNOWN:

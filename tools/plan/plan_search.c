@@ -93,7 +93,7 @@ static void add_row(table *t, const plan_case *c, const batch_tried *tried) {
         table_cell(t, "%.1f", speed_of(most, c->sample_tokens));
     else
         table_cell(t, "-");
-    table_cell(t, "%s",
+    table_note(t, "%s",
                tried->batch == c->fastest.batch ? "the fastest"
                : timed                          ? ""
                : tried->planned                 ? "does not fit"
@@ -104,8 +104,7 @@ mm_status plan_search_table(FILE *file, const plan_case *c) {
     const table_column columns[] = {{"batch", false, 0},
                                     {speed_unit_brief(c->sample_tokens), false, 0},
                                     {"ms", false, 1},
-                                    {"at most", false, 1},
-                                    {"", true, 0}};
+                                    {"at most", false, 2}};
     table *t;
     if (c->search != PLAN_FASTEST_BATCH || c->fastest.n == 0) return MM_OK;
     MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
