@@ -34,7 +34,7 @@ typedef struct draft {
 struct mm_alternatives {
     mm_alternatives_of of;
     mm_limits limits;
-    mm_engine_config menu;                        /* its rules are the menu */
+    mm_engine_config menu;                           /* its rules are the menu */
     int mask, swap, lean, recompute[MM_LAYER_KINDS]; /* indices of rules; NONE. recompute: by the map's writer */
     mm_survey *survey;
     int8_t *rule;   /* per tensor: its rule in the plan */
@@ -47,11 +47,11 @@ struct mm_alternatives {
 };
 
 const char *mm_why_name(mm_why why) {
-    static const char *const names[MM_WHYS] = {[MM_WHY_UNKNOWN] = "unknown",       [MM_WHY_ROOM] = "room",
-                                               [MM_WHY_IMPOSSIBLE] = "impossible", [MM_WHY_BARRED] = "barred",
-                                               [MM_WHY_DEVICE] = "device",         [MM_WHY_PINNED] = "pinned",
-                                               [MM_WHY_PLACES] = "places",         [MM_WHY_SLOWER] = "slower",
-                                               [MM_WHY_EQUAL] = "equal",           [MM_WHY_FASTER] = "faster"};
+    static const char *const names[MM_WHYS] = {
+        [MM_WHY_UNKNOWN] = "unknown", [MM_WHY_ROOM] = "room",     [MM_WHY_IMPOSSIBLE] = "impossible",
+        [MM_WHY_BARRED] = "barred",   [MM_WHY_DEVICE] = "device", [MM_WHY_PINNED] = "pinned",
+        [MM_WHY_PLACES] = "places",   [MM_WHY_SLOWER] = "slower", [MM_WHY_EQUAL] = "equal",
+        [MM_WHY_FASTER] = "faster"};
     return (unsigned)why < MM_WHYS ? names[why] : "unknown";
 }
 
@@ -144,8 +144,7 @@ static void read_rules(mm_alternatives *a) {
     const int n = mm_graph_tensors(plan->graph);
     for (int t = 0; t < n; t++) a->rule[t] = KEEP;
     for (int i = 0; a->lean >= 0 && a->way.lean && i < plan->n_nodes; i++)
-        if (plan->nodes[i].kind == MM_NODE_OUT)
-            a->rule[mm_plan_root(plan, plan->nodes[i].tensor)] = (int8_t)a->lean;
+        if (plan->nodes[i].kind == MM_NODE_OUT) a->rule[mm_plan_root(plan, plan->nodes[i].tensor)] = (int8_t)a->lean;
     for (int i = 0; i < a->of.stash->n_maps; i++) {
         const int rule = rule_of(a, i, main_action(a->of.decisions[i].kinds));
         a->rule[a->of.stash->maps[i].tensor] = (int8_t)(rule == NONE ? KEEP : rule);
@@ -265,7 +264,8 @@ static mm_status survey(mm_alternatives *a, mm_recompute_mode mode) {
 
 /* How far a draft is from the plan: its time, and that alone if it needs no more than there is. */
 static double distance(const mm_alternatives *a, const draft *d) {
-    const double time = (double)d->ns / (double)a->plan_ns, bytes = (double)d->peak_bytes / (double)a->limits.device_bytes;
+    const double time = (double)d->ns / (double)a->plan_ns,
+                 bytes = (double)d->peak_bytes / (double)a->limits.device_bytes;
     return (time > 1 ? time - 1 : 1 - time) + (bytes > 1 ? bytes : 0);
 }
 

@@ -2,9 +2,10 @@
 /* Why a plan does with a map what it does: what would come of another action.
  *
  * The engine plans the same actions anew, each map with the one that the plan has for it; then with another action for
- * one map alone. Both are drafts: bytes are the live ones, without gaps of a placement, and no step waits for bytes that
- * are used again. So a draft whose bytes exceed the budget shows that no placement of those actions fits; and two drafts
- * are compared with each other, not one with the plan. What a draft says is faster is placed before it is told. */
+ * one map alone. Both are drafts: bytes are the live ones, without gaps of a placement, and no step waits for bytes
+ * that are used again. So a draft whose bytes exceed the budget shows that no placement of those actions fits; and two
+ * drafts are compared with each other, not one with the plan. What a draft says is faster is placed before it is
+ * told. */
 #ifndef POLICIES_ALTERNATIVES_H
 #define POLICIES_ALTERNATIVES_H
 
@@ -39,8 +40,8 @@ typedef struct mm_alternatives_of {
     const mm_plan *plan;
     const mm_graph_facts *facts; /* with times, of the plan's codecs */
     const mm_stash_account *stash;
-    const mm_decision *decisions;   /* of the stash's maps */
-    const mm_engine_config *config; /* of the plan's policy */
+    const mm_decision *decisions;       /* of the stash's maps */
+    const mm_engine_config *config;     /* of the plan's policy */
     int64_t device_bytes, pinned_bytes; /* what there is; device_bytes 0: what the plan takes */
 } mm_alternatives_of;
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# plan_questions_test.sh MM TITANX K40 H200: what mm plan answers beyond one plan: the fastest batch, the longest context,
-# why a map gets its action, what sub-batches would gain.
+# plan_questions_test.sh MM TITANX K40 H200: what mm plan answers beyond one plan: the fastest batch, the longest
+# context, why a map gets its action, what sub-batches would gain.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"

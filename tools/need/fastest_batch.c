@@ -128,8 +128,7 @@ mm_status fastest_batch_find(const need_case *given, fastest_batch *found_out) {
     if (whole.n > 0) MM_TRY(add(given, whole.n, &f));
     for (int64_t batch = f.most.n; batch > 0 && !mm_is_stopped(given->target->stop); batch /= 2)
         MM_TRY(add(given, batch, &f));
-    for (int i = 0; i < FINER && !done && !mm_is_stopped(given->target->stop); i++)
-        MM_TRY(refine(given, &f, &done));
+    for (int i = 0; i < FINER && !done && !mm_is_stopped(given->target->stop); i++) MM_TRY(refine(given, &f, &done));
     const batch_tried *best = best_of(&f);
     f.batch = best ? best->batch : 0;
     *found_out = f;

@@ -15,8 +15,8 @@ typedef struct batch_tried {
 enum { BATCHES_TRIED = 48 }; /* 22 of the grid, one of liveness, and FINER of each round (fastest_batch.c) */
 
 typedef struct fastest_batch {
-    int64_t batch; /* 0: not even one image fits */
-    largest most;  /* the largest batch that fits */
+    int64_t batch;                    /* 0: not even one image fits */
+    largest most;                     /* the largest batch that fits */
     batch_tried tried[BATCHES_TRIED]; /* smallest first */
     int n;
 } fastest_batch;
@@ -28,8 +28,8 @@ static inline double batch_tried_speed(const batch_tried *t) {
 
 /* Finds the batch by planning: the largest that fits, its half, quarter and so on, and the largest whose maps all fit;
  * then, speeds being no monotone function of the batch, batches on both sides of the best so far, until neighbours are
- * less than a tenth apart. A batch that by its bound is not faster by a hundredth is not planned. The case's own batch is
- * ignored. Its facts must be a machine's. Errors of largest_batch_find. */
+ * less than a tenth apart. A batch that by its bound is not faster by a hundredth is not planned. The case's own batch
+ * is ignored. Its facts must be a machine's. Errors of largest_batch_find. */
 MM_CHECKED mm_status fastest_batch_find(const need_case *c, fastest_batch *found_out);
 
 #endif

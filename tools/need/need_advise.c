@@ -123,13 +123,15 @@ static mm_status without_number(const char *spec, mm_policy *policy_out) {
     return status;
 }
 
-/* ", 1258.0 images/s at least"; "": not known, which is so without a machine's rates, and of policies but `auto`. */
+/* " at 1258.0 images/s"; "": not known, which is so without a machine's rates, and of policies but `auto`. */
 static void tell_speed(const need_case *c, char text[64]) {
     sub_batch_offer offer;
     const int64_t tokens = nets_net_tokens(c->net);
     text[0] = '\0';
-    if (!c->facts || sub_batch_offer_find(c, 0, INT64_MAX, &offer) != MM_OK || offer.sub_batch == 0) return;
-    snprintf(text, 64, " at %.1f %s", speed_of((double)c->batch * 1e9 / (double)offer.ns, tokens), speed_unit(tokens));
+    if (!c->facts || sub_batch_offer_find(c, 0, INT64_MAX, &offer) != MM_OK) return;
+    const double per_second = speed_of((double)c->batch * 1e9 / (double)offer.ns, tokens);
+    if (offer.sub_batch > 0) snprintf(text, 64, " at %.1f %s", per_second, speed_unit(tokens));
+    sub_batch_offer_fini(&offer);
 }
 
 /* Tries one image at a time: if any sub-batch fits, that one does. */

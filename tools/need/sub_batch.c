@@ -304,9 +304,7 @@ static mm_status plan_candidate(const need_case *c, int i, candidates *k) {
 }
 
 /* Whether the best is so near all bounds that no plan is faster by a tenth. */
-static bool is_near(const candidates *k) {
-    return k->best > 0 && k->best_ns / 11 * 10 <= k->bound_ns[least_bound(k)];
-}
+static bool is_near(const candidates *k) { return k->best > 0 && k->best_ns / 11 * 10 <= k->bound_ns[least_bound(k)]; }
 
 mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns, int64_t *sub_batch_out,
                          int64_t *ns_out) {

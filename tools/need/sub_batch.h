@@ -23,10 +23,10 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const need_case *c, int64_
 
 /* Chooses the sub-batch as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row
  * fit together, with the largest workspace of their fastest algorithms, rounded down to a multiple of 64, or to 32, 16
- * and so on; above 1024 to a multiple of an eighth of a power of two. Takes a larger one if all maps fit with it. Halves
- * it until the policy's plans fit. With a machine's rates, then takes the one of all such sizes that is predicted to be
- * the fastest. MM_ERR_INFEASIBLE: not even one image fits: *sub_batch_out is 1, and the message says what one image
- * needs. */
+ * and so on; above 1024 to a multiple of an eighth of a power of two. Takes a larger one if all maps fit with it.
+ * Halves it until the policy's plans fit. With a machine's rates, then takes the one of all such sizes that is
+ * predicted to be the fastest. MM_ERR_INFEASIBLE: not even one image fits: *sub_batch_out is 1, and the message says
+ * what one image needs. */
 MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out);
 
 /* A fast sub-batch, as predicted by a machine's rates: plans the batch's halves, quarters and so on with the policy

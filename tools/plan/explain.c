@@ -221,8 +221,7 @@ static mm_status print_maps(FILE *file, const plan_case *cases, const explained 
             (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
     for (int i = 0; i < stash->n_maps && i < most; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
     if (rest > 0)
-        fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
-                stash->n_maps - most);
+        fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size), stash->n_maps - most);
     return MM_OK;
 }
 

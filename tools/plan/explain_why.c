@@ -22,8 +22,8 @@ static mm_status find_map(mm_alternatives *a, const mm_stash_map *map, int index
         explained_other other = {.action = actions[i], .price_ns = price_of(map, actions[i])};
         if (decided & 1u << actions[i]) continue;
         MM_TRY(mm_alternatives_try(a, index, actions[i], &other.what));
-        const bool told = other.what.why != MM_WHY_UNKNOWN &&
-                          (actions[i] != MM_REMEDY_MASK || other.what.why != MM_WHY_IMPOSSIBLE);
+        const bool told =
+            other.what.why != MM_WHY_UNKNOWN && (actions[i] != MM_REMEDY_MASK || other.what.why != MM_WHY_IMPOSSIBLE);
         if (told) why->other[why->n++] = other;
     }
     return MM_OK;
@@ -35,8 +35,7 @@ static mm_status find_all(const mm_alternatives_of *of, explained_whys *whys) {
     whys->anew = mm_alternatives_anew(a);
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < whys->n; i++)
-        if (!whys->maps[i].room)
-            status = find_map(a, &of->stash->maps[i], i, of->decisions[i].kinds, &whys->maps[i]);
+        if (!whys->maps[i].room) status = find_map(a, &of->stash->maps[i], i, of->decisions[i].kinds, &whys->maps[i]);
     mm_alternatives_destroy(a);
     return status;
 }
@@ -150,19 +149,20 @@ json_t *explain_why_json(const plan_case *c, const explained_whys *whys, int map
     json_t *array = json_array();
     if (map >= whys->n) return array;
     const explained_why *why = &whys->maps[map];
-    if (why->room) json_array_append_new(array, json_pack("{ss ss}", "action", "keep", "reason", mm_why_name(MM_WHY_ROOM)));
+    if (why->room)
+        json_array_append_new(array, json_pack("{ss ss}", "action", "keep", "reason", mm_why_name(MM_WHY_ROOM)));
     for (int i = 0; i < why->n; i++) {
         const mm_alternative *what = &why->other[i].what;
         char step[256];
-        json_t *object = json_pack("{ss ss}", "action", mm_remedy_kind_name(why->other[i].action), "reason",
-                                   mm_why_name(what->why));
+        json_t *object =
+            json_pack("{ss ss}", "action", mm_remedy_kind_name(why->other[i].action), "reason", mm_why_name(what->why));
         if (why->other[i].price_ns > 0)
             json_object_set_new(object, "seconds", json_real((double)why->other[i].price_ns * 1e-9));
         if (what->bytes > 0) json_object_set_new(object, "more_bytes", json_integer(what->bytes));
         if (what->why == MM_WHY_DEVICE)
-            json_object_set_new(object, "step",
-                                json_string(mm_graph_step_name(plan_case_plan(c)->graph, what->step, step,
-                                                               sizeof step)));
+            json_object_set_new(
+                object, "step",
+                json_string(mm_graph_step_name(plan_case_plan(c)->graph, what->step, step, sizeof step)));
         if (what->ns > 0)
             json_object_set_new(object, "more_seconds",
                                 json_real((what->why == MM_WHY_FASTER ? -1e-9 : 1e-9) * (double)what->ns));

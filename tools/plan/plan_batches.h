@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares policies by the largest or fastest batch that fits: the end of 'mm plan --max-batch' and '--fastest-batch'. */
+/* Compares policies by what a search found: the end of 'mm plan' with --max-batch, --fastest-batch or --max-context. */
 #ifndef TOOLS_PLAN_PLAN_BATCHES_H
 #define TOOLS_PLAN_PLAN_BATCHES_H
 

@@ -77,6 +77,7 @@ void plan_case_fini(plan_case *c) {
     mm_account_fini(&c->account);
     mm_simulation_fini(&c->sim);
     need_fini(&c->need);
+    sub_batch_offer_fini(&c->offer);
     nets_net_destroy(c->own_net);
     c->own_net = NULL;
 }
@@ -220,7 +221,8 @@ static void print_prediction(FILE *file, const plan_case *c) {
     if (plan_case_has_gap(c))
         fprintf(file, "  %-22s %14.3f  ms, %.1f %s (%s): no plan is faster; the gap is %.1f%%\n", "bound",
                 (double)c->forecast.bound_ns * 1e-6, speed(c, c->forecast.bound_ns), speed_unit(c->sample_tokens),
-                plan_case_bound_of(c), (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
+                plan_case_bound_of(c),
+                (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
 }
 
 static void print_offer(FILE *file, const plan_case *c) {
@@ -231,8 +233,7 @@ static void print_offer(FILE *file, const plan_case *c) {
         fprintf(file, "fit");
     else
         fprintf(file, "make at least %.1f %s", speed(c, offer->ns), speed_unit(c->sample_tokens));
-    if (plan_case_fits(c))
-        fprintf(file, " (%.1f times)", (double)c->forecast.iteration_ns / (double)offer->ns);
+    if (plan_case_fits(c)) fprintf(file, " (%.1f times)", (double)c->forecast.iteration_ns / (double)offer->ns);
     fprintf(file, ", in sub-batches; %s\n", sub_batch_differs(c->asked.net));
 }
 
@@ -378,7 +379,8 @@ json_t *plan_case_row(const plan_case *c) {
     if (row && plan_case_has_gap(c))
         json_object_update_new(
             row, json_pack("{sf ss sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "bound_of",
-                           plan_case_bound_of(c), "gap_permille", (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
+                           plan_case_bound_of(c), "gap_permille",
+                           (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
     if (row)
         json_object_update_new(
             row, json_pack("{sI so}", "minimum_pinned_bytes", (json_int_t)plan_case_need(c)->minimum_pinned_bytes,

@@ -25,15 +25,15 @@ typedef enum plan_search {
 typedef struct plan_case {
     const char *net; /* as the user named it */
     need_case asked;
-    int ranks;     /* number of devices, which each train asked.batch and add up gradients; at least 1 */
+    int ranks; /* number of devices, which each train asked.batch and add up gradients; at least 1 */
     plan_search search;
     largest found;         /* MAX_BATCH, MAX_CONTEXT: asked has that batch or context, or the smallest if none fits */
     fastest_batch fastest; /* FASTEST_BATCH: the same */
     nets_net *own_net;     /* MAX_CONTEXT: asked.net, owned; NULL: the caller's net */
-    bool offers;    /* look whether `auto` would gain by sub-batches */
-    bool explained; /* also simulate without facts, with nominal times, and in a larger budget */
-    bool explains_all; /* explained: all stashed maps, not only the largest */
-    texts *texts;   /* owns the texts of `effect`; borrowed */
+    bool offers;           /* look whether `auto` would gain by sub-batches */
+    bool explained;        /* also simulate without facts, with nominal times, and in a larger budget */
+    bool explains_all;     /* explained: all stashed maps, not only the largest */
+    texts *texts;          /* owns the texts of `effect`; borrowed */
     /* set by plan_case_init */
     policy_effect effect;  /* of the policy in this network */
     int64_t sample_tokens; /* tokens of a sample, if the network reads tokens; else 0 */

@@ -58,8 +58,7 @@ static void print_largest(FILE *file, const plan_case *c, const char *what) {
 /* The learned rows of positions, which grow with the context; 0: the net has none. */
 static int64_t position_rows(const nets_net *net) {
     for (int i = 0; i < nets_net_layers(net); i++)
-        if (nets_net_layer(net, i)->op == NETS_POSITION)
-            return nets_shape_rows(&nets_net_layer(net, i)->shape);
+        if (nets_net_layer(net, i)->op == NETS_POSITION) return nets_shape_rows(&nets_net_layer(net, i)->shape);
     return 0;
 }
 
@@ -101,10 +100,8 @@ static void add_row(table *t, const plan_case *c, const batch_tried *tried) {
 }
 
 mm_status plan_search_table(FILE *file, const plan_case *c) {
-    const table_column columns[] = {{"batch", false, 0},
-                                    {speed_unit_brief(c->sample_tokens), false, 0},
-                                    {"ms", false, 1},
-                                    {"at most", false, 2}};
+    const table_column columns[] = {
+        {"batch", false, 0}, {speed_unit_brief(c->sample_tokens), false, 0}, {"ms", false, 1}, {"at most", false, 2}};
     table *t;
     if (c->search != PLAN_FASTEST_BATCH || c->fastest.n == 0) return MM_OK;
     MM_TRY(table_create(columns, sizeof columns / sizeof *columns, TABLE_DROPPING, &t));
@@ -122,24 +119,23 @@ static json_t *tried_json(const fastest_batch *f) {
     for (int i = 0; i < f->n; i++) {
         const batch_tried *t = &f->tried[i];
         json_array_append_new(
-            array, json_pack("{sI so so sb}", "batch", (json_int_t)t->batch, "images_per_second",
-                             t->ns < INT64_MAX ? json_real(batch_tried_speed(t)) : json_null(),
-                             "images_per_second_at_most",
-                             t->bound_ns < INT64_MAX ? json_real((double)t->batch * 1e9 / (double)t->bound_ns)
-                                                     : json_null(),
-                             "planned", (int)t->planned));
+            array,
+            json_pack("{sI so so sb}", "batch", (json_int_t)t->batch, "images_per_second",
+                      t->ns < INT64_MAX ? json_real(batch_tried_speed(t)) : json_null(), "images_per_second_at_most",
+                      t->bound_ns < INT64_MAX ? json_real((double)t->batch * 1e9 / (double)t->bound_ns) : json_null(),
+                      "planned", (int)t->planned));
     }
     return array;
 }
 
 void plan_search_row(json_t *row, const plan_case *c) {
     if (c->search == PLAN_MAX_CONTEXT)
-        json_object_update_new(row, json_pack("{sI sI sI}", "max_context", (json_int_t)c->found.n, "next_context",
-                                              (json_int_t)c->found.next, "next_bytes",
-                                              (json_int_t)c->found.next_bytes));
+        json_object_update_new(row,
+                               json_pack("{sI sI sI}", "max_context", (json_int_t)c->found.n, "next_context",
+                                         (json_int_t)c->found.next, "next_bytes", (json_int_t)c->found.next_bytes));
     if (c->search == PLAN_MAX_BATCH || c->search == PLAN_FASTEST_BATCH)
         json_object_set_new(row, "max_batch", json_integer(c->found.n));
     if (c->search == PLAN_FASTEST_BATCH)
-        json_object_update_new(row, json_pack("{sI so}", "fastest_batch", (json_int_t)c->fastest.batch, "tried",
-                                              tried_json(&c->fastest)));
+        json_object_update_new(
+            row, json_pack("{sI so}", "fastest_batch", (json_int_t)c->fastest.batch, "tried", tried_json(&c->fastest)));
 }
