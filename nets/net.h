@@ -179,6 +179,10 @@ int nets_net_find_param(const nets_net *net, const char *name);
 int64_t nets_net_labels(const nets_net *net);
 /* The number of tokens in a sample, if the net begins with an embedding; else 0. */
 int64_t nets_net_tokens(const nets_net *net);
+/* Makes a finished net of the same layers whose samples have this many tokens; learned positions (NETS_POSITION) are
+ * then as many. Given values of parameters are not copied. MM_ERR_INVALID: the net has no context, because its samples
+ * are not a row of tokens; or a layer cannot take so many. The caller destroys it. */
+MM_CHECKED mm_status nets_net_with_tokens(const nets_net *net, int64_t tokens, nets_net **net_out);
 /* The number of elements of all learned parameters. */
 int64_t nets_net_learned_elems(const nets_net *net);
 

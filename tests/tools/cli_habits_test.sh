@@ -216,7 +216,7 @@ complete_bash() {
 bash_completes_commands_options_and_values_() {
     # shellcheck disable=SC2054 # commas are part of values
     local -A wanted=(
-        [mm pl]=plan [mm plan --max]=--max-batch [mm plan --net resnet15]=resnet152 [mm plan --net = resnet15]=resnet152
+        [mm pl]=plan [mm plan --max-b]=--max-batch [mm plan --net resnet15]=resnet152 [mm plan --net = resnet15]=resnet152
         [mm bench --policies liveness,freel]=liveness,freelunch [mm plan --fuse o]="on off" [mm plan --device c]=cuda
         [mm codecs --study --dr]=--draw [mm codecs --dr]="" [mm help tr]=train [mm man tr]=train [mm completion z]=zsh
         [mm train --load stat]=state [mm report stat]=state [mm report --ht]=--html [mm plan --sub-batch a]=auto)

@@ -8,7 +8,7 @@
 #include "nets/io/net_file.h"
 #include "tools/compare/bench.h"
 #include "tools/need/effort.h"
-#include "tools/need/max_batch.h"
+#include "tools/need/largest.h"
 #include "tools/need/sub_batch.h"
 
 enum { SWEEP = 6, SWEEP_MAX = 32, BATCH_SPAN = 16, BATCHES_MAX = SWEEP_MAX + ARG_TEXTS_MAX };
@@ -111,11 +111,11 @@ static int by_size_rising(const void *a, const void *b) { return by_size_falling
 
 /* Sets n batches up to the largest that any policy fits into the budget, and each policy's own largest. */
 static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64_t batches[BATCHES_MAX], int *n_out) {
-    int64_t budget, largest = 0;
+    int64_t budget, most = 0;
     int n_own = 0;
     MM_TRY(only_budget(b, &budget));
     for (int p = 0; p < b->policies.n && !*b->interrupted; p++) {
-        max_batch found;
+        largest found;
         const need_case c = {.net = net,
                              .mode = NETS_TRAIN,
                              .target = &b->target,
@@ -124,12 +124,12 @@ static mm_status sweep_batches(const bench *b, const nets_net *net, int n, int64
                              .budget_bytes = budget,
                              .pinned = target_pinned(&b->target, b->pinned_bytes, bench_is_elsewhere(b)),
                              .may_unfuse = true};
-        MM_TRY(max_batch_find(&c, &found));
-        if (found.batch > 0) batches[n_own++] = found.batch;
-        if (found.batch > largest) largest = found.batch;
+        MM_TRY(largest_batch_find(&c, &found));
+        if (found.n > 0) batches[n_own++] = found.n;
+        if (found.n > most) most = found.n;
     }
-    if (largest == 0) largest = 1; /* no policy fits: the rows of batch 1 say what they need */
-    *n_out = n_own + spread(largest > BATCH_SPAN ? largest / BATCH_SPAN : 1, largest, n, batches + n_own);
+    if (most == 0) most = 1; /* no policy fits: the rows of batch 1 say what they need */
+    *n_out = n_own + spread(most > BATCH_SPAN ? most / BATCH_SPAN : 1, most, n, batches + n_own);
     qsort(batches, (size_t)*n_out, sizeof *batches, by_size_rising);
     return MM_OK;
 }

@@ -244,7 +244,7 @@ static const char help_text[] =
     "  workspace_limit_bytes        --workspace; 0: not given\n"
     "  images_per_second, iteration_seconds_median, iteration_seconds_p95\n"
     "  iteration_seconds_predicted, simulator_error   the simulator's, and its error as a share\n"
-    "  bound_seconds                of simulated rows: no plan with these codecs takes less in this budget\n"
+    "  bound_seconds                of simulated rows: no plan of this sub_batch, budget and codecs takes less\n"
     "  simulated                    true: nothing ran, images_per_second is the simulator's\n"
     "  calibrated                   true: facts were measured with the same plan\n"
     "  encoded_bytes, coded_bytes, spilled_bytes   in an iteration: of encoded maps, of their codes, and of codes of\n"

@@ -8,7 +8,9 @@
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 #include "mm/planning/refusal.h"
+#include "tools/args/speed.h"
 #include "tools/need/need.h"
+#include "tools/need/sub_batch_offer.h"
 
 const char *need_pinned_from(pinned_from from) {
     return from == PINNED_HALF   ? " (half of what this host has free)"
@@ -121,18 +123,31 @@ static mm_status without_number(const char *spec, mm_policy *policy_out) {
     return status;
 }
 
+/* " at 1258.0 images/s"; "": not known, which is so without a machine's rates, and of policies but `auto`. */
+static void tell_speed(const need_case *c, char text[64]) {
+    sub_batch_offer offer;
+    const int64_t tokens = nets_net_tokens(c->net);
+    text[0] = '\0';
+    if (!c->facts || sub_batch_offer_find(c, 0, INT64_MAX, &offer) != MM_OK) return;
+    const double per_second = speed_of((double)c->batch * 1e9 / (double)offer.ns, tokens);
+    if (offer.sub_batch > 0) snprintf(text, 64, " at %.1f %s", per_second, speed_unit(tokens));
+    sub_batch_offer_fini(&offer);
+}
+
 /* Tries one image at a time: if any sub-batch fits, that one does. */
 static mm_status advise_sub_batch(const need_case *c) {
     need_case single = *c;
     mm_policy policy;
     mm_failure refusal;
     bool fits = false;
+    char speed[64];
     single.sub_batch = 1;
     mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     if (need_try(&single, &fits) != MM_OK || !fits || without_number(c->policy, &policy) != MM_OK)
         return mm_failure_restore(&refusal);
-    mm_status told = mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit", refusal.message,
-                             MM_BRIEF(policy.spec));
+    tell_speed(c, speed);
+    mm_status told = mm_fail(MM_ERR_INFEASIBLE, "%s; with --sub-batch auto policy %s would fit%s (%s)", refusal.message,
+                             MM_BRIEF(policy.spec), speed, sub_batch_differs(c->net));
     mm_policy_fini(&policy);
     return told;
 }

@@ -10,7 +10,9 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
+#include "mm/core/time/time_bound.h"
 #include "policies/policy.h"
+#include "tools/need/sub_batch_offer.h"
 
 /* moDNN's rule: any consecutive steps that are this share of all steps must fit into memory together. The value is the
  * choice of moDNN's authors. */
@@ -71,9 +73,7 @@ mm_status sub_batch_check_facts(const char *option, const facts_source *facts, i
 
 /* With sub-batches, batch norms normalise fewer images, which changes what is trained. */
 void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch) {
-    int layer = 0;
-    while (layer < nets_net_layers(net) && nets_net_layer(net, layer)->op != NETS_BATCH_NORM) layer++;
-    if (sub_batch == batch || layer == nets_net_layers(net)) return;
+    if (sub_batch == batch || !sub_batch_changes_statistics(net)) return;
     fprintf(stderr,
             "mm %s: --sub-batch %lld: the batch norms of %s normalise %lld image%s at a time, not the batch of %lld\n",
             command, (long long)sub_batch, nets_net_name(net), (long long)sub_batch, sub_batch == 1 ? "" : "s",
@@ -125,12 +125,16 @@ static mm_status find_by_windows(const need_case *c, int64_t *sub_batch_out) {
     return MM_OK;
 }
 
-/* Rounds down to a multiple of 64, or below 64 to a power of two: sizes that suit devices. */
-static int64_t rounded(int64_t n) {
+/* How far apart sizes that suit devices are from n on: they are powers of two up to 64, then multiples of 64, and from
+ * 1024 on of an eighth of a power of two, so that they are not too many. */
+static int64_t apart(int64_t n) {
     int64_t power = 1;
-    while (2 * power <= n && power < 64) power *= 2;
-    return n / power * power;
+    while (2 * power <= n) power *= 2;
+    return power <= 64 ? power : power < 1024 ? 64 : power / 8;
 }
+
+/* Rounds down to such a size. */
+static int64_t rounded(int64_t n) { return n / apart(n) * apart(n); }
 
 /* Finds what the policy needs with sub-batches of this size, and whether that fits the budget. */
 static mm_status plan_parts(const need_case *c, int64_t sub_batch, need *n, bool *fits_out) {
@@ -148,7 +152,7 @@ static mm_status fits(const need_case *c, int64_t sub_batch, bool *fits_out) {
 }
 
 static int64_t next_larger(const need_case *c, int64_t n) {
-    const int64_t more = n < 64 ? 2 * n : n + 64;
+    const int64_t more = n + apart(n);
     return more < c->batch ? more : c->batch;
 }
 
@@ -207,28 +211,116 @@ static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out)
     return status;
 }
 
-/* Chosen: another sub-batch is taken only if it is faster by this share of the time. A smaller gain is not worth the
- * extra copies over the link that larger sub-batches cause. */
-enum { WORTH_PERMILLE = 20 };
+/* A lower bound of what `predict` gives, found without planning. */
+static mm_status bound(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    need n;
+    int64_t ns = 0;
+    MM_TRY(need_open(&n, &parts));
+    const mm_limits limits = {
+        .device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes, .base_bytes = n.base_bytes};
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && ns < INT64_MAX && i < n.n; i++) {
+        mm_time_bound pass;
+        status = mm_time_bound_of(n.pass[i].lowered->graph, n.pass[i].planned.facts, &limits, &pass);
+        if (status == MM_OK) ns = pass.ns < INT64_MAX ? ns + n.pass[i].graph.passes * pass.ns : INT64_MAX;
+    }
+    need_fini(&n);
+    *ns_out = ns;
+    return status;
+}
 
-/* Takes larger sub-batches, or if the next larger is not faster, smaller ones, while that is predicted to be faster. */
+/* Takes `other` if it is predicted to be faster. */
+static mm_status take_faster(const need_case *c, int64_t other, int64_t *n, int64_t *least_ns) {
+    int64_t ns;
+    MM_TRY(bound(c, other, &ns));
+    if (ns >= *least_ns) return MM_OK;
+    MM_TRY(predict(c, other, &ns));
+    if (ns < *least_ns) {
+        *n = other;
+        *least_ns = ns;
+    }
+    return MM_OK;
+}
+
+/* Takes the fastest of all sizes that suit devices. These do not depend on the budget, so that with more memory, whose
+ * plans are no slower, the fastest is no slower either. Larger ones come first: they are equally fast with fewer
+ * passes. Their steps are seldom slower, so smaller ones are mostly ruled out by their bounds. */
 static mm_status hasten(const need_case *c, int64_t *n) {
     const int64_t first = *n;
-    int64_t least_ns, ns;
+    int64_t least_ns;
     MM_TRY(predict(c, first, &least_ns));
-    for (bool larger = true;;) {
-        const int64_t other = larger ? next_larger(c, *n) : rounded(*n / 2);
-        const bool is_other = other != *n && other > 0;
-        if (is_other) MM_TRY(predict(c, other, &ns));
-        if (is_other && ns < least_ns - least_ns / 1000 * WORTH_PERMILLE) {
-            *n = other;
-            least_ns = ns;
-        } else if (larger && *n == first) {
-            larger = false;
-        } else {
-            return MM_OK;
-        }
+    for (int64_t other = c->batch; other > 0; other = rounded(other - 1))
+        if (other != first) MM_TRY(take_faster(c, other, n, &least_ns));
+    return MM_OK;
+}
+
+/* As predict, without looking for the minima. */
+static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    need n;
+    bool fit = true;
+    int64_t ns = 0;
+    MM_TRY(need_open(&n, &parts));
+    mm_status status = MM_OK;
+    for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--) {
+        mm_simulation sim;
+        status = need_within(&n, i, c->budget_bytes, c->pinned.bytes, 0);
+        const mm_plan *plan = n.pass[i].planned.plan;
+        fit = status == MM_OK && plan->peak_bytes <= c->budget_bytes && plan->pinned_bytes <= c->pinned.bytes;
+        if (fit) status = need_simulate(&n, i, &sim);
+        if (!fit || status != MM_OK) continue;
+        ns += n.pass[i].graph.passes * sim.iteration_ns;
+        mm_simulation_fini(&sim);
     }
+    need_fini(&n);
+    *ns_out = fit ? ns : INT64_MAX;
+    return status;
+}
+
+enum { HALVINGS = 20, SMALL_STEPS = 150 /* chosen: `auto` plans three passes of such graphs in some 0.2 s */ };
+
+typedef struct candidates {
+    int64_t size[HALVINGS], bound_ns[HALVINGS];
+    int n;
+    int64_t best, best_ns; /* best 0: none */
+} candidates;
+
+static int least_bound(const candidates *k) {
+    int least = 0;
+    for (int i = 1; i < k->n; i++) least = k->bound_ns[i] < k->bound_ns[least] ? i : least;
+    return least;
+}
+
+/* Plans a candidate, unless its bound says that it is not faster. */
+static mm_status plan_candidate(const need_case *c, int i, candidates *k) {
+    int64_t ns;
+    if (k->bound_ns[i] >= k->best_ns) return MM_OK;
+    MM_TRY(predict_within(c, k->size[i], &ns));
+    if (ns >= k->best_ns) return MM_OK;
+    k->best = k->size[i];
+    k->best_ns = ns;
+    return MM_OK;
+}
+
+/* Whether the best is so near all bounds that no plan is faster by a tenth. */
+static bool is_near(const candidates *k) { return k->best > 0 && k->best_ns / 11 * 10 <= k->bound_ns[least_bound(k)]; }
+
+mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns, int64_t *sub_batch_out,
+                         int64_t *ns_out) {
+    candidates k = {.best_ns = below_ns};
+    need_case quickly = *c;
+    quickly.policy = quick;
+    for (int64_t size = rounded((c->batch + 1) / 2); size > 0 && k.n < HALVINGS; size = rounded(size / 2)) {
+        MM_TRY(bound(c, size, &k.bound_ns[k.n]));
+        k.size[k.n++] = size;
+    }
+    for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, &k));
+    if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS))
+        MM_TRY(plan_candidate(c, least_bound(&k), &k));
+    *sub_batch_out = k.best;
+    *ns_out = k.best_ns;
+    return MM_OK;
 }
 
 static mm_status choose(const need_case *c, int64_t *n) {

@@ -23,10 +23,18 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const need_case *c, int64_
 
 /* Chooses the sub-batch as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row
  * fit together, with the largest workspace of their fastest algorithms, rounded down to a multiple of 64, or to 32, 16
- * and so on. Takes a larger one if all maps fit with it. Halves it until the policy's plans fit. With a machine's
- * rates, then takes larger or smaller ones while each is predicted to be faster by a fiftieth. MM_ERR_INFEASIBLE: not
- * even one image fits: *sub_batch_out is 1, and the message says what one image needs. */
+ * and so on; above 1024 to a multiple of an eighth of a power of two. Takes a larger one if all maps fit with it.
+ * Halves it until the policy's plans fit. With a machine's rates, then takes the one of all such sizes that is
+ * predicted to be the fastest. MM_ERR_INFEASIBLE: not even one image fits: *sub_batch_out is 1, and the message says
+ * what one image needs. */
 MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out);
+
+/* A fast sub-batch, as predicted by a machine's rates: plans the batch's halves, quarters and so on with the policy
+ * `quick`, as far as their bounds allow, and with the case's policy the one with the least bound, if no other was
+ * found or the graph, of so many `steps`, is small. below_ns: only ones that take less. *sub_batch_out 0: none was
+ * found. */
+MM_CHECKED mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns,
+                                    int64_t *sub_batch_out, int64_t *ns_out);
 
 /* Checks that facts suit a run. MM_ERR_INVALID: they were measured, with whole batches of one size, and the run has
  * sub-batches or another batch. option: the option that names the facts, for the message. */

@@ -14,31 +14,9 @@
 #include "tools/need/effort.h"
 #include "tools/need/ranks.h"
 #include "tools/need/sub_batch.h"
-#include "tools/plan/explain.h"
 #include "tools/plan/graph_plan.h"
-#include "tools/plan/picture.h"
-#include "tools/plan/plan_batches.h"
-#include "tools/plan/plan_page.h"
+#include "tools/plan/plan_command.h"
 #include "tools/plan/which_gpu.h"
-
-typedef struct plan_command {
-    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list,
-        *sum, *sum_at;
-    int64_t batch, budget_bytes, pinned_bytes, effort;
-    const volatile sig_atomic_t *interrupted;
-    target target;
-    bool help, explain, chart, max_batch, which_gpu;
-    /* derived from the options */
-    int ranks; /* number of devices; `batch` is then one device's part */
-    arg_texts policies;
-    texts texts; /* owns policies' texts with an effort added, and texts of the cases */
-    nets_net *network;
-    plan_case *cases; /* one for each policy */
-    int n_cases;
-    facts_source source; /* the file of --facts, or the GPU of --gpu */
-    bool gpu_budget;     /* the budget is that of the GPU: none was given */
-    explain_bound image; /* lower bound of one image, if `explain` */
-} plan_command;
 
 /* ---------------------------------------------------------------- planning */
 
@@ -61,23 +39,23 @@ static mm_status find_sub_batch(const plan_command *c, need_case *asked) {
     return sub_batch_check_facts("--facts", asked->facts, c->batch, asked->sub_batch);
 }
 
-static mm_status find_batch(need_case *asked, max_batch *found) {
-    MM_TRY(max_batch_find(asked, found));
-    asked->batch = asked->sub_batch = found->batch > 0 ? found->batch : 1;
-    return MM_OK;
-}
-
 static mm_status plan_one(plan_command *c, const char *policy) {
     plan_case *one = &c->cases[c->n_cases];
     *one = (plan_case){.net = c->net,
                        .asked = case_of(c, policy),
                        .ranks = c->ranks,
-                       .searched = c->max_batch,
+                       .search = c->search,
+                       .offers = !c->search && !c->sub_batch,
                        .explained = c->explain,
+                       .explains_all = c->explain_all,
                        .texts = &c->texts};
-    MM_TRY(c->max_batch ? find_batch(&one->asked, &one->found) : find_sub_batch(c, &one->asked));
+    mm_status status = c->search ? plan_case_search(one) : find_sub_batch(c, &one->asked);
     one->asked.wants_fastest = one->asked.wants_least = true;
-    MM_TRY(plan_case_init(one));
+    if (status == MM_OK) status = plan_case_init(one);
+    if (status != MM_OK) {
+        nets_net_destroy(one->own_net);
+        return status;
+    }
     c->n_cases++;
     return MM_OK;
 }
@@ -103,121 +81,10 @@ static void fini(plan_command *c) {
     nets_net_destroy(c->network);
 }
 
-/* ---------------------------------------------------------------- text */
-
-static const plan_case *find_case(const plan_command *c, const char *policy) {
-    for (int i = 0; i < c->n_cases; i++)
-        if (strcmp(plan_case_plan(&c->cases[i])->policy, policy) == 0) return &c->cases[i];
-    return NULL;
-}
-
-static void print_comparison(FILE *file, const plan_command *c) {
-    const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
-    if (!naive || !liveness) return;
-    if (c->max_batch && naive->found.batch > 0)
-        fprintf(file, "liveness fits %.1fx the batch of naive\n",
-                (double)liveness->asked.batch / (double)naive->asked.batch);
-    if (!c->max_batch)
-        fprintf(file, "liveness needs %.1fx less than naive\n",
-                (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
-}
-
-static picture_panel panel_of(const plan_case *one) {
-    const mm_plan *plan = plan_case_plan(one);
-    picture_panel panel = {.memory = {.steps = one->timeline,
-                                      .n_steps = one->account.n_steps,
-                                      .needed_bytes = plan->peak_bytes,
-                                      .live_bytes = plan->live_peak_bytes}};
-    mm_graph_step_name(plan->graph, plan->peak_step, panel.memory.held_by, sizeof panel.memory.held_by);
-    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy,
-             one->forecast.work.lossy ? " (lossy)" : "", (long long)one->asked.batch);
-    return panel;
-}
-
-/* Says where a GPU's rates are from, and the budget if none was given. */
-static void print_gpu(FILE *file, const plan_command *c) {
-    const gpu *g = c->source.gpu;
-    char memory[32], context[32];
-    if (!g) return;
-    fprintf(file, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", g->name);
-    if (c->gpu_budget)
-        fprintf(file, "  budget: its memory, %s, less %s for the CUDA context and libraries\n",
-                mm_size_format(gpu_memory_bytes(g), memory, sizeof memory),
-                mm_size_format(gpu_context_bytes(g), context, sizeof context));
-}
-
-static mm_status print_all(FILE *file, const plan_command *c, bool chart) {
-    const bool utf8 = picture_utf8();
-    print_gpu(file, c);
-    for (int i = 0; i < c->n_cases; i++) {
-        plan_case_print(file, &c->cases[i], c->explain);
-        picture_panel panel = panel_of(&c->cases[i]);
-        if (chart) picture_print(file, &panel, c->budget_bytes, utf8);
-        if (c->explain && c->max_batch) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
-    }
-    if (c->explain && !c->max_batch) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
-    print_comparison(file, c);
-    return c->max_batch ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
-}
-
-/* ---------------------------------------------------------------- files */
-
-static mm_status save_rows(const plan_command *c) {
-    json_t *rows = json_array();
-    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
-    for (int i = 0; status == MM_OK && i < c->n_cases; i++) {
-        json_t *row = plan_case_row(&c->cases[i]);
-        if (json_array_append_new(rows, row) != 0)
-            status = mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
-        else if (c->explain)
-            status = explain_row(row, &c->cases[i], &c->image);
-    }
-    if (status == MM_OK) return json_file_save(c->json, rows);
-    json_decref(rows);
-    return status;
-}
-
-static mm_status save_page(const plan_command *c, const picture *drawn) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *file = open_memstream(&text, &n);
-    if (!file) return mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
-    mm_status status = print_all(file, c, false);
-    const bool whole = !ferror(file);
-    if ((fclose(file) != 0 || !whole) && status == MM_OK)
-        status = mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
-    if (status == MM_OK) status = plan_page_save(c->html, drawn, text);
-    free(text);
-    return status;
-}
-
-static mm_status save_pictures(const plan_command *c) {
-    picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
-    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
-    for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
-    char title[320];
-    snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s%s%s", c->net,
-             plan_case_machine(&c->cases[0]), c->source.gpu ? ", " : "", c->source.gpu ? GPU_ESTIMATED : "");
-    const picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
-    mm_status status = c->svg ? picture_save(c->svg, &drawn) : MM_OK;
-    if (status == MM_OK && c->html) status = save_page(c, &drawn);
-    free(panels);
-    return status;
-}
-
-static mm_status save_trace(const plan_command *c) {
-    traces all = {0};
-    mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < c->n_cases; i++) status = plan_case_trace(&c->cases[i], &all);
-    if (status == MM_OK) status = traces_save(&all, "plan", c->trace);
-    traces_fini(&all);
-    return status;
-}
-
 /* ---------------------------------------------------------------- the command */
 
-/* Opens --facts. Measured facts hold for one batch only, so --max-batch needs a machine's rates. A GPU has a budget of
- * its own. */
+/* Opens --facts. Measured facts hold for one batch only, so a search needs a machine's rates. A GPU has a budget of its
+ * own. */
 static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(c->gpu ? facts_source_open_gpu(path, &c->source) : facts_source_open(path, &c->source));
     c->gpu_budget = c->source.gpu && c->budget_bytes == 0;
@@ -225,16 +92,17 @@ static mm_status open_facts(plan_command *c, const char *path) {
     MM_TRY(facts_source_study(&c->source, c->study));
     if (c->source.is_machine) return MM_OK;
     target_log_threads(&c->target, path, c->source.threads);
-    if (!c->max_batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured for one batch; with --max-batch, give a machine file",
-                   path);
+    if (!c->search) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--facts %s: was measured for one batch; with %s, give a machine file", path,
+                   plan_search_option(c->search));
 }
 
 static mm_status check_sub_batch(const plan_command *c) {
     const facts_source *facts = c->facts ? &c->source : NULL;
     int64_t n;
-    if (c->sub_batch && c->max_batch) return mm_fail(MM_ERR_INVALID, "--sub-batch and --max-batch: give one of them");
-    for (int i = 0; !c->max_batch && i < c->policies.n; i++) {
+    if (c->sub_batch && c->search)
+        return mm_fail(MM_ERR_INVALID, "--sub-batch and %s: give one of them", plan_search_option(c->search));
+    for (int i = 0; !c->search && i < c->policies.n; i++) {
         MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured(facts), &n));
         if (n > 0) MM_TRY(sub_batch_check_facts("--facts", facts, c->batch, n));
     }
@@ -249,7 +117,8 @@ static mm_status read_ranks(plan_command *c) {
     c->ranks = asked.n[0];
     if (asked.count > 1)
         return mm_fail(MM_ERR_INVALID, "--ranks %s: give one number; mm bench takes several", c->ranks_list);
-    if (c->ranks_list && c->max_batch) return mm_fail(MM_ERR_INVALID, "--ranks and --max-batch: give one of them");
+    if (c->ranks_list && c->search)
+        return mm_fail(MM_ERR_INVALID, "--ranks and %s: give one of them", plan_search_option(c->search));
     MM_TRY(ranks_part(c->batch, c->ranks, &part));
     c->batch = part;
     ranks_use(&asked, c->ranks, &c->target, &c->source);
@@ -258,10 +127,24 @@ static mm_status read_ranks(plan_command *c) {
                    c->facts);
 }
 
+/* Which of the searches was asked for. */
+static mm_status read_search(plan_command *c) {
+    const bool asked[PLAN_SEARCHES] = {
+        [PLAN_MAX_BATCH] = c->max_batch, [PLAN_FASTEST_BATCH] = c->fastest_batch, [PLAN_MAX_CONTEXT] = c->max_context};
+    for (plan_search s = PLAN_MAX_BATCH; s < PLAN_SEARCHES; s++) {
+        if (asked[s] && c->search)
+            return mm_fail(MM_ERR_INVALID, "%s and %s: give one of them", plan_search_option(c->search),
+                           plan_search_option(s));
+        if (asked[s]) c->search = s;
+    }
+    if (!c->search || c->search == PLAN_MAX_CONTEXT || c->batch == 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "%s finds the batch, and --batch %lld gives it: give one of them",
+                   plan_search_option(c->search), (long long)c->batch);
+}
+
 static mm_status check(plan_command *c) {
-    if (c->max_batch && c->batch > 0)
-        return mm_fail(MM_ERR_INVALID, "--max-batch finds the batch, and --batch %lld gives it: give one of them",
-                       (long long)c->batch);
+    MM_TRY(read_search(c));
+    c->explain |= c->explain_all;
     if (c->batch == 0) c->batch = 128;
     MM_TRY(target_init(&c->target));
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
@@ -270,9 +153,14 @@ static mm_status check(plan_command *c) {
     if (c->gpu) c->facts = c->gpu;
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
+    if (c->search == PLAN_FASTEST_BATCH && !c->facts)
+        return mm_fail(MM_ERR_INVALID,
+                       "--fastest-batch needs times: --gpu NAME ('mm gpus' lists them), or a machine file: "
+                       "--facts FILE");
     if (c->facts) MM_TRY(open_facts(c, c->facts));
-    if (c->max_batch && c->budget_bytes == 0)
-        return mm_fail(MM_ERR_INVALID, "--max-batch needs a --budget to fit into, or a GPU's: --gpu");
+    if (c->search && c->budget_bytes == 0)
+        return mm_fail(MM_ERR_INVALID, "%s needs a --budget to fit into, or a GPU's: --gpu",
+                       plan_search_option(c->search));
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
@@ -304,23 +192,12 @@ static mm_status advise(const plan_command *c) {
     const plan_case *first = &c->cases[0];
     const need_pass *most = plan_case_need(first);
     mm_status misfit = refuse(c);
-    if (c->budget_bytes == 0 || c->max_batch) return misfit;
+    if (c->budget_bytes == 0 || c->search) return misfit;
     const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= first->asked.pinned.bytes;
     need_case refused = case_of(c, c->policies.text[0]);
     refused.sub_batch = first->asked.sub_batch;
     misfit = need_advise(&refused, known && first->need.n == 1 ? &most->policy : NULL, known ? most->minimum_bytes : 0);
     return misfit == MM_ERR_INFEASIBLE ? need_advise_own(&refused) : misfit;
-}
-
-/* Writes all files; the first one that fails is the failure. */
-static mm_status save_all(const plan_command *c) {
-    mm_failure failure;
-    mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
-    mm_status status = c->svg || c->html ? save_pictures(c) : MM_OK;
-    if (failure.status == MM_OK) mm_failure_save(&failure, status);
-    status = c->trace ? save_trace(c) : MM_OK;
-    if (failure.status == MM_OK) mm_failure_save(&failure, status);
-    return mm_failure_restore(&failure);
 }
 
 static mm_status plan_which_gpu(plan_command *c, bool *fits_out) {
@@ -348,8 +225,8 @@ static mm_status run_plan(plan_command *c) {
     MM_TRY(check(c));
     MM_TRY(plan_all(c));
     FILE *file = json_file_beside(c->json);
-    MM_TRY(print_all(file, c, c->chart || (c->explain && isatty(fileno(file)))));
-    MM_TRY(save_all(c));
+    MM_TRY(plan_output_print(file, c, c->chart || (c->explain && isatty(fileno(file)))));
+    MM_TRY(plan_output_save(c));
     return *c->interrupted ? MM_OK : advise(c); /* advice takes time: it plans too */
 }
 
@@ -387,13 +264,18 @@ static const char help_text[] =
     "that room. Without --budget, 'mm train' and 'mm bench' take that room if the device has the memory free. The\n"
     "minimum budget is without it.\n"
     "\n"
+    "--max-batch finds the largest batch that fits the budget; --fastest-batch the one with the most images or tokens\n"
+    "a second: it plans some sizes up to the largest, then closer ones, to a tenth of the best. --max-context finds\n"
+    "the longest context of a network of tokens at the given batch, in steps of 64 tokens; a table of positions grows\n"
+    "with it.\n"
+    "\n"
     "--ranks N plans for one of N devices that each train an N-th of the batch. Gradients that are added up also\n"
     "take pinned memory. images/s are those of all devices.\n"
     "\n"
     "--explain shows what needs the memory: bytes by kind, and the largest stashed maps with what could be done with\n"
-    "each and what was decided; where the time goes, by facts or nominal times; how much faster more memory would\n"
-    "be; and bounds that no plan can undercut. --svg and --chart draw the memory over the steps of the iteration;\n"
-    "--html has the figures, too.\n"
+    "each, what was decided, and what would come of another action instead; where the time goes, by facts or nominal\n"
+    "times; how much faster more memory would be; and bounds that no plan can undercut. --explain-all lists all maps.\n"
+    "--svg and --chart draw the memory over the steps of the iteration; --html has the figures, too.\n"
     "\n"
     "--graph plans the graphs of a loop of your own, all in one arena: run your program with MM_SAVE_GRAPH=FILE, or\n"
     "call mm_graph_save. FILE of --facts is then what mm_facts_save wrote. Policies that recompute layers are "
@@ -403,6 +285,8 @@ static const char help_text[] =
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg\n"
     "  mm plan --net resnet152 --gpu a100-40 --max-batch --policy liveness\n"
+    "  mm plan --net resnet152 --gpu l4 --fastest-batch --policy liveness,recompute\n"
+    "  mm plan --net gpt2 --batch 1 --budget 24GiB --max-context --policy liveness\n"
     "  mm plan --net gpt2 --batch 16 --policy liveness --which-gpu";
 
 int cmd_plan(int argc, char **argv) {
@@ -426,11 +310,16 @@ int cmd_plan(int argc, char **argv) {
         {"--pinned", "SIZE", "host memory for offloaded maps (half of what is free; with a machine file no limit)",
          ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},
+        {"--fastest-batch", NULL, "plan the batch with the most images or tokens a second that fits the budget",
+         ARG_FLAG, &c.fastest_batch, 0, 0},
+        {"--max-context", NULL, "plan the longest context of a transformer that fits the budget", ARG_FLAG,
+         &c.max_context, 0, 0},
         {"--gpu", "GPU", "a GPU by name: predict times, and without --budget plan for its memory ('mm gpus')", ARG_TEXT,
          &c.gpu, 0, 0},
         {"--which-gpu", NULL, "which GPUs it fits, and how fast each is", ARG_FLAG, &c.which_gpu, 0, 0},
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
+        {"--explain-all", NULL, "the same, of all stashed maps, not only the largest", ARG_FLAG, &c.explain_all, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--html", "FILE", "the figures and the picture as a page", ARG_TEXT, &c.html, 0, 0},

@@ -156,8 +156,23 @@ static mm_status print_held(FILE *file, const plan_case *cases, const explained 
         const mm_decision *decision = map >= 0 ? &e[i].decisions[map] : NULL;
         if (decision) fprintf(t.text, ": %s", explained_kinds(decision->kinds, kinds));
         if (decision && decision->ns > 0) fprintf(t.text, ", %.3g ms", (double)decision->ns * 1e-6);
+        if (map >= 0 && map < e[i].whys.n && e[i].whys.maps[map].room) fputs(", there is room", t.text);
     }
     return told_end(&t, file, "held");
+}
+
+/* What would come of other actions, by each policy that has reasons. */
+static mm_status print_whys(FILE *file, const plan_case *cases, const explained *e, int n, mm_tensor tensor) {
+    for (int i = 0; i < n; i++) {
+        const int map = find_map(&e[i].stash, tensor);
+        told t;
+        if (map < 0 || map >= e[i].whys.n || e[i].whys.maps[map].n == 0) continue;
+        MM_TRY(told_begin(&t));
+        if (n > 1) fprintf(t.text, "(%s) ", plan_case_plan(&cases[i])->policy);
+        explain_why_print(t.text, &cases[i], &e[i].whys, map);
+        MM_TRY(told_end(&t, file, "instead"));
+    }
+    return MM_OK;
 }
 
 static mm_status print_map(FILE *file, const plan_case *cases, const explained *e, int n, const mm_stash_map *map) {
@@ -169,7 +184,8 @@ static mm_status print_map(FILE *file, const plan_case *cases, const explained *
             producer->name, mm_layer_kind_name(producer->kind));
     MM_TRY(print_readers(file, graph, map));
     MM_TRY(print_remedies(file, e->facts, map));
-    return print_held(file, cases, e, n, map->tensor);
+    MM_TRY(print_held(file, cases, e, n, map->tensor));
+    return print_whys(file, cases, e, n, map->tensor);
 }
 
 enum { CASES_MAX = 64 };
@@ -195,17 +211,17 @@ static mm_status print_classes(FILE *file, const plan_case *c, const explained *
 static mm_status print_maps(FILE *file, const plan_case *cases, const explained *e, int n) {
     char size[32];
     const mm_stash_account *stash = &e[0].stash;
+    const int most = cases->explains_all ? stash->n_maps : EXPLAIN_MAPS;
     int64_t total = 0, rest = 0;
     for (int i = 0; i < stash->n_maps; i++) {
         total += stash->maps[i].bytes;
-        rest += i >= EXPLAIN_MAPS ? stash->maps[i].bytes : 0;
+        rest += i >= most ? stash->maps[i].bytes : 0;
     }
     fprintf(file, "%s, batch %lld: the largest of %d stashed maps of %s; bytes that stay on the device\n", cases->net,
             (long long)cases->asked.batch, stash->n_maps, mm_size_format(total, size, sizeof size));
-    for (int i = 0; i < stash->n_maps && i < EXPLAIN_MAPS; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
+    for (int i = 0; i < stash->n_maps && i < most; i++) MM_TRY(print_map(file, cases, e, n, &stash->maps[i]));
     if (rest > 0)
-        fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size),
-                stash->n_maps - EXPLAIN_MAPS);
+        fprintf(file, "  %10s  in %d smaller ones\n", mm_size_format(rest, size, sizeof size), stash->n_maps - most);
     return MM_OK;
 }
 
@@ -285,18 +301,20 @@ static json_t *readers_json(const mm_graph *graph, const mm_stash_map *map) {
     return array;
 }
 
-static json_t *maps_json(const mm_graph *graph, const explained *e) {
+static json_t *maps_json(const plan_case *c, const explained *e) {
+    const mm_graph *graph = plan_case_plan(c)->graph;
     json_t *array = json_array();
     for (int i = 0; i < e->stash.n_maps; i++) {
         const mm_stash_map *map = &e->stash.maps[i];
         const mm_tensor_info *tensor = mm_graph_tensor(graph, map->tensor);
         const mm_layer_info *producer = mm_graph_layer(graph, tensor->producer);
         json_array_append_new(
-            array, json_pack("{ss ss ss sI sI so so so sf}", "name", tensor->name, "producer", producer->name,
+            array, json_pack("{ss ss ss sI sI so so so sf so}", "name", tensor->name, "producer", producer->name,
                              "producer_kind", mm_layer_kind_name(producer->kind), "bytes", (json_int_t)map->bytes,
                              "held_bytes", (json_int_t)map->held_bytes, "readers", readers_json(graph, map), "remedies",
                              remedies_json(e->facts, map), "decided", explained_kinds_json(e->decisions[i].kinds),
-                             "decided_seconds", (double)e->decisions[i].ns * 1e-9));
+                             "decided_seconds", (double)e->decisions[i].ns * 1e-9, "instead",
+                             explain_why_json(c, &e->whys, i)));
     }
     return array;
 }
@@ -345,7 +363,7 @@ mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *imag
     MM_TRY(explained_init(&e, c));
     int failed = json_object_set_new(row, "kinds", kinds_json(&c->account));
     failed |= json_object_set_new(row, "peak_segments", segments_json(&c->account));
-    failed |= json_object_set_new(row, "stashed_maps", maps_json(plan_case_plan(c)->graph, &e));
+    failed |= json_object_set_new(row, "stashed_maps", maps_json(c, &e));
     failed |= add_bound(row, "lower_bound", image);
     failed |= add_bound(row, "batch_lower_bound", &own);
     failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));

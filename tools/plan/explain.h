@@ -9,8 +9,6 @@
 #include "tools/need/target.h"
 #include "tools/plan/plan_case.h"
 
-enum { EXPLAIN_MAPS = 10 }; /* how many maps are listed */
-
 /* An mm_lower_bound with the names of the steps that need it. */
 typedef struct explain_bound {
     int64_t batch;

@@ -40,7 +40,9 @@ static mm_status init(explained *e, const plan_case *c) {
     e->facts = &e->times;
     if (!gives_values(e->facts)) MM_TRY(gather_codecs(e, c));
     MM_TRY(mm_stash_account_init(planned->plan, e->facts, &e->stash));
-    return mm_account_decide(planned->plan, &e->times, &e->stash, &e->decisions);
+    MM_TRY(mm_account_decide(planned->plan, &e->times, &e->stash, &e->decisions));
+    return explain_why_find(c, &e->stash, e->decisions, &e->times, c->explains_all ? e->stash.n_maps : EXPLAIN_MAPS,
+                            &e->whys);
 }
 
 mm_status explained_init(explained *e, const plan_case *c) {
@@ -51,6 +53,7 @@ mm_status explained_init(explained *e, const plan_case *c) {
 }
 
 void explained_fini(explained *e) {
+    explain_why_fini(&e->whys);
     free(e->decisions);
     mm_stash_account_fini(&e->stash);
     mm_planned_fini(&e->codecs);
@@ -286,6 +289,7 @@ static void print_peak(FILE *file, const plan_case *c) {
 mm_status explain_plan_print(FILE *file, const plan_case *c, const explained *e) {
     print_codings(file, c, e);
     print_decisions(file, c, e);
+    explain_why_print_anew(file, c, &e->whys);
     if (!c->forecast.untimed[0]) {
         print_streams(file, c, e);
         print_more(file, c);

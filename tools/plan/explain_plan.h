@@ -5,7 +5,9 @@
 #define TOOLS_PLAN_EXPLAIN_PLAN_H
 
 #include "mm/core/account/account_stash.h"
-#include "tools/plan/plan_case.h"
+#include "tools/plan/explain_why.h"
+
+enum { EXPLAIN_MAPS = 10 }; /* how many maps are listed, unless all are */
 
 /* A case's stash and what was decided about it. Times are the facts', or nominal ones if the facts have none. */
 typedef struct explained {
@@ -16,6 +18,7 @@ typedef struct explained {
     mm_decision *decisions; /* one for each map of the stash */
     mm_planned codecs;      /* freelunch's, if `facts` has those */
     bool nominal;           /* `times` are nominal, and owned */
+    explained_whys whys;
 } explained;
 
 /* The case must outlive *e, and must have been planned with plan_case.explained. */

@@ -4,10 +4,11 @@
 #include "mm/core/size.h"
 #include "tools/args/speed.h"
 #include "tools/args/table.h"
+#include "tools/plan/plan_search.h"
 
 static void add_row(table *t, const plan_case *c) {
     char size[32];
-    const bool fits = c->found.batch > 0 && plan_case_fits(c);
+    const bool fits = c->found.n > 0 && plan_case_fits(c);
     const bool timed = fits && c->asked.facts && !c->forecast.untimed[0] && c->forecast.iteration_ns > 0;
     table_row(t);
     table_cell(t, "%s%s", plan_case_plan(c)->policy, c->forecast.work.lossy ? " (lossy)" : "");
@@ -15,7 +16,7 @@ static void add_row(table *t, const plan_case *c) {
         table_note(t, "none fits");
         return;
     }
-    table_cell(t, "%lld", (long long)c->found.batch);
+    table_cell(t, "%lld", (long long)(c->search == PLAN_MAX_CONTEXT ? c->sample_tokens : c->asked.batch));
     if (timed)
         table_cell(t, "%.1f",
                    speed_of((double)c->asked.batch * 1e9 / (double)c->forecast.iteration_ns, c->sample_tokens));
@@ -26,7 +27,7 @@ static void add_row(table *t, const plan_case *c) {
 
 static mm_status print_table(FILE *file, const plan_case *cases, int n) {
     const table_column columns[] = {{"policy", true, 0},
-                                    {"largest batch", false, 0},
+                                    {plan_search_what(cases[0].search), false, 0},
                                     {speed_unit_brief(cases[0].sample_tokens), false, 0},
                                     {"pinned", false, 0}};
     table *t;

@@ -8,6 +8,7 @@
 #include "mm/core/time/time_bound.h"
 #include "mm/planning/requirement.h"
 #include "tools/args/speed.h"
+#include "tools/plan/plan_search.h"
 
 static mm_status plan_all_within(plan_case *c, int64_t budget_bytes) {
     for (int i = 0; i < c->need.n; i++)
@@ -41,6 +42,11 @@ static mm_status plan_in_budget(plan_case *c, int pass) {
     return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned.bytes, c->staged_bytes);
 }
 
+/* INT64_MAX: it does not fit, or has no time. */
+static int64_t own_ns(const plan_case *c) {
+    return plan_case_fits(c) && c->asked.facts ? c->forecast.iteration_ns : INT64_MAX;
+}
+
 static mm_status plan(plan_case *c) {
     const need_case *asked = &c->asked;
     MM_TRY(need_init(&c->need, asked));
@@ -53,6 +59,8 @@ static mm_status plan(plan_case *c) {
     for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
+    if (c->offers && !c->forecast.untimed[0] && (c->asked.facts || !plan_case_fits(c)))
+        MM_TRY(sub_batch_offer_find(asked, mm_graph_steps(plan_case_plan(c)->graph), own_ns(c), &c->offer));
     MM_TRY(mm_account_init(plan_case_plan(c), &c->account));
     return mm_requirement_timeline(&c->account, &c->timeline);
 }
@@ -69,6 +77,9 @@ void plan_case_fini(plan_case *c) {
     mm_account_fini(&c->account);
     mm_simulation_fini(&c->sim);
     need_fini(&c->need);
+    sub_batch_offer_fini(&c->offer);
+    nets_net_destroy(c->own_net);
+    c->own_net = NULL;
 }
 
 bool plan_case_fits(const plan_case *c) {
@@ -91,6 +102,13 @@ mm_status plan_case_refuse(const plan_case *c) {
 }
 
 bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
+
+const char *plan_case_bound_of(const plan_case *c) {
+    static const char *const of[2][2] = {
+        {"whole batches, these bytes, these codecs", "whole batches, this budget, these codecs"},
+        {"these sub-batches, these bytes, these codecs", "these sub-batches, this budget, these codecs"}};
+    return of[c->asked.sub_batch < c->asked.batch][c->asked.budget_bytes > 0];
+}
 
 static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {
     const mm_program *program = plan_case_need(c)->planned.program;
@@ -181,23 +199,6 @@ static void print_segments(FILE *file, const mm_account *account) {
                 account->n_segments - LARGEST);
 }
 
-static void print_search(FILE *file, const plan_case *c) {
-    char next[32], budget[32];
-    mm_size_format(c->asked.budget_bytes, budget, sizeof budget);
-    if (c->found.batch == 0)
-        fprintf(file, "  %-22s none in %s\n", "largest batch", budget);
-    else if (c->found.next_batch == 0)
-        fprintf(file, "  %-22s %14lld  in %s; larger ones are not tried\n", "largest batch", (long long)c->found.batch,
-                budget);
-    else if (c->found.next_bytes <= c->asked.budget_bytes)
-        fprintf(file, "  %-22s %14lld  in %s; %lld needs more pinned memory\n", "largest batch",
-                (long long)c->found.batch, budget, (long long)c->found.next_batch);
-    else
-        fprintf(file, "  %-22s %14lld  in %s; %lld needs %s more\n", "largest batch", (long long)c->found.batch, budget,
-                (long long)c->found.next_batch,
-                mm_size_format(c->found.next_bytes - c->asked.budget_bytes, next, sizeof next));
-}
-
 static void print_moves(FILE *file, const mm_moves *moves) {
     char size[32];
     fprintf(file, "  %-22s %14lld  %s, in %lld offloads and %lld prefetches\n", "moved over the link",
@@ -218,9 +219,22 @@ static void print_prediction(FILE *file, const plan_case *c) {
                 (double)c->forecast.iteration_ns * 1e-6, speed(c, c->forecast.iteration_ns),
                 speed_unit(c->sample_tokens), c->sim.hidden_permille / 10);
     if (plan_case_has_gap(c))
-        fprintf(file, "  %-22s %14.3f  ms, %.1f %s: no plan is faster; the gap is %.1f%%\n", "bound",
+        fprintf(file, "  %-22s %14.3f  ms, %.1f %s (%s): no plan is faster; the gap is %.1f%%\n", "bound",
                 (double)c->forecast.bound_ns * 1e-6, speed(c, c->forecast.bound_ns), speed_unit(c->sample_tokens),
+                plan_case_bound_of(c),
                 (double)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns) / 10);
+}
+
+static void print_offer(FILE *file, const plan_case *c) {
+    const sub_batch_offer *offer = &c->offer;
+    if (offer->sub_batch == 0) return;
+    fprintf(file, "  %s would ", offer->spec);
+    if (offer->ns == INT64_MAX)
+        fprintf(file, "fit");
+    else
+        fprintf(file, "make at least %.1f %s", speed(c, offer->ns), speed_unit(c->sample_tokens));
+    if (plan_case_fits(c)) fprintf(file, " (%.1f times)", (double)c->forecast.iteration_ns / (double)offer->ns);
+    fprintf(file, ", in sub-batches; %s\n", sub_batch_differs(c->asked.net));
 }
 
 /* Where the limit of pinned memory comes from, after its size. */
@@ -234,7 +248,9 @@ static void print_verdict(FILE *file, const plan_case *c) {
     const int64_t pinned = c->forecast.pinned_bytes;
     const char *policy = plan_case_plan(c)->policy;
     char size[32];
-    fprintf(file, "%s, batch %lld, ", c->net, (long long)(c->ranks * c->asked.batch));
+    fprintf(file, "%s, ", c->net);
+    if (c->search == PLAN_MAX_CONTEXT) fprintf(file, "context %lld, ", (long long)c->sample_tokens);
+    fprintf(file, "batch %lld, ", (long long)(c->ranks * c->asked.batch));
     if (c->ranks > 1) fprintf(file, "one of %d ranks with %lld images, ", c->ranks, (long long)c->asked.batch);
     fprintf(file, "%s%s: ", policy, c->forecast.work.lossy ? " (lossy)" : "");
     if (judged) fputs(fits ? "fits" : "does not fit", file);
@@ -269,7 +285,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         fprintf(file, "  %-22s %14lld  images, %lld passes; this is the plan of the pass that needs most, %s\n",
                 "sub-batch", (long long)c->asked.sub_batch,
                 (long long)nets_exec_passes(c->asked.batch, c->asked.sub_batch), mm_graph_name(plan->graph));
-    if (c->searched) print_search(file, c);
+    plan_search_print(file, c);
     if (c->forecast.cut_short)
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
     print_size(file, "minimum budget", c->need.least_bytes);
@@ -308,6 +324,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
         fprintf(file, "  %-22s %14lld  times: all maps are swapped out, and those that a step needs are fetched\n",
                 "defragmented", (long long)c->forecast.defragmentations);
     if (c->asked.facts) print_prediction(file, c);
+    print_offer(file, c);
     if (by_kind) print_segments(file, &c->account);
 }
 
@@ -319,6 +336,16 @@ static json_t *at_peak(const plan_case *c) {
     mm_plan_live_at(plan_case_plan(c), c->account.peak_node, live);
     for (int i = 0; i < MM_CATEGORIES; i++) json_object_set_new(object, mm_category_name(i), json_integer(live[i]));
     return object;
+}
+
+static json_t *offer_json(const plan_case *c) {
+    const sub_batch_offer *offer = &c->offer;
+    const bool timed = offer->ns < INT64_MAX;
+    return json_pack(
+        "{ss so so ss}", "policy", offer->spec, "images_per_second",
+        timed ? json_real((double)(c->ranks * c->asked.batch) * 1e9 / (double)offer->ns) : json_null(), "times",
+        timed && plan_case_fits(c) ? json_real((double)c->forecast.iteration_ns / (double)offer->ns) : json_null(),
+        "differs", sub_batch_differs_key(c->asked.net));
 }
 
 json_t *plan_case_row(const plan_case *c) {
@@ -351,7 +378,8 @@ json_t *plan_case_row(const plan_case *c) {
                                               (json_int_t)c->forecast.defragmentations));
     if (row && plan_case_has_gap(c))
         json_object_update_new(
-            row, json_pack("{sf sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "gap_permille",
+            row, json_pack("{sf ss sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "bound_of",
+                           plan_case_bound_of(c), "gap_permille",
                            (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
     if (row)
         json_object_update_new(
@@ -360,6 +388,7 @@ json_t *plan_case_row(const plan_case *c) {
                            c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
     if (row && c->asked.facts && facts_source_estimate(c->asked.facts))
         json_object_set_new(row, "machine_from", json_string(facts_source_estimate(c->asked.facts)));
-    if (row && c->searched) json_object_set_new(row, "max_batch", json_integer(c->found.batch));
+    if (row && c->offer.sub_batch > 0) json_object_set_new(row, "offer", offer_json(c));
+    if (row) plan_search_row(row, c);
     return row;
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether `auto` would gain by sub-batches, which it does not use by itself: they change bits. */
+#ifndef TOOLS_NEED_SUB_BATCH_OFFER_H
+#define TOOLS_NEED_SUB_BATCH_OFFER_H
+
+#include "policies/policy.h"
+#include "tools/need/need.h"
+
+typedef struct sub_batch_offer {
+    int64_t sub_batch; /* 0: no offer */
+    int64_t ns;        /* predicted time of an iteration, at most; INT64_MAX: not known */
+    char *spec;        /* the case's policy with subbatch=auto: "auto:subbatch=auto" */
+} sub_batch_offer;
+
+/* Offers the case's policy with sub-batches, if it is `auto` with whole batches and if with sub-batches it is at least
+ * 1.1 times as fast. own_ns: its time now, and steps those of its graph. INT64_MAX: it does not fit, and any
+ * sub-batches that fit are offered. Sub-batches are planned without a search (effort=0), and only those whose bound
+ * says that they may be so fast; so a plan may be even faster. With measured facts, which hold for whole batches,
+ * nothing is offered. The caller ends the offer with sub_batch_offer_fini, which is legal on an all-zero struct. */
+MM_CHECKED mm_status sub_batch_offer_find(const need_case *c, int steps, int64_t own_ns, sub_batch_offer *offer_out);
+void sub_batch_offer_fini(sub_batch_offer *offer);
+
+/* Whether the net has a batch norm, which normalises each sub-batch by itself. */
+bool sub_batch_changes_statistics(const nets_net *net);
+/* How sub-batches change what is trained, for people and for JSON. */
+const char *sub_batch_differs(const nets_net *net);
+const char *sub_batch_differs_key(const nets_net *net);
+
+#endif

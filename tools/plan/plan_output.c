@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/size.h"
+#include "mm/core/status.h"
+#include "tools/args/json_file.h"
+#include "tools/plan/explain.h"
+#include "tools/plan/picture.h"
+#include "tools/plan/plan_batches.h"
+#include "tools/plan/plan_command.h"
+#include "tools/plan/plan_page.h"
+#include "tools/plan/plan_search.h"
+
+/* ---------------------------------------------------------------- text */
+
+static const plan_case *find_case(const plan_command *c, const char *policy) {
+    for (int i = 0; i < c->n_cases; i++)
+        if (strcmp(plan_case_plan(&c->cases[i])->policy, policy) == 0) return &c->cases[i];
+    return NULL;
+}
+
+static void print_comparison(FILE *file, const plan_command *c) {
+    const plan_case *naive = find_case(c, "naive"), *liveness = find_case(c, "liveness");
+    if (!naive || !liveness) return;
+    if (c->search == PLAN_MAX_BATCH && naive->found.n > 0)
+        fprintf(file, "liveness fits %.1fx the batch of naive\n",
+                (double)liveness->asked.batch / (double)naive->asked.batch);
+    if (!c->search)
+        fprintf(file, "liveness needs %.1fx less than naive\n",
+                (double)plan_case_plan(naive)->peak_bytes / (double)plan_case_plan(liveness)->peak_bytes);
+}
+
+static picture_panel panel_of(const plan_case *one) {
+    const mm_plan *plan = plan_case_plan(one);
+    picture_panel panel = {.memory = {.steps = one->timeline,
+                                      .n_steps = one->account.n_steps,
+                                      .needed_bytes = plan->peak_bytes,
+                                      .live_bytes = plan->live_peak_bytes}};
+    mm_graph_step_name(plan->graph, plan->peak_step, panel.memory.held_by, sizeof panel.memory.held_by);
+    snprintf(panel.name, sizeof panel.name, "%.140s%s, batch %lld", plan->policy,
+             one->forecast.work.lossy ? " (lossy)" : "", (long long)one->asked.batch);
+    return panel;
+}
+
+/* Says where a GPU's rates are from, and the budget if none was given. */
+static void print_gpu(FILE *file, const plan_command *c) {
+    const gpu *g = c->source.gpu;
+    char memory[32], context[32];
+    if (!g) return;
+    fprintf(file, "%s: times are " GPU_ESTIMATED " ('mm gpus')\n", g->name);
+    if (c->gpu_budget)
+        fprintf(file, "  budget: its memory, %s, less %s for the CUDA context and libraries\n",
+                mm_size_format(gpu_memory_bytes(g), memory, sizeof memory),
+                mm_size_format(gpu_context_bytes(g), context, sizeof context));
+}
+
+mm_status plan_output_print(FILE *file, const plan_command *c, bool chart) {
+    const bool utf8 = picture_utf8();
+    print_gpu(file, c);
+    for (int i = 0; i < c->n_cases; i++) {
+        plan_case_print(file, &c->cases[i], c->explain);
+        picture_panel panel = panel_of(&c->cases[i]);
+        if (chart) picture_print(file, &panel, c->budget_bytes, utf8);
+        MM_TRY(plan_search_table(file, &c->cases[i]));
+        if (c->explain && c->search) MM_TRY(explain_print(file, &c->cases[i], 1, &c->image));
+    }
+    if (c->explain && !c->search) MM_TRY(explain_print(file, c->cases, c->n_cases, &c->image));
+    print_comparison(file, c);
+    return c->search ? plan_batches_print(file, c->cases, c->n_cases) : MM_OK;
+}
+
+/* ---------------------------------------------------------------- files */
+
+static mm_status save_rows(const plan_command *c) {
+    json_t *rows = json_array();
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) {
+        json_t *row = plan_case_row(&c->cases[i]);
+        if (json_array_append_new(rows, row) != 0)
+            status = mm_fail(MM_ERR_NOMEM, "out of memory for the rows");
+        else if (c->explain)
+            status = explain_row(row, &c->cases[i], &c->image);
+    }
+    if (status == MM_OK) return json_file_save(c->json, rows);
+    json_decref(rows);
+    return status;
+}
+
+static mm_status save_page(const plan_command *c, const picture *drawn) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    mm_status status = plan_output_print(file, c, false);
+    const bool whole = !ferror(file);
+    if ((fclose(file) != 0 || !whole) && status == MM_OK)
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for the page %s", c->html);
+    if (status == MM_OK) status = plan_page_save(c->html, drawn, text);
+    free(text);
+    return status;
+}
+
+static mm_status save_pictures(const plan_command *c) {
+    picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
+    if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
+    for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
+    char title[320];
+    snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s%s%s", c->net,
+             plan_case_machine(&c->cases[0]), c->source.gpu ? ", " : "", c->source.gpu ? GPU_ESTIMATED : "");
+    const picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
+    mm_status status = c->svg ? picture_save(c->svg, &drawn) : MM_OK;
+    if (status == MM_OK && c->html) status = save_page(c, &drawn);
+    free(panels);
+    return status;
+}
+
+static mm_status save_trace(const plan_command *c) {
+    traces all = {0};
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i < c->n_cases; i++) status = plan_case_trace(&c->cases[i], &all);
+    if (status == MM_OK) status = traces_save(&all, "plan", c->trace);
+    traces_fini(&all);
+    return status;
+}
+
+mm_status plan_output_save(const plan_command *c) {
+    mm_failure failure;
+    mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
+    mm_status status = c->svg || c->html ? save_pictures(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    status = c->trace ? save_trace(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    return mm_failure_restore(&failure);
+}
