@@ -199,7 +199,7 @@ static mm_status search_small(mm_auto *a, int trials) {
 }
 
 static mm_status search(mm_auto *a, const mm_plan *plan) {
-    enum { RUNGS = 6 };
+    enum { RUNGS = 3 };
     const int trials = a->left;
     PH("start");
     MM_TRY(mm_auto_start(a, plan));
