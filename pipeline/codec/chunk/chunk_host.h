@@ -16,7 +16,7 @@
  *
  * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM words; all may be written. Returns the
  * number of the code's words if it is below n; else n, and words[0] to words[n - 1] are the elements as decode will
- * return them. */
+ * return them. Of a codec by_type, for elements of 16 bits: below mm_chunk_raw_words, or that number and no words. */
 enum { MM_CHUNK_ROOM = 2 * MM_CHUNK_ELEMS };
 typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
 /* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond
