@@ -161,8 +161,7 @@ MM_HD bool decode(const uint32_t *words, int count, int n, layout l, uint32_t *d
     for (int row = 0; row < rows; row++) {
         const int lanes = n - row * LANES < LANES ? n - row * LANES : LANES;
         unpack_row(words + 1, row, width, fields);
-        if (form.escapes > 0)
-            masks[row] = mask_escapes(fields, escape) & (lanes < LANES ? (1u << lanes) - 1 : ~0u);
+        if (form.escapes > 0) masks[row] = mask_escapes(fields, escape) & (lanes < LANES ? (1u << lanes) - 1 : ~0u);
         for (int lane = 0; lane < LANES; lane++)
             fields[lane] = mm_exponent_turn_back((fields[lane] + base) & all, l.whole);
         memcpy(dst + row * LANES, fields, (size_t)lanes * sizeof *dst);

@@ -70,7 +70,7 @@ MM_HD uint32_t mm_exponent_head(mm_exponent_form form) {
 /* Reads the first word of a code of `count` (1 or more) words. False: no code of n elements begins so. */
 MM_HD bool mm_exponent_read_head(uint32_t head, int count, int n, int rest, mm_exponent_form *form_out) {
     const mm_exponent_form form = {(int)(head & 0xff), (int)(head >> 8 & 0xf), (int)(head >> 16)};
-    if (head >> 12 & 0xf || form.bits > MM_EXPONENT_BITS_MOST || form.escapes > n) return false;
+    if (head >> 12 & 0xf || form.bits > MM_EXPONENT_BITS_MOST || form.escapes > (form.bits > 0 ? n : 0)) return false;
     *form_out = form;
     return mm_exponent_words(n, rest, form) == count;
 }

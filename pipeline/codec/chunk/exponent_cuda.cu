@@ -2,6 +2,8 @@
 /* exponent on CUDA (exponent_chunk.h). A warp's lanes are the format's lanes: values[i] is element i of the lane. */
 #include "pipeline/codec/chunk/chunk_cuda_kernel.h"
 
+#include <type_traits>
+
 #include "pipeline/codec/chunk/exponent_chunk.h"
 
 namespace {
@@ -21,18 +23,21 @@ template <int WHOLE, int REST> struct exponent {
         const int total = mm_exponent_words(n, REST, form), raw = mm_chunk_raw_words(n, WHOLE == 16);
         __syncwarp();
         if (total >= raw) return raw;
-        if (lane == 0) words[0] = mm_exponent_head(form);
-        const int mine = pack(values, n, form, words + 1, lane);
-        if (form.escapes == 0) return total;
-        uint8_t *const list = (uint8_t *)(words + 1 + mm_exponent_field_words(n, form.bits + REST));
         const uint32_t escape = (uint32_t)mm_exponent_codes(form) << REST, base = (uint32_t)form.base << REST;
-        int at = sum_below(mine, lane);
+        int escapes = 0;
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++) values[i] = (mm_exponent_turn(values[i], WHOLE) - base) & ALL_BITS;
+        if (n < MM_CHUNK_ELEMS) clear_beyond(values, n, lane);
+        if (lane == 0) words[0] = mm_exponent_head(form);
+        if (form.escapes > 0) escapes = sum_below(count_escapes(values, escape), lane);
+        with_bits(form.bits, [&](auto bits) { pack<REST + decltype(bits)::value>(values, escape, words + 1, lane); });
+        if (form.escapes == 0) return total;
+        uint8_t *const list = list_of(words, n, form);
+        __syncwarp(); /* pack writes zeros beyond the fields of a short chunk */
         if (lane < (4 - form.escapes % 4) % 4) list[form.escapes + lane] = 0;
 #pragma unroll
-        for (int i = 0; i < GROUPS_OF_32; i++) {
-            const uint32_t turned = mm_exponent_turn(values[i], WHOLE);
-            if (WARP * i + lane < n && ((turned - base) & ALL_BITS) >= escape) list[at++] = (uint8_t)(turned >> REST);
-        }
+        for (int i = 0; i < GROUPS_OF_32; i++)
+            if (values[i] >= escape) list[escapes++] = (uint8_t)((values[i] >> REST) + (uint32_t)form.base);
         return total;
     }
 
@@ -40,15 +45,51 @@ template <int WHOLE, int REST> struct exponent {
         mm_exponent_form form;
         if (count < 1 || !mm_exponent_read_head(words[0], count, n, REST, &form)) return false;
         const uint32_t base = (uint32_t)form.base << REST;
-        unpack(words + 1, n, form.bits + REST, values, lane);
-        if (form.escapes > 0 && !put_escapes(words, n, form, values, lane)) return false;
+        with_bits(form.bits, [&](auto bits) { unpack<REST + decltype(bits)::value>(words + 1, values, lane); });
+        if (n < MM_CHUNK_ELEMS) clear_beyond(values, n, lane);
+        if (form.escapes > 0 && !put_escapes(list_of(words, n, form), form, values, lane)) return false;
 #pragma unroll
-        for (int i = 0; i < GROUPS_OF_32; i++)
-            values[i] = mm_exponent_turn_back((values[i] + base) & ALL_BITS, WHOLE);
+        for (int i = 0; i < GROUPS_OF_32; i++) values[i] = mm_exponent_turn_back((values[i] + base) & ALL_BITS, WHOLE);
         return true;
     }
 
   private:
+    static __device__ __forceinline__ uint8_t *list_of(uint32_t *words, int n, mm_exponent_form form) {
+        return (uint8_t *)(words + 1 + mm_exponent_field_words(n, form.bits + REST));
+    }
+
+    /* Calls f with a constant for the number of bits: shifts by constants take half the instructions. */
+    template <typename F> static __device__ __forceinline__ void with_bits(int bits, const F &f) {
+        switch (bits) {
+        case 0:
+            return f(std::integral_constant<int, 0>());
+        case 1:
+            return f(std::integral_constant<int, 1>());
+        case 2:
+            return f(std::integral_constant<int, 2>());
+        case 3:
+            return f(std::integral_constant<int, 3>());
+        case 4:
+            return f(std::integral_constant<int, 4>());
+        default:
+            return f(std::integral_constant<int, 5>());
+        }
+    }
+
+    /* Sets the fields of the elements beyond n to 0. */
+    static __device__ __forceinline__ void clear_beyond(uint32_t *fields, int n, int lane) {
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++)
+            if (WARP * i + lane >= n) fields[i] = 0;
+    }
+
+    static __device__ __forceinline__ int count_escapes(const uint32_t *fields, uint32_t escape) {
+        int count = 0;
+#pragma unroll
+        for (int i = 0; i < GROUPS_OF_32; i++) count += fields[i] >= escape;
+        return count;
+    }
+
     /* Writes to before[e] how many exponents are below e, for e < BASES. Returns the smallest and the largest. */
     static __device__ __forceinline__ void count_exponents(const uint32_t *values, int n, uint32_t *before, int lane,
                                                            int *least, int *most) {
@@ -56,13 +97,14 @@ template <int WHOLE, int REST> struct exponent {
         for (int e = lane; e < BASES; e += WARP) before[e] = 0;
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < GROUPS_OF_32; i++)
-            if (WARP * i + lane < n) atomicAdd(&before[mm_exponent_turn(values[i], WHOLE) >> REST], 1u);
+        for (int i = 0; i < GROUPS_OF_32; i++) atomicAdd(&before[mm_exponent_turn(values[i], WHOLE) >> REST], 1u);
         __syncwarp();
         int sum = 0;
         *least = BASES, *most = 0;
+#pragma unroll 1
         for (int row = 0; row < BASES; row += WARP) {
-            const int here = (int)before[row + lane];
+            int here = (int)before[row + lane];
+            if (row + lane == 0) here -= MM_CHUNK_ELEMS - n; /* the zeros beyond n */
             const uint32_t found = __ballot_sync(ALL, here > 0);
             int below = 0;
             if (found) {
@@ -84,6 +126,7 @@ template <int WHOLE, int REST> struct exponent {
         count_exponents(values, n, words, lane, &least, &most);
         /* Exponents that are covered with codes of so many bits, and 255 - the base: the best of this lane's bases. */
         uint32_t covers[BITS_MOST + 1] = {};
+#pragma unroll 1
         for (int base = least + lane; base <= most; base += WARP) {
             const uint32_t below = words[base];
 #pragma unroll
@@ -109,70 +152,46 @@ template <int WHOLE, int REST> struct exponent {
         return best;
     }
 
-    /* Writes the lane's fields. Returns the number of its escapes. */
-    static __device__ __forceinline__ int pack(const uint32_t *values, int n, mm_exponent_form form, uint32_t *words,
-                                               int lane) {
-        const int width = form.bits + REST;
-        const uint32_t escape = (uint32_t)mm_exponent_codes(form) << REST, base = (uint32_t)form.base << REST;
+    /* Writes the lane's fields, those of escapes with their code. */
+    template <int WIDTH>
+    static __device__ __forceinline__ void pack(const uint32_t *fields, uint32_t escape, uint32_t *words, int lane) {
         uint32_t packed = 0;
-        int filled = 0, escapes = 0;
-        words += lane;
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) {
-            if (WARP * i >= n) break;
-            uint32_t field = (mm_exponent_turn(values[i], WHOLE) - base) & ALL_BITS;
-            if (WARP * i + lane >= n) field = 0;
-            if (field >= escape && form.escapes > 0) {
-                field = (field & KEPT) | escape;
-                escapes++;
-            }
-            packed |= field << filled;
-            filled += width;
-            if (filled < 32) continue;
-            *words = packed;
-            words += WARP;
-            filled -= 32;
-            packed = field >> (width - filled);
+            const int from = i * WIDTH % 32, at = i * WIDTH / 32;
+            const uint32_t field = fields[i] >= escape ? (fields[i] & KEPT) | escape : fields[i];
+            packed |= field << from;
+            if (from + WIDTH < 32) continue;
+            words[WARP * at + lane] = packed;
+            packed = from > 0 ? field >> (32 - from) : 0;
         }
-        if (filled > 0) *words = packed;
-        return escapes;
     }
 
-    /* Reads the lane's fields. */
-    static __device__ __forceinline__ void unpack(const uint32_t *words, int n, int width, uint32_t *values, int lane) {
-        const uint32_t mask = (1u << width) - 1;
-        int from = 0;
+    /* Reads the lane's fields. Those of elements beyond a short chunk get any bits. */
+    template <int WIDTH>
+    static __device__ __forceinline__ void unpack(const uint32_t *words, uint32_t *fields, int lane) {
+        constexpr uint32_t MASK = (1u << WIDTH) - 1;
         words += lane;
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) {
-            values[i] = 0;
-            if (WARP * i >= n) continue;
-            values[i] = words[0] >> from;
-            from += width;
-            if (from >= 32) {
-                words += WARP;
-                from -= 32;
-                if (from > 0) values[i] |= words[0] << (width - from);
-            }
-            values[i] &= mask;
+            const int from = i * WIDTH % 32, at = i * WIDTH / 32;
+            fields[i] = words[WARP * at] >> from;
+            if (from + WIDTH > 32) fields[i] |= words[WARP * (at + 1)] << (32 - from);
+            fields[i] &= MASK;
         }
     }
 
     /* Gives the fields that have the code for escapes their exponents, less the base. Returns false if the code is
      * damaged. */
-    static __device__ __forceinline__ bool put_escapes(const uint32_t *words, int n, mm_exponent_form form,
-                                                       uint32_t *values, int lane) {
+    static __device__ __forceinline__ bool put_escapes(const uint8_t *list, mm_exponent_form form, uint32_t *fields,
+                                                       int lane) {
         const uint32_t escape = (uint32_t)mm_exponent_codes(form) << REST;
-        const uint8_t *const list = (const uint8_t *)(words + 1 + mm_exponent_field_words(n, form.bits + REST));
-        int mine = 0;
-#pragma unroll
-        for (int i = 0; i < GROUPS_OF_32; i++) mine += values[i] >= escape && WARP * i + lane < n;
+        const int mine = count_escapes(fields, escape);
         int at = sum_below(mine, lane);
         if (__shfl_sync(ALL, at + mine, WARP - 1) != form.escapes) return false;
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++)
-            if (values[i] >= escape && WARP * i + lane < n)
-                values[i] = (values[i] & KEPT) | (uint32_t)(list[at++] - form.base) << REST;
+            if (fields[i] >= escape) fields[i] = (fields[i] & KEPT) | (uint32_t)(list[at++] - form.base) << REST;
         return true;
     }
 };
