@@ -37,7 +37,7 @@ template <int WHOLE, int REST> struct exponent {
         if (lane < (4 - form.escapes % 4) % 4) list[form.escapes + lane] = 0;
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++)
-            if (values[i] >= escape) list[escapes++] = (uint8_t)((values[i] >> REST) + (uint32_t)form.base);
+            if (values[i] >= escape) list[escapes++] = (uint8_t)(((values[i] + base) & ALL_BITS) >> REST);
         return total;
     }
 
@@ -45,6 +45,10 @@ template <int WHOLE, int REST> struct exponent {
         mm_exponent_form form;
         if (count < 1 || !mm_exponent_read_head(words[0], count, n, REST, &form)) return false;
         const uint32_t base = (uint32_t)form.base << REST;
+        if (n < MM_CHUNK_ELEMS) { /* unpack reads as many words as a whole chunk has */
+            for (int i = count + lane; i < 1 + (form.bits + REST) * WARP; i += WARP) words[i] = 0;
+            __syncwarp();
+        }
         with_bits(form.bits, [&](auto bits) { unpack<REST + decltype(bits)::value>(words + 1, values, lane); });
         if (n < MM_CHUNK_ELEMS) clear_beyond(values, n, lane);
         if (form.escapes > 0 && !put_escapes(list_of(words, n, form), form, values, lane)) return false;
