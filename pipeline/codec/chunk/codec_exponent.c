@@ -136,6 +136,14 @@ MM_HD int encode(const uint32_t *src, int n, layout l, uint32_t *words) {
     return count;
 }
 
+int mm_exponent_chunk_words(mm_dtype type, const uint32_t *elements, int n) {
+    uint32_t turned[MM_CHUNK_ELEMS];
+    const int whole = type == MM_F32 ? 32 : 16, rest = mm_exponent_rest(type), raw = mm_chunk_raw_words(n, whole == 16);
+    for (int i = 0; i < n; i++) turned[i] = mm_exponent_turn(elements[i], whole);
+    const int count = mm_exponent_words(n, rest, choose_form(turned, n, rest));
+    return count < raw ? count : raw;
+}
+
 /* ---------------------------------------------------------------- decode */
 
 /* Unpacks the fields of a row. */
