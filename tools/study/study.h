@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "mm/mm_base.h"
+#include "mm/core/graph/graph.h"
 
 /* Memory layouts of a map: those that cDMA's Figure 11 compares. */
 typedef enum study_layout { STUDY_NCHW, STUDY_NHWC, STUDY_CHWN, STUDY_LAYOUTS } study_layout;
@@ -26,8 +26,8 @@ typedef struct study_sizes {
     int64_t code_bytes[STUDY_CODECS][STUDY_LAYOUTS];
 } study_sizes;
 
-/* Measures a map of floats that lies in NHWC; dims: n, h, w, c. Encodes at most most_windows windows in each layout, evenly
- * spread over the map; 0: all. */
+/* Measures a map of floats that lies in NHWC; dims: n, h, w, c. Encodes at most most_windows windows in each layout,
+ * evenly spread over the map; 0: all. */
 void study_measure(const void *map, mm_dtype type, const int64_t dims[4], int64_t most_windows, study_sizes *sizes_out);
 
 /* Bytes of the windows divided by bytes of their codes. */

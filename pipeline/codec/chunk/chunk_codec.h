@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Codecs of variable size (zvc, rle, csr, exponent, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h
- * has the layout of heads and bodies; this header has what such codecs share, and how each differs.
+/* Codecs of variable size (zvc, rle, csr, exponent, deflate, eb): each encodes chunks of 1024 elements, one by one.
+ * chunk_code.h has the layout of heads and bodies; this header has what such codecs share, and how each differs.
  *
  * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on
  * a GPU: at most this many multiprocessors' worth of threads). Maps are f32, f16 or bf16, of fewer than 2^32 elements.
@@ -76,8 +76,7 @@ extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind, mm_rle_kind, mm_csr_kind, mm
 #define MM_CSR_SUMMARY                                                                                                 \
     "Gist's sparse rows of 256: the non-zeros and a byte each; values=fp16|fp10|fp8: in a format "                     \
     "of dpr, lossy; reserve= and sms= as for zvc"
-#define MM_EXPONENT_SUMMARY                                                                                            \
-    "exponents become codes of few bits, for maps without zeros; reserve= and sms= as for zvc"
-#define MM_DEFLATE_SUMMARY "zlib, each 4 KiB, slow; level=1 to 9, default 6; reserve= as for zvc; device host only"
+#define MM_EXPONENT_SUMMARY "exponents become codes of few bits, for maps without zeros; reserve= and sms= as for zvc"
+#define MM_DEFLATE_SUMMARY  "zlib, each 4 KiB, slow; level=1 to 9, default 6; reserve= as for zvc; device host only"
 
 #endif

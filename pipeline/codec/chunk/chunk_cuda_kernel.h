@@ -236,8 +236,8 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 
 /* ---------------------------------------------------------------- elements of 16 bits (chunk_code.h) */
 
-/* What a codec gets of elements of 16 bits: floats; or their bits, of which `encode` makes a code that has the non-zeros
- * last, a word each; or their bits, and the code stays as it is. */
+/* What a codec gets of elements of 16 bits: floats; or their bits, of which `encode` makes a code that has the
+ * non-zeros last, a word each; or their bits, and the code stays as it is. */
 enum class halves { as_floats, as_bits, as_they_are };
 
 /* Loads a chunk's elements in the form that the codec processes. at: index of the first. */
@@ -426,7 +426,8 @@ template <typename CODE> __global__ void __launch_bounds__(THREADS, 1) decode(mm
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) values[i] = good ? values[i] : 0;
         if (!good && lane == 0 && work.damaged) atomicAdd_system(work.damaged, 1ull);
-        store_elems(values, CODE::HALVES != halves::as_floats || count == raw || !good, work, chunk * MM_CHUNK_ELEMS, n, lane);
+        store_elems(values, CODE::HALVES != halves::as_floats || count == raw || !good, work, chunk * MM_CHUNK_ELEMS, n,
+                    lane);
         __syncwarp();
     }
 }

@@ -69,8 +69,8 @@ MM_CHECKED mm_status mm_chunk_host_decode(const mm_codec *codec, mm_stream *stre
                                           const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
                                           mm_codec_counters *counters);
 
-/* Words of the exponent codec's code of n (1 to 1024) elements, given their bits, zero-extended; as many as they fill if
- * the code would not be smaller. */
+/* Words of the exponent codec's code of n (1 to 1024) elements, given their bits, zero-extended; as many as they fill
+ * if the code would not be smaller. */
 int mm_exponent_chunk_words(mm_dtype type, const uint32_t *elements, int n);
 
 /* The mm_codec_ops of a chunk codec on the host device; `...`: its flags. own_: an mm_chunk_host. */

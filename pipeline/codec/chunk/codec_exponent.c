@@ -19,8 +19,8 @@ typedef struct exponents {
     uint16_t before[MM_EXPONENTS + 1];
 } exponents;
 
-/* Counts the exponents of n turned elements. Into four tables, so that an addition seldom waits for the one before: equal
- * exponents follow one another. */
+/* Counts the exponents of n turned elements: into four tables, so that an addition seldom waits for the one before,
+ * although equal exponents follow one another. */
 MM_HD void count_exponents(const uint32_t *turned, int n, int rest, exponents *out) {
     uint16_t count[4][MM_EXPONENTS];
     uint32_t least = UINT32_MAX, most = 0;

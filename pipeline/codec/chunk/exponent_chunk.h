@@ -7,7 +7,8 @@
  * Compression, ICDE 2006). Signs and mantissas are kept as they are.
  *
  * Turned to the left by one bit, an element has its exponent at the top, and then its `rest`: mantissa and sign. Less
- * base << rest bits, it is a field: a code, and the rest. A chunk of n elements (at most 1024) becomes, in 32-bit words:
+ * base << rest bits, it is a field: a code, and the rest. A chunk of n elements (at most 1024) becomes, in words of 32
+ * bits:
  *
  *      1 word        bits 0-7: base; 8-11: bits (0 to 5); 16-26: number of escapes; all others 0
  *      the fields    of bits + rest bits each, in 32 lanes. Lane l has elements l, 32 + l, 64 + l, ... one after the
