@@ -16,6 +16,7 @@
     EVERYWHERE(eb) \
     EVERYWHERE(rle) \
     EVERYWHERE(csr) \
+    EVERYWHERE(exponent) \
     EVERYWHERE(signs) \
     HOST_ALONE(deflate)
 /* clang-format on */

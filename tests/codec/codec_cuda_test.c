@@ -286,17 +286,21 @@ static void every_format_on_odd_shapes_and_of_every_family(void **state) {
     }
 }
 
-/* Elements of any bits; and elements that are mostly zeros, so that chunks are not left as they are. */
+/* Elements of any bits; elements that are mostly zeros, so that chunks are not left as they are; and elements of which
+ * half have one exponent, half of the rest the next one, and so on. */
 static void every_format_of_elements_of_16_bits(void **state) {
     rig *r = rig_of(state);
     uint16_t *halves = (uint16_t *)(void *)memory[4];
-    for (int i = 0; i < 4 * SHAPES; i += step()) {
+    for (int i = 0; i < 6 * SHAPES; i += step()) {
         mm_shape shape = odd_shapes[i % SHAPES];
         uint64_t random = codec_seed((uint64_t)i);
         shape.dtype = i % 2 ? MM_F16 : MM_BF16;
         for (int64_t e = 0; e < bytes_of(&shape) / 2; e++) {
             const uint16_t bits = (uint16_t)(random_next(&random) >> 20);
+            const int less = __builtin_ctz((unsigned)random_next(&random) | 1u << 14);
             halves[e] = i < 2 * SHAPES           ? bits
+                        : i >= 4 * SHAPES        ? shape.dtype == MM_BF16 ? (bits & 0x807f) | (127 - less) << 7
+                                                                          : (bits & 0x83ff) | (15 - less) << 10
                         : bits % 4               ? 0
                         : shape.dtype == MM_BF16 ? bits >> 2 | 0x3c00
                                                  : bits & 0xbfff;
@@ -405,7 +409,7 @@ static void a_capped_grid_makes_the_same_code(void **state) {
         for (size_t s = 0; s < sizeof many / sizeof many[0]; s++) check_family(r, specs[i], many[s], FAMILY_SMOOTH, i);
 
     /* more groups of chunks than one multiprocessor has blocks */
-    static const char *const of_chunks[] = {"zvc:sms=1", "csr:sms=1", "eb:abs=0.01,sms=1"};
+    static const char *const of_chunks[] = {"zvc:sms=1", "csr:sms=1", "exponent:sms=1", "eb:abs=0.01,sms=1"};
     for (size_t i = 0; i < sizeof of_chunks / sizeof of_chunks[0]; i++)
         check_family(r, of_chunks[i], (mm_shape){MM_F32, 2, {300, 251}}, FAMILY_RELU, i);
 }
@@ -413,7 +417,7 @@ static void a_capped_grid_makes_the_same_code(void **state) {
 /* Codes of chunks with changed words: host and CUDA either both find the damage, or decode the same. */
 static void damaged_chunks_are_zeros_and_counted(void **state) {
     rig *r = rig_of(state);
-    static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10", "eb:abs=0.01"};
+    static const char *const specs[] = {"zvc", "rle", "csr", "csr:values=fp10", "exponent", "eb:abs=0.01"};
     static const int64_t sizes[] = {1024, 1000, 96};
     int damaged = 0, undamaged = 0;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)

@@ -63,6 +63,7 @@ static const suite_policy POLICIES[] = {
     {"rules:*=compress(zvc)", true, false, true, false},
     {"rules:*=compress(zvc:reserve=1)", true, false, true, true}, /* nearly everything is spilled */
     {"rules:*=compress-swap(zvc)", true, false, true, true},
+    {"rules:*=compress(exponent)", true, false, true, false},
     {"naive", false, false, false, false},
     {"liveness", false, false, false, false},
     {"liveness:inplace=off,layout=groups,stash=apart", false, false, false, true},

@@ -41,6 +41,7 @@ static const char *const LOSSLESS[] = {
     "cdma:codec=zvc,when=always",
     "gist:lossless,when=always",
     "cdma:codec=rle,signs=whole,when=always",
+    "rules:*=compress-swap(exponent),when=always",
 };
 enum { LOSSLESS_N = sizeof LOSSLESS / sizeof *LOSSLESS };
 

@@ -34,6 +34,8 @@ typedef struct study {
 
 /* ---------------------------------------------------------------- maps */
 
+static bool is_float(mm_dtype type) { return type == MM_F32 || type == MM_F16 || type == MM_BF16; }
+
 /* Whether the step's output is a map that vDNN would offload: written in the forward pass, read in the backward. */
 static bool is_kept(const nets_lowered *lowered, const nets_step *step) {
     const mm_tensor y = step->tensors[NETS_Y];
@@ -42,7 +44,7 @@ static bool is_kept(const nets_lowered *lowered, const nets_step *step) {
     const mm_step_info *in = mm_graph_step(lowered->graph, (int)(step - lowered->steps));
     for (int p = 0; p < in->n_pairs; p++)
         if (in->pairs[p].alias && in->pairs[p].output == y) return false;
-    return info->kind == MM_FEATURE_MAP && info->ownership == MM_MANAGED && info->dtype == MM_F32 &&
+    return info->kind == MM_FEATURE_MAP && info->ownership == MM_MANAGED && is_float(info->dtype) &&
            info->writes == 1 && info->last_forward >= 0 && info->first_backward > info->last_forward;
 }
 
@@ -50,17 +52,18 @@ static bool is_kept(const nets_lowered *lowered, const nets_step *step) {
 static void map_dims(const mm_tensor_info *info, int64_t dims_out[4]) {
     const int64_t inner = info->rank > 1 ? info->dims[info->rank - 1] : 1;
     const int64_t width = info->rank > 3 ? info->dims[2] : 1;
-    const int64_t all = info->bytes / (int64_t)sizeof(float);
+    const int64_t all = info->bytes / (int64_t)mm_dtype_bytes(info->dtype);
     dims_out[0] = info->dims[0];
     dims_out[1] = all / info->dims[0] / inner / width;
     dims_out[2] = width;
     dims_out[3] = inner;
 }
 
-static void measure(study *s, const nets_step *step, const float *map) {
+static void measure(study *s, const nets_step *step, const void *map) {
+    const mm_tensor_info *info = mm_graph_tensor(s->lowered->graph, step->tensors[NETS_Y]);
     int64_t dims[4];
-    map_dims(mm_graph_tensor(s->lowered->graph, step->tensors[NETS_Y]), dims);
-    study_measure(map, dims, s->windows, &s->sizes[step->layer]);
+    map_dims(info, dims);
+    study_measure(map, info->dtype, dims, s->windows, &s->sizes[step->layer]);
     s->seen[step->layer] = true;
 }
 
@@ -83,10 +86,11 @@ static study_sizes sum_up(const study *s, double largest_out[STUDY_CODECS][STUDY
         sum.elems += s->sizes[i].elems;
         sum.window_elems += s->sizes[i].elems;
         sum.nonzeros += s->sizes[i].nonzeros;
+        sum.elem_bytes = s->sizes[i].elem_bytes;
         for (int c = 0; c < STUDY_CODECS; c++)
             for (int l = 0; l < STUDY_LAYOUTS; l++) {
                 const double ratio = study_ratio(&s->sizes[i], (study_codec)c, (study_layout)l);
-                sum.code_bytes[c][l] += (int64_t)(4 * (double)s->sizes[i].elems / ratio);
+                sum.code_bytes[c][l] += (int64_t)(sum.elem_bytes * (double)s->sizes[i].elems / ratio);
                 if (ratio > largest_out[c][l]) largest_out[c][l] = ratio;
             }
     }
@@ -115,8 +119,8 @@ static mm_status add_json(const study *s, int64_t iteration, double loss, int la
         s->zeros >= 0 ? json_null() : json_string(s->data), "batch", (json_int_t)s->batch, "iteration",
         (json_int_t)iteration, "loss", s->zeros >= 0 ? json_null() : json_real(loss), "layer",
         l ? json_string(l->name) : json_null(), "kind", l ? json_string(nets_op_name(l->op)) : json_null(), "map_bytes",
-        (json_int_t)(4 * sizes->elems), "density", (double)sizes->nonzeros / (double)sizes->elems, "ratio",
-        ratios_json(sizes, NULL), "largest_ratio", largest ? ratios_json(sizes, largest) : json_null());
+        (json_int_t)(sizes->elem_bytes * sizes->elems), "density", (double)sizes->nonzeros / (double)sizes->elems,
+        "ratio", ratios_json(sizes, NULL), "largest_ratio", largest ? ratios_json(sizes, largest) : json_null());
     if (!row || json_array_append_new(s->rows, row) != 0)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the rows, or the loss is not finite");
     return MM_OK;
@@ -133,7 +137,7 @@ static void add_row(table *t, const char *name, const char *kind, const study_si
         table_cell(t, "-");
         table_cell(t, "-");
     } else {
-        snprintf(size, sizeof size, "%.4g", 4 * (double)sizes->elems / (1 << 20));
+        snprintf(size, sizeof size, "%.4g", sizes->elem_bytes * (double)sizes->elems / (1 << 20));
         table_cell(t, "%s", size);
         table_cell(t, "%.3f", (double)sizes->nonzeros / (double)sizes->elems);
     }
@@ -146,7 +150,8 @@ static mm_status print(const study *s, int64_t iteration, double loss) {
     static const table_column columns[] = {{"map of", true, 0},   {"kind", true, 1},  {"MiB", false, 2},
                                            {"density", false, 0}, {"zvc", false, 0},  {"rle nchw", false, 0},
                                            {"nhwc", false, 0},    {"chwn", false, 0}, {"deflate nchw", false, 0},
-                                           {"nhwc", false, 0},    {"chwn", false, 0}, {"csr", false, 0}};
+                                           {"nhwc", false, 0},    {"chwn", false, 0}, {"csr", false, 0},
+                                           {"exponent", false, 0}};
     FILE *file = json_file_beside(s->json);
     double largest[STUDY_CODECS][STUDY_LAYOUTS];
     const study_sizes sum = sum_up(s, largest);
@@ -282,6 +287,8 @@ static mm_status check_files(const study *s) {
 
 static mm_status run(study *s) {
     MM_TRY(check_files(s));
+    if (s->zeros >= 0 && strcmp(s->target.precision, "fp32") != 0)
+        return mm_fail(MM_ERR_INVALID, "--precision %s: drawn maps are of f32: leave out --draw", s->target.precision);
     if (s->zeros < 0) MM_TRY(args_rising("--iterations", s->iteration_list, s->iterations, &s->n_iterations));
     MM_TRY(nets_open(s->net_name, &s->net));
     s->sizes = calloc((size_t)nets_net_layers(s->net), sizeof *s->sizes);
@@ -298,7 +305,7 @@ static const char help_text[] =
     "codes, by codec, in windows of 4 KiB, laid out as NCHW, NHWC and CHWN (cDMA, Rhu et al., HPCA\n"
     "2018). Ratios are as published: a dense window takes 33/32 of its bytes in zvc, although our codec\n"
     "stores it uncompressed. deflate is zlib at level 6. The ratios of zvc and csr do not depend on the\n"
-    "layout.\n"
+    "layout; that of exponent is shown for NCHW. Windows of bf16 have as many elements.\n"
     "\n"
     "--draw trains nothing: it draws random maps with that share of zeros, for networks and batches that\n"
     "cannot be trained here. Zeros lie together within a plane, and deeper maps have more of them.\n"
@@ -328,6 +335,7 @@ int cmd_study(int argc, char **argv) {
          0, 0},
         {"--threads", "N", "threads that compute (all CPUs that the process may use)", ARG_COUNT, &s.target.threads, 1,
          MM_HOST_THREADS_MOST},
+        {"--precision", "fp32|bf16", "type of feature maps (fp32)", ARG_TEXT, &s.target.precision, 0, 0},
         {"--draw", "ZEROS", "draw maps with this share of zeros instead, from 0 to 1", ARG_NUMBER, &s.zeros, 0, 1},
         {"--windows", "N", "windows of a map to encode in each layout, evenly spread; 0: all (1024)", ARG_COUNT,
          &s.windows, 0, 1e9},

@@ -18,7 +18,8 @@
  *      lossy       widened to floats; decoded floats are rounded back (half_value.h)
  *      lossless    their bits, zero-extended. The code has the non-zeros last, a word each; then two share a word:
  *                  | masks, runs or columns | value 0, value 1 | value 2, value 3 | ... |, zeros after the last
- *      deflate     two elements as one of 32 bits */
+ *      deflate     two elements as one of 32 bits
+ *      exponent    their bits, zero-extended; the code has what is left of each element (exponent_chunk.h) */
 #ifndef PIPELINE_CODEC_CHUNK_CHUNK_CODE_H
 #define PIPELINE_CODEC_CHUNK_CHUNK_CODE_H
 

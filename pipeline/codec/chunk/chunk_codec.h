@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Codecs of variable size (zvc, rle, csr, deflate, eb): each encodes chunks of 1024 elements, one by one. chunk_code.h
- * has the layout of heads and bodies; this header has what such codecs share, and how each differs.
+/* Codecs of variable size (zvc, rle, csr, exponent, deflate, eb): each encodes chunks of 1024 elements, one by one.
+ * chunk_code.h has the layout of heads and bodies; this header has what such codecs share, and how each differs.
  *
  * Parameters of all: reserve=PERCENT (1 to 100, of the map: what plans reserve for a body on the device) and sms=N (on
  * a GPU: at most this many multiprocessors' worth of threads). Maps are f32, f16 or bf16, of fewer than 2^32 elements.
@@ -18,6 +18,7 @@ typedef struct mm_chunk_params {
     int32_t format; /* csr: format of its values. 0: unchanged; else 1 + index of the dpr format */
     int32_t level;  /* deflate: zlib's level; 0: the default */
     float bound;    /* eb: the error bound, set when the task runs, from the spec or mm_code_inputs */
+    mm_dtype type;  /* of the map's elements, set when the task is enqueued */
 } mm_chunk_params;
 
 typedef struct mm_chunk_codec {
@@ -36,6 +37,8 @@ typedef struct mm_chunk_kind {
     /* For a lossless codec: number of words before the non-zeros in the code of n elements; reads the first two words.
      * If the code is damaged, the result is still at most n. NULL: two elements of 16 bits are coded as one. */
     int (*head)(const uint32_t *words, int n);
+    bool by_type; /* lossless, without `head`: kernels get elements of 16 bits zero-extended, and params.type; their
+                     codes have fewer words than the elements fill */
     bool counts_nonfinite; /* a chunk with infinities or NaNs is stored raw, and counted in nonfinite_blocks */
     const char *key;       /* name of its own parameter, such as "abs"; NULL: it has none */
     /* Parses the parameter's value: sets codec->params, codec->base.flags and the value's canonical form.
@@ -61,7 +64,7 @@ MM_CHECKED mm_status mm_chunk_body_nominal(const mm_codec *codec, const mm_shape
         .scratch = scratch_, .encode = encode_, .decode = decode_,                                                     \
     }
 /* Every such codec. */
-extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind, mm_rle_kind, mm_csr_kind, mm_deflate_kind;
+extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind, mm_rle_kind, mm_csr_kind, mm_exponent_kind, mm_deflate_kind;
 #define MM_ZVC_SUMMARY                                                                                                 \
     "32 elements become a mask of the non-zeros, and these; reserve=PERCENT of the map on the device; sms=N as for "   \
     "zfp"
@@ -73,6 +76,7 @@ extern const mm_chunk_kind mm_zvc_kind, mm_eb_kind, mm_rle_kind, mm_csr_kind, mm
 #define MM_CSR_SUMMARY                                                                                                 \
     "Gist's sparse rows of 256: the non-zeros and a byte each; values=fp16|fp10|fp8: in a format "                     \
     "of dpr, lossy; reserve= and sms= as for zvc"
-#define MM_DEFLATE_SUMMARY "zlib, each 4 KiB, slow; level=1 to 9, default 6; reserve= as for zvc; device host only"
+#define MM_EXPONENT_SUMMARY "exponents become codes of few bits, for maps without zeros; reserve= and sms= as for zvc"
+#define MM_DEFLATE_SUMMARY  "zlib, each 4 KiB, slow; level=1 to 9, default 6; reserve= as for zvc; device host only"
 
 #endif

@@ -48,6 +48,7 @@ typedef cudaError_t (*mm_chunk_cuda_fn)(cudaStream_t stream, const mm_chunk_work
 MM_CHUNK_CUDA_DECLARE(zvc)
 MM_CHUNK_CUDA_DECLARE(rle)
 MM_CHUNK_CUDA_DECLARE(csr)
+MM_CHUNK_CUDA_DECLARE(exponent)
 MM_CHUNK_CUDA_DECLARE(eb)
 
 #ifdef __cplusplus

@@ -236,6 +236,10 @@ __device__ __forceinline__ void store_chunk(const uint32_t *values, int n, int l
 
 /* ---------------------------------------------------------------- elements of 16 bits (chunk_code.h) */
 
+/* What a codec gets of elements of 16 bits: floats; or their bits, of which `encode` makes a code that has the
+ * non-zeros last, a word each; or their bits, and the code stays as it is. */
+enum class halves { as_floats, as_bits, as_they_are };
+
 /* Loads a chunk's elements in the form that the codec processes. at: index of the first. */
 template <typename CODE>
 __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at, int n, int lane, uint32_t *values) {
@@ -244,7 +248,7 @@ __device__ __forceinline__ void load_elems(const mm_chunk_work &work, int64_t at
         return;
     }
     load_chunk((const uint16_t *)work.map + at, n, lane, values);
-    if constexpr (!CODE::LOSSLESS) {
+    if constexpr (CODE::HALVES == halves::as_floats) {
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) values[i] = mm_half_widen(values[i], work.type);
     }
@@ -313,7 +317,7 @@ __device__ __forceinline__ int encode_chunk(const mm_chunk_work &work, const COD
         if (count == n) store_chunk(values, n, lane, words);
         return count;
     }
-    if constexpr (CODE::LOSSLESS) {
+    if constexpr (CODE::HALVES == halves::as_bits) {
         if (count < n) count = join_values<CODE>(words, count, n, lane);
     }
     if (count < raw) return count;
@@ -337,7 +341,7 @@ __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CO
         load_chunk((const uint16_t *)words, n, lane, values);
         return true;
     }
-    if constexpr (CODE::LOSSLESS) {
+    if constexpr (CODE::HALVES == halves::as_bits) {
         if (halves) count = part_values<CODE>(words, count, n, lane);
         if (count < 0) return false;
     }
@@ -348,12 +352,12 @@ __device__ __forceinline__ bool decode_chunk(const mm_chunk_work &work, const CO
  *
  *      int encode(uint32_t *values, int n, uint32_t *words, int lane)
  *          values[i]: bits of element 32 i + lane of n, zeros beyond; they may be changed. Returns the words of the
- *          code, at most n - 1; or n if the chunk must be stored raw, as `values` then are. May write all SLOT words
- *          of shared memory
+ *          code, at most n - 1; or n if the chunk must be stored raw, as `values` then are (elements of 16 bits
+ *          as_they_are: mm_chunk_raw_words instead of n). May write all SLOT words of shared memory
  *      bool decode(uint32_t *words, int count, int n, uint32_t *values, int lane)
  *          count: less than n. May change `words`. Returns false if the code is damaged
  *
- *      LOSSLESS    whether it keeps every bit; if so, it has
+ *      HALVES      what it gets of elements of 16 bits. as_bits: it has
  *      int head(const uint32_t *words, int n)
  *          words of a code before its non-zeros (mm_chunk_kind.head)
  *
@@ -422,7 +426,8 @@ template <typename CODE> __global__ void __launch_bounds__(THREADS, 1) decode(mm
 #pragma unroll
         for (int i = 0; i < GROUPS_OF_32; i++) values[i] = good ? values[i] : 0;
         if (!good && lane == 0 && work.damaged) atomicAdd_system(work.damaged, 1ull);
-        store_elems(values, CODE::LOSSLESS || count == raw || !good, work, chunk * MM_CHUNK_ELEMS, n, lane);
+        store_elems(values, CODE::HALVES != halves::as_floats || count == raw || !good, work, chunk * MM_CHUNK_ELEMS, n,
+                    lane);
         __syncwarp();
     }
 }

@@ -61,12 +61,13 @@ static bool has_nonfinite(const float *src, int n) {
 }
 
 /* In which form elements of 16 bits are passed to kernels (chunk_code.h). */
-typedef enum halves_as { AS_FLOATS, AS_BITS, AS_PAIRS } halves_as;
+typedef enum halves_as { AS_FLOATS, AS_BITS, AS_PAIRS, AS_THEY_ARE } halves_as;
 
 static const mm_chunk_host *host_of(const chunk_job *job) { return job->codec->ops->own; }
 
 static halves_as halves_as_of(const chunk_job *job) {
-    return !job->codec->flags.lossless ? AS_FLOATS : host_of(job)->kind->head ? AS_BITS : AS_PAIRS;
+    const mm_chunk_kind *kind = host_of(job)->kind;
+    return !job->codec->flags.lossless ? AS_FLOATS : kind->head ? AS_BITS : kind->by_type ? AS_THEY_ARE : AS_PAIRS;
 }
 
 /* A chunk in the form that kernels process. */
@@ -93,6 +94,8 @@ static int encode_halves(const chunk_job *job, mm_chunk_encode_fn encode, const 
     } else {
         for (int i = 0; i < n; i++) wide.bits[i] = src[i];
         count = encode(&job->params, wide.value, n, words);
+    }
+    if (as == AS_BITS) {
         const int head = host_of(job)->kind->head(words, n), values = count - head;
         if (count < n) {
             for (int i = 0; i < values; i += 2)
@@ -120,6 +123,11 @@ static bool decode_halves(const chunk_job *job, mm_chunk_decode_fn decode, const
     if (as == AS_PAIRS) {
         if (!decode(&job->params, words, count, mm_chunk_raw_words(n, true), wide.value)) return false;
         memcpy(dst, wide.bits, (size_t)n * sizeof *dst);
+        return true;
+    }
+    if (as == AS_THEY_ARE) {
+        if (!decode(&job->params, words, count, n, wide.value)) return false;
+        for (int i = 0; i < n; i++) dst[i] = (uint16_t)wide.bits[i];
         return true;
     }
     memset(code, 0, 2 * sizeof *code);
@@ -334,6 +342,7 @@ static mm_status enqueue(mm_stream *stream, const mm_shape *shape, const mm_code
     job.elem_bytes = (int)mm_elem_bytes(job.type);
     job.stream = stream;
     job.params = ((const mm_chunk_codec *)job.codec)->params;
+    job.params.type = shape->dtype;
     job.body = *inputs->body;
     if (job.codec->flags.reads_bound) job.bound = inputs->bound;
     if (stream->device->ops == &mm_device_host_ops) job.pool = mm_host_codec_pool(stream);

@@ -16,7 +16,7 @@
  *
  * Encodes n (1 to 1024) floats to `words`, which has room for MM_CHUNK_ROOM words; all may be written. Returns the
  * number of the code's words if it is below n; else n, and words[0] to words[n - 1] are the elements as decode will
- * return them. */
+ * return them. Of a codec by_type, for elements of 16 bits: below mm_chunk_raw_words, or that number and no words. */
 enum { MM_CHUNK_ROOM = 2 * MM_CHUNK_ELEMS };
 typedef int (*mm_chunk_encode_fn)(const mm_chunk_params *params, const float *src, int n, uint32_t *words);
 /* Decodes `count` (< n) words to n floats. False: the code is damaged; dst may have been written. Never reads beyond
@@ -68,6 +68,10 @@ MM_CHECKED mm_status mm_chunk_host_encode(const mm_codec *codec, mm_stream *stre
 MM_CHECKED mm_status mm_chunk_host_decode(const mm_codec *codec, mm_stream *stream, const mm_shape *shape,
                                           const void *src, void *dst, void *scratch, const mm_code_inputs *inputs,
                                           mm_codec_counters *counters);
+
+/* Words of the exponent codec's code of n (1 to 1024) elements, given their bits, zero-extended; as many as they fill
+ * if the code would not be smaller. */
+int mm_exponent_chunk_words(mm_dtype type, const uint32_t *elements, int n);
 
 /* The mm_codec_ops of a chunk codec on the host device; `...`: its flags. own_: an mm_chunk_host. */
 #define MM_CHUNK_HOST_OPS(name_, summary_, own_, ...)                                                                  \

@@ -66,5 +66,6 @@ static mm_status cuda_decode(const mm_codec *codec, mm_stream *stream, const mm_
 
 OPS(zvc, MM_ZVC_SUMMARY, .lossless = true, .drops_zeros = true)
 OPS(eb, MM_EB_SUMMARY, .reads_bound = true)
+OPS(exponent, MM_EXPONENT_SUMMARY, .lossless = true)
 OPS(rle, MM_RLE_SUMMARY, .lossless = true, .drops_zeros = true)
 OPS(csr, MM_CSR_SUMMARY, .lossless = true, .drops_zeros = true)

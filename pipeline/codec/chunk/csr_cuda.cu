@@ -10,7 +10,7 @@ constexpr int LANES_A_ROW = MM_CSR_ROW / WARP;
 
 /* PER_WORD: values in a word; 0: unchanged. */
 template <int EXPONENT, int MANTISSA, int PER_WORD> struct csr {
-    static constexpr bool LOSSLESS = PER_WORD == 0;
+    static constexpr halves HALVES = PER_WORD == 0 ? halves::as_bits : halves::as_floats;
     static constexpr int BITS = 1 + EXPONENT + MANTISSA, EACH = PER_WORD > 0 ? PER_WORD : 1;
 
     __device__ explicit csr(const mm_chunk_work &) {}

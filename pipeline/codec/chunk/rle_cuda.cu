@@ -23,7 +23,7 @@ __device__ __forceinline__ int first_of(uint32_t run) { return (int)(run & 0xfff
 __device__ __forceinline__ int end_of(uint32_t run) { return (int)(run >> 16); }
 
 struct rle {
-    static constexpr bool LOSSLESS = true;
+    static constexpr halves HALVES = halves::as_bits;
 
     __device__ explicit rle(const mm_chunk_work &) {}
 

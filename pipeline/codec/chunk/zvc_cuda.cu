@@ -7,7 +7,7 @@
 namespace {
 
 struct zvc {
-    static constexpr bool LOSSLESS = true;
+    static constexpr halves HALVES = halves::as_bits;
 
     __device__ explicit zvc(const mm_chunk_work &) {}
 

@@ -41,7 +41,7 @@ struct bit_writer {
 };
 
 struct eb {
-    static constexpr bool LOSSLESS = false;
+    static constexpr halves HALVES = halves::as_floats;
 
     __device__ explicit eb(const mm_chunk_work &work)
         : z(mm_eb_quantiser_of(work.bound ? *work.bound : work.abs)), nonfinite(work.nonfinite) {}
