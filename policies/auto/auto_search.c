@@ -172,6 +172,7 @@ static int64_t rung_below(int64_t bytes) {
 const char *mm_dbg_phase = "";
 #define PH(x) (mm_dbg_phase = (x), getenv("DBG3") ? fprintf(stderr, "%s: left %d ns %ld\n", x, a->left, a->plan_ns) : 0)
 static mm_status refine(mm_auto *a) {
+    enum { SHAKES = 8 }; /* chosen: few changes by chance are better */
 
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     PH("classes");
@@ -179,6 +180,7 @@ static mm_status refine(mm_auto *a) {
     PH("improve");
     MM_TRY(improve(a));
     PH("shake");
+    if (a->left > a->trials / SHAKES) a->left = a->trials / SHAKES;
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
@@ -199,8 +201,8 @@ static mm_status search_small(mm_auto *a, int trials) {
 }
 
 static mm_status search(mm_auto *a, const mm_plan *plan) {
-    enum { RUNGS = 3 };
-    const int trials = a->left;
+    enum { RUNGS = 6 };
+    const int trials = a->trials = a->left;
     PH("start");
     MM_TRY(mm_auto_start(a, plan));
     PH("rungs");

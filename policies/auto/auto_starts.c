@@ -204,6 +204,7 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
         MM_TRY(mm_auto_try(a, &usual, &better));
     }
     MM_TRY(start_nestings(a, near, plan ? INT_MAX : FEW, false));
+    if (!plan && near > FEW / 2) MM_TRY(start_nestings(a, 0, FEW, false));
     for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a); l++) {
         const mm_auto_weights w = {.link = mm_auto_links[l / 2], .capped = l % 2};
         start_kept(a);

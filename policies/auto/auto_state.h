@@ -86,7 +86,7 @@ typedef struct mm_auto {
     int64_t *choice_ns;           /* the same, with what the timed choice makes again */
     int64_t aim;                  /* the bytes to which a start is to be brought down: the budget, or less */
     int64_t target;               /* bytes that drafts shall keep to */
-    int left;                     /* drafts that may still be made */
+    int left, trials;             /* drafts that may still be made, and that could be made at first */
     uint64_t random;              /* state of next_below */
     mm_auto_choice now, best;     /* best: the choice of `plan`, if this search made that */
     mm_auto_weights best_weights; /* the weights with which `best` was found; link 0: there is no `best` */
