@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Relieves the nodes at which a draft needs most, and keeps maps again that fit. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,16 +157,9 @@ mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w) {
     for (int round = 0; round < ROUNDS; round++) {
         MM_TRY(mm_auto_draft(a, &a->now));
         const int refused = bar_refused(a);
-        if (getenv("DBG")) fprintf(stderr, "  round %d lead %d peak %.1f target %.1f ns %ld refused %d at node %d of %d kind %d step %d\n", round, a->now.lead, a->draft.bounds.peak_bytes/1048576.0, a->target/1048576.0, a->draft_ns, refused, peak_of(a), a->draft.plan->n_nodes, a->draft.plan->nodes[peak_of(a)].kind, a->draft.plan->nodes[peak_of(a)].step);
         if (a->draft.bounds.peak_bytes <= a->target) return MM_OK;
         if (a->fits && a->draft_ns > a->plan_ns + a->plan_ns / HOPELESS) return MM_OK;
-        const int stuck = peak_of(a);
-        if (relieve_draft(a, w) + refused == 0 || a->left <= 0) {
-            if (getenv("DBG2")) {
-                fprintf(stderr, "STUCK at node %d step %s\n", stuck, mm_graph_layer(a->graph, mm_graph_step(a->graph, a->draft.plan->nodes[stuck].step)->layer)->name);
-                for (int i = 0; i < a->draft.plan->n_segments; i++) if (a->draft.spans[i].bytes > 1 << 20 && a->draft.spans[i].first <= stuck && stuck <= a->draft.spans[i].last) { const mm_segment *sg = &a->draft.plan->segments[i]; fprintf(stderr, "   %s content %d %.1f MiB [%d..%d] rule %d eager %d from %d to %d\n", sg->tensor >= 0 ? mm_graph_tensor(a->graph, sg->tensor)->name : "-", sg->content, a->draft.spans[i].bytes / 1048576.0, a->draft.spans[i].first, a->draft.spans[i].last, sg->tensor >= 0 ? a->now.rule[sg->tensor] : -9, sg->tensor >= 0 ? a->now.eager[sg->tensor] : -9, sg->tensor >= 0 && a->map_of[sg->tensor] >= 0 ? a->maps[a->map_of[sg->tensor]].from : -9, sg->tensor >= 0 && a->map_of[sg->tensor] >= 0 ? a->maps[a->map_of[sg->tensor]].to : -9); }
-            }
-            return MM_OK; }
+        if (relieve_draft(a, w) + refused == 0 || a->left <= 0) return MM_OK;
     }
     return MM_OK;
 }

@@ -238,7 +238,8 @@ static mm_status search(mm_portfolio *p) {
                   drafts = STEPS / (p->tried ? 4 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
-    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->plan));
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX,
+                          &p->hint, &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 
@@ -299,6 +300,7 @@ static mm_status try_menus(mm_portfolio *p) {
         p->tried = n > 1 ? &menus[n - 2] : NULL;
         if (n == 1 || menus[n - 1].n_rules > menus[n - 2].n_rules) status = try_menu(p);
     }
+    mm_auto_hint_fini(&p->hint);
     p->menu = whole;
     p->tried = NULL;
     while (n > 0) mm_rules_fini(&menus[--n]);

@@ -155,6 +155,40 @@ static mm_status shake(mm_auto *a) {
     return MM_OK;
 }
 
+/* ---------------------------------------------------------------- earlier searches */
+
+static bool is_same_action(const mm_rule *a, const mm_rule *b) {
+    return a->action == b->action && a->lean == b->lean && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
+}
+
+/* Tries the choice of a search with another menu. */
+static mm_status start_hinted(mm_auto *a, const mm_auto_hint *hint) {
+    int8_t same[MM_AUTO_RULES];
+    bool better;
+    for (int r = 0; r < hint->menu->n_rules && r < MM_AUTO_RULES; r++) {
+        same[r] = MM_AUTO_KEEP;
+        for (int k = 0; k < a->n_rules; k++)
+            if (is_same_action(&hint->menu->rules[r], &a->menu->rules[k])) same[r] = (int8_t)k;
+    }
+    mm_auto_copy_choice(a, &hint->choice, &a->now);
+    for (int t = 0; t < mm_graph_tensors(a->graph); t++)
+        if (a->now.rule[t] >= 0) a->now.rule[t] = same[a->now.rule[t]];
+    return mm_auto_try(a, &hint->weights, &better);
+}
+
+/* Hands the best choice over, for a search with another menu. */
+static void leave_hint(mm_auto *a, mm_auto_hint *hint) {
+    if (a->best_weights.link == 0 || !a->fits) return;
+    mm_auto_hint_fini(hint);
+    *hint = (mm_auto_hint){.menu = a->menu, .choice = a->best, .weights = a->best_weights};
+    a->best = (mm_auto_choice){.rule = NULL};
+}
+
+void mm_auto_hint_fini(mm_auto_hint *hint) {
+    choice_fini(&hint->choice);
+    *hint = (mm_auto_hint){.menu = NULL};
+}
+
 /* ---------------------------------------------------------------- budgets */
 
 /* The next lower budget of a fixed row of budgets, sixteen from each power of two to the next. A plan that is found for
@@ -169,50 +203,47 @@ static int64_t rung_below(int64_t bytes) {
 }
 
 /* Changes the best choice until the drafts are used up. */
-const char *mm_dbg_phase = "";
-#define PH(x) (mm_dbg_phase = (x), getenv("DBG3") ? fprintf(stderr, "%s: left %d ns %ld\n", x, a->left, a->plan_ns) : 0)
 static mm_status refine(mm_auto *a) {
     enum { SHAKES = 8 }; /* chosen: few changes by chance are better */
 
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
-    PH("classes");
     MM_TRY(improve_classes(a));
-    PH("improve");
     MM_TRY(improve(a));
-    PH("shake");
     if (a->left > a->trials / SHAKES) a->left = a->trials / SHAKES;
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* If the budget is near what any plan needs, tries starts by kinds of layers, with an allowance of drafts of their own.
- * If the starts find a better plan, refines that plan, with as many drafts again. */
-static mm_status search_small(mm_auto *a, int trials) {
-    /* Both are chosen: a budget is small below SMALL times the lower bound; each part gets 1 / SHARE of the drafts. */
-    enum { SMALL = 2, SHARE = 4 };
-    if (a->limits->device_bytes >= SMALL * mm_lower_bound_of(a->graph, a->facts).bytes) return MM_OK;
-    const int64_t before_ns = a->fits ? a->plan_ns : INT64_MAX;
-    a->left = trials / SHARE;
-    if (getenv("DBG")) fprintf(stderr, "small: before %ld left %d maps %d\n", before_ns, a->left, a->n_maps);
-    PH("kinds");
-    MM_TRY(mm_auto_start_kinds(a));
-    if (getenv("DBG")) fprintf(stderr, "after kinds %ld left %d\n", a->plan_ns, a->left);
-    a->left = trials / SHARE;
-    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
+/* Whether the budget is near what any plan needs: below SMALL (chosen) times the lower bound of that. */
+static bool is_small(const mm_auto *a) {
+    enum { SMALL = 2 };
+    return a->limits->device_bytes < SMALL * mm_lower_bound_of(a->graph, a->facts).bytes;
 }
 
-static mm_status search(mm_auto *a, const mm_plan *plan) {
+/* Tries starts that are brought down to budgets below; refines what they find, if that is better. */
+static mm_status search_below(mm_auto *a) {
     enum { RUNGS = 6 };
-    const int trials = a->trials = a->left;
-    PH("start");
-    MM_TRY(mm_auto_start(a, plan));
-    PH("rungs");
-    for (int i = 0; i < RUNGS && a->fits && a->left > trials / 2; i++) {
+    const int64_t before_ns = a->plan_ns;
+    for (int i = 0; i < RUNGS && a->fits && !mm_auto_stopped(a); i++) {
         a->aim = rung_below(a->aim);
         MM_TRY(mm_auto_start(a, NULL));
     }
     a->aim = a->limits->device_bytes;
+    a->left = a->trials / 4;
+    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
+}
+
+/* Each part has an allowance of drafts of its own, as a share of all (chosen). */
+static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hint) {
+    a->trials = a->left;
+    a->left = a->trials / 2;
+    if (hint->menu) MM_TRY(start_hinted(a, hint));
+    MM_TRY(mm_auto_start(a, plan));
+    a->left = a->trials / 6;
+    if (is_small(a)) MM_TRY(mm_auto_start_kinds(a));
+    a->left = a->trials / 2;
     MM_TRY(refine(a));
-    return search_small(a, trials);
+    a->left = a->trials / 4;
+    return search_below(a);
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -271,18 +302,19 @@ static void fini(mm_auto *a) {
 }
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                         const mm_engine_config *menu, int trials, mm_plan **plan) {
+                         const mm_engine_config *menu, int trials, mm_auto_hint *hint, mm_plan **plan) {
     mm_auto a = {
         .graph = graph, .facts = facts, .limits = limits, .menu = menu, .left = trials, .aim = limits->device_bytes};
     bool better;
     mm_status status = init(&a);
-    if (status == MM_OK) status = search(&a, *plan);
+    if (status == MM_OK) status = search(&a, *plan, hint);
     if (status == MM_OK && *plan)
         status = mm_auto_compare(&a, *plan, &better); /* destroys one of them */
     else if (status != MM_OK)
         mm_plan_destroy(*plan);
     if (status != MM_OK) mm_plan_destroy(a.plan);
     *plan = status == MM_OK ? a.plan : NULL;
+    if (status == MM_OK) leave_hint(&a, hint);
     fini(&a);
     return status;
 }

@@ -29,13 +29,42 @@
 
 #include "policies/engine/engine.h"
 
+/* An assignment, with its arrays. */
+typedef struct mm_auto_choice {
+    int8_t *rule;          /* per tensor */
+    uint8_t *eager;        /* per tensor, MM_AUTO_EAGER bits */
+    uint8_t *brief;        /* per tensor: mm_assignment.brief */
+    int lead;              /* time allowed for copies, in permille of what they take alone; 0: copies are not timed, but
+                              issued in the engine's own order (mm_assignment.fetch and gone are NULL) */
+    int nesting;           /* choice of nested recomputation in the survey, with its levels and cuts; -1: none */
+    int32_t *fetch, *gone; /* per tensor */
+} mm_auto_choice;
+
+/* How a search weighs actions. */
+typedef struct mm_auto_weights {
+    double link; /* price of a ns of the link, in ns */
+    bool deep;   /* maps that the choice of nested recomputation keeps may be made again, too */
+    bool capped; /* freeing more bytes than a node has above the target counts for nothing */
+} mm_auto_weights;
+
+/* The best choice of a search, for searches with other menus. Initialise it with zeros. */
+typedef struct mm_auto_hint {
+    const mm_engine_config *menu; /* borrowed; NULL: there is none */
+    mm_auto_choice choice;
+    mm_auto_weights weights;
+} mm_auto_hint;
+
+void mm_auto_hint_fini(mm_auto_hint *hint);
+
 /* Improves on a plan. *plan: one that fits, or one that does not (the less it takes the better), or NULL. If a better
  * one is found, it replaces *plan, and the old one is destroyed. *plan is not NULL after success, and NULL after a
  * failure. A plan that fits is better than one that does not; of two that fit, the faster, by mm_simulate; of two that
  * do not, the one with the lower peak. facts: with times (nominal.h). menu: its rules are the actions, of which each
  * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number
- * of plans that are drafted. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
+ * of plans that are drafted, about. hint: what an earlier search for the same graph, facts and limits found, or nothing;
+ * replaced by what this one finds, with `menu` borrowed. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, int trials, mm_plan **plan);
+                                    const mm_engine_config *menu, int trials, mm_auto_hint *hint,
+                                    mm_plan **plan);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the search begins: choices that are relieved to the budget. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <limits.h>
 #include <string.h>
 
@@ -150,7 +148,6 @@ static mm_status try_kinds(mm_auto *a, const int8_t *action, int lead, bool brie
     MM_TRY(mm_auto_try(a, &w, &better));
     const bool within = a->draft.bounds.peak_bytes <= a->limits->device_bytes &&
                         a->draft.bounds.pinned_bytes <= a->limits->pinned_bytes;
-    if (getenv("DBG")) { fprintf(stderr, "kinds"); for (int k = 0; k < MM_LAYER_KINDS; k++) if (action[k] != a->lean) fprintf(stderr, " %d:%d", k, action[k]); fprintf(stderr, " -> %ld peak %.1f MiB, ns %ld, left %d better %d\n", a->draft_ns, a->draft.bounds.peak_bytes / 1048576.0, a->plan_ns, a->left, better); }
     *value_out = within ? a->draft_ns : INT64_MAX / 2 + a->draft.bounds.peak_bytes;
     return MM_OK;
 }

@@ -34,17 +34,6 @@ typedef struct mm_auto_touch {
     int node, segment;
 } mm_auto_touch;
 
-/* An assignment, with its arrays. */
-typedef struct mm_auto_choice {
-    int8_t *rule;          /* per tensor */
-    uint8_t *eager;        /* per tensor, MM_AUTO_EAGER bits */
-    uint8_t *brief;        /* per tensor: mm_assignment.brief */
-    int lead;              /* time allowed for copies, in permille of what they take alone; 0: copies are not timed, but
-                              issued in the engine's own order (mm_assignment.fetch and gone are NULL) */
-    int nesting;           /* choice of nested recomputation in the survey, with its levels and cuts; -1: none */
-    int32_t *fetch, *gone; /* per tensor */
-} mm_auto_choice;
-
 /* OUT: a map's bytes may be reused at once, so steps may wait for its copy. IN: it is fetched at the last moment. */
 enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
@@ -56,13 +45,6 @@ typedef struct mm_auto_price_of {
     double leave_ns;   /* time that the map takes to leave */
     int64_t left_bytes; /* bytes that stay on the device: those of its code */
 } mm_auto_price_of;
-
-/* How a search weighs actions. */
-typedef struct mm_auto_weights {
-    double link; /* price of a ns of the link, in ns */
-    bool deep;   /* maps that the choice of nested recomputation keeps may be made again, too */
-    bool capped; /* freeing more bytes than a node has above the target counts for nothing */
-} mm_auto_weights;
 
 typedef struct mm_auto {
     const mm_graph *graph;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tries a choice: whether its plan is the best so far. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-extern const char *mm_dbg_phase;
 
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
@@ -89,7 +86,6 @@ mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
         if (*better_out) {
             mm_auto_copy_choice(a, &a->now, &a->best);
             a->best_weights = *w;
-            if (getenv("DBG3")) fprintf(stderr, "  better: %s left %d ns %ld fits %d lead %d nesting %d peak %.1f\n", mm_dbg_phase, a->left, a->plan_ns, a->fits, a->now.lead, a->now.nesting, a->plan->peak_bytes / 1048576.0);
         }
         if (over <= 0 || !within) return MM_OK;
         a->target -= over;
