@@ -228,7 +228,7 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
  * networks. It is halved with a second menu. */
 static mm_status search(mm_portfolio *p) {
     enum {
-        STEPS = 200000,
+        STEPS = 300000,
         FEWEST = 40,
         MOST = 4000
     }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together; FEWEST, MOST: limits of the
