@@ -157,6 +157,13 @@ static mm_status read_lacks(const reader *r, const json_t *lacks, machine *m) {
     return MM_OK;
 }
 
+/* Reads the sizes of work that runs at half of its rate. */
+static mm_status read_half_rates(const reader *r, const json_t *root, machine *m) {
+    MM_TRY(get_if_there(r, root, "", "half_rate_elems", 0, MOST_RATE, &m->half_rate_elems));
+    MM_TRY(get_if_there(r, root, "", "linear_half_rate_elems", 0, MOST_RATE, &m->linear_half_rate_elems));
+    return get_if_there(r, root, "", "attention_half_rate_elems", 0, MOST_RATE, &m->attention_half_rate_elems);
+}
+
 /* Reads the contention between kinds of work (mm_contention). table NULL: the file has none. */
 static mm_status read_contention(const reader *r, const json_t *table, mm_contention *out) {
     out->known = table != NULL;
@@ -230,7 +237,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_types(&r, json_object_get(root, "types"), &m));
     MM_TRY(read_lacks(&r, json_object_get(root, "lacks"), &m));
     MM_TRY(read_algorithms(&r, json_object_get(root, "algorithms"), &m));
-    MM_TRY(get_if_there(&r, root, "", "half_rate_elems", 0, MOST_RATE, &m.half_rate_elems));
+    MM_TRY(read_half_rates(&r, root, &m));
     *machine_out = m;
     return MM_OK;
 }
@@ -252,7 +259,7 @@ static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info 
 
 typedef struct product {
     double multiply_adds; /* of the forward step; 0: the layer is no product */
-    double outputs;       /* elements of the output */
+    double outputs;       /* elements of the output; of a loss with a product: of its scores */
     bool linear, winograd, attention;
     mm_dtype type; /* of the maps */
     const mm_tensor_info *x, *w, *y;
@@ -271,6 +278,7 @@ static product attention_of(const product *maps) {
     product p = *maps;
     if (!p.x || !p.y || p.y->rank < 2) return (product){0};
     p.linear = p.attention = true;
+    p.outputs = elems(p.y);
     p.multiply_adds = elems(p.y) * (double)p.y->dims[p.y->rank - 2];
     return p;
 }
@@ -292,9 +300,9 @@ static product product_of(const mm_graph *graph, mm_layer layer) {
         return (product){0};
     p.linear = info->kind != MM_LAYER_CONV;
     p.filtered = !p.linear && is_transposed(&p) ? p.x : p.y;
-    p.outputs = elems(p.y);
-    p.multiply_adds = p.linear ? elems(p.w) * (elems(p.y) / (double)p.y->dims[p.y->rank - 1])
-                               : elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
+    const double rows = elems(p.y) / (double)p.y->dims[p.y->rank - 1];
+    p.outputs = info->kind == MM_LAYER_LOSS ? rows * (double)p.w->dims[0] : elems(p.y);
+    p.multiply_adds = p.linear ? elems(p.w) * rows : elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
     p.winograd = !p.linear && p.w->dims[2] == 3 && p.w->dims[3] == 3 && p.y->dims[1] == p.x->dims[1] &&
                  p.y->dims[2] == p.x->dims[2];
     return p;
@@ -341,6 +349,11 @@ static double times(const mm_graph *graph, const mm_step_info *step) {
     return 1 + is_twice(graph, step);
 }
 
+/* How many elements of output run at half of the rate of this kind of product. */
+static double half_rate_elems(const machine *m, const product *p) {
+    return p->attention ? m->attention_half_rate_elems : p->linear ? m->linear_half_rate_elems : m->half_rate_elems;
+}
+
 /* The time of a step's arithmetic. algorithm NULL: at the machine's rate for this kind of product. */
 static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
                            const machine_algorithm *algorithm) {
@@ -351,7 +364,7 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
                   : p->linear    ? rates->linear
                   : p->winograd  ? rates->winograd
                                  : rates->conv;
-    if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
+    rate *= p->outputs / (p->outputs + half_rate_elems(m, p));
     if (algorithm && algorithm->tile > 0) rate *= used_share(algorithm, p);
     return 2 * p->multiply_adds * times(graph, step) / rate;
 }
