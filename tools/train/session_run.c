@@ -176,6 +176,14 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
+/* Times of iterations under plans that do not run any more are not those of the run. */
+static void plan_again(session *s, tally *t) {
+    bool changed;
+    session_plan_again(s, &changed);
+    if (changed) t->full = 0;
+    t->ended = changed ? now() : t->ended;
+}
+
 /* Each rank sends with each iteration whether it is stopped, and gets the others' answer with the result. So all end
  * with the same iteration, provided that what they do next depends only on results. */
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
@@ -184,6 +192,7 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, p, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
+        if (s->iteration < run->iterations) plan_again(s, t);
         if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
     }
     return MM_OK;
