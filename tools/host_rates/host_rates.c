@@ -78,7 +78,7 @@ mm_status host_rates_open(host_rates *r, const char *command, const host_rates_c
     const mm_status status = host_cache_read(c->target, r->path, &r->source.machine, r->measured);
     if (status == MM_OK) return use(r, c->target);
     if (status == MM_ERR_NOMEM) return status;
-    if (status != MM_ERR_NOT_FOUND) fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
+    if (status != MM_ERR_NOT_FOUND && !c->quiet) fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
     r->from = c->same_plan ? HOST_RATES_NOMINAL : HOST_RATES_RUN;
     r->why = "'mm device --facts' measures this host's";
     return MM_OK;

@@ -48,7 +48,8 @@ typedef struct host_rates_case {
     const arg_texts *policies; /* of the run; the first runs first */
     const target *target;      /* initialised */
     bool has_facts;            /* other times are given */
-    bool same_plan;            /* the plan must not change while it runs: it is checked, or a bench compares it */
+    bool same_plan;            /* the plan must not change while it runs */
+    bool quiet;                /* say nothing of a cache that is ignored */
     int ranks;
 } host_rates_case;
 
