@@ -107,6 +107,7 @@ static mm_status open_rates(bench *b, const session_config *config, host_rates *
                                .policies = &config->policies,
                                .target = &b->target,
                                .has_facts = b->collector != NULL || b->predict,
+                               .same_plan = b->iterations <= HOST_RATES_ITERATIONS,
                                .quiet = b->told_rates != 0,
                                .ranks = 1};
     MM_TRY(host_rates_open(rates, "bench", &c));

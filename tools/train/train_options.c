@@ -219,7 +219,7 @@ static mm_status open_rates(train *t, session_config *config) {
                                .policies = &config->policies,
                                .target = &t->target,
                                .has_facts = t->facts != NULL,
-                               .same_plan = t->self_check,
+                               .same_plan = t->self_check || (t->iterations > 0 && t->iterations <= HOST_RATES_ITERATIONS),
                                .ranks = train_ranks(t)};
     MM_TRY(host_rates_open(&t->rates, "train", &c));
     config->rates = &t->rates;
