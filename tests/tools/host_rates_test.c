@@ -193,8 +193,10 @@ TEST_CASE(rates_come_back_from_the_times_that_they_give_) {
     add(&fit, &m, "resnet8", &cnn);
     add(&fit, &m, "gpt,layers=1", &gpt);
     const device_speed speed = {.n_codecs = 2, .codec = {{"mask", 100000, 0}, {"zfp:rate=6.4", 300000, 200000}}};
+    const device_pairs pairs = {
+        .permille = {[MM_WORK_CHEAP] = {[MM_WORK_LINK] = 700}, [MM_WORK_LINK] = {DEVICE_PAIRS_UNKNOWN, 8000}}};
     json_t *root;
-    expect_ok(host_fit_machine(&fit, &speed, 1 << 30, &root));
+    expect_ok(host_fit_machine(&fit, &speed, &pairs, 1 << 30, &root));
     const machine back = machine_of(root);
     near_to("conv", back.rates[MM_F32].conv, 2e7);
     near_to("winograd", back.rates[MM_F32].winograd, 3e7);
@@ -203,6 +205,10 @@ TEST_CASE(rates_come_back_from_the_times_that_they_give_) {
     near_to("gelu", back.memory_bytes_per_s / back.passes[MM_LAYER_GELU], 1e10 / 4);
     near_to("add", back.memory_bytes_per_s / back.passes[MM_LAYER_ADD], 1e10);
     near_to("link", (double)back.in_both_bytes_per_s, 3e9);
+    assert_true(back.contention.known);
+    assert_int_equal(back.contention.permille[MM_WORK_CHEAP][MM_WORK_LINK], 700);
+    assert_int_equal(back.contention.permille[MM_WORK_LINK][MM_WORK_CHEAP], 1000);
+    assert_int_equal(back.contention.permille[MM_WORK_LINK][MM_WORK_EXPENSIVE], 0);
     assert_int_equal(back.contention_permille, 300);
     assert_int_equal(back.link_contention_permille, 200);
     assert_string_equal(back.codecs[1].spec, "zfp");
@@ -221,6 +227,7 @@ TEST_CASE(rates_without_a_kind_of_products_are_refused_) {
     json_t *root;
     add(&fit, &m, "resnet8", &cnn);
     const device_speed speed = {.n_codecs = 0};
-    assert_int_equal(host_fit_machine(&fit, &speed, 1 << 30, &root), MM_ERR_INVALID);
+    const device_pairs pairs = {.permille = {{0}}};
+    assert_int_equal(host_fit_machine(&fit, &speed, &pairs, 1 << 30, &root), MM_ERR_INVALID);
     nets_lowered_destroy(cnn);
 }

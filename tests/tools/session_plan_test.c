@@ -268,7 +268,7 @@ TEST_CASE(plans_made_again_by_learned_times_give_the_same_bits) {
     nets_net *net;
     target t = host();
     expect_ok(nets_zoo_build("resnet8", &net));
-    session_config config = config_of(net, 8, &t, "auto");
+    session_config config = config_of(net, 8, &t, "auto:effort=0");
     config.budget_bytes = 4 << 20;
     config.measure = config.measure_times = true;
     const uint64_t whole = train_in_parts(&config, false);

@@ -2,9 +2,9 @@
 /* Measures this host's rates, as a machine file (tools/facts/machine.h).
  *
  * Three small networks train under a few policies (subject.h). From the times of their steps follow the rates that give
- * these times in the sum: of products, by kind; of memory; and how many passes each other kind of layer takes. Copies
- * and contention are the means of the networks' fits (collect.h): on a host they share its CPUs with the steps. Codecs
- * are measured alone (device_speed.h). */
+ * these times in the sum: of products, by kind; of memory; and how many passes each other kind of layer takes. Rates
+ * of copies are the means of the networks' fits (collect.h). Codecs are measured alone (device_speed.h). How much steps,
+ * codecs and copies, which share the CPUs, slow each other is measured in pairs (device_pairs.h); medians count. */
 #ifndef TOOLS_MEASURE_HOST_FACTS_H
 #define TOOLS_MEASURE_HOST_FACTS_H
 

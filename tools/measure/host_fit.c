@@ -79,23 +79,45 @@ static json_t *codecs_of(const device_speed *speed) {
     return codecs;
 }
 
-mm_status host_fit_machine(const host_fit *fit, const device_speed *speed, int64_t memory_bytes, json_t **machine_out) {
+/* Two kinds of work that take turns take twice as long each. What is measured as more was disturbed. */
+enum { TURNS = 1000 };
+
+/* A pair that was not measured does not slow down. */
+static json_t *contention_of(const device_pairs *pairs) {
+    json_t *table = json_object();
+    for (mm_work of = 0; of < MM_WORK_KINDS; of++) {
+        json_t *row = json_object();
+        for (mm_work beside = 0; beside < MM_WORK_KINDS; beside++) {
+            const int permille = pairs->permille[of][beside];
+            if (mm_work_can_run_beside(of, beside))
+                json_object_set_new(row, mm_work_name(beside),
+                                    json_integer(permille < 0       ? 0
+                                                 : permille < TURNS ? permille
+                                                                    : TURNS));
+        }
+        json_object_set_new(table, mm_work_name(of), row);
+    }
+    return table;
+}
+
+mm_status host_fit_machine(const host_fit *fit, const device_speed *speed, const device_pairs *pairs,
+                           int64_t memory_bytes, json_t **machine_out) {
     const host_fit_sum all = all_layers(fit);
     const double memory = rate_of(&all), n = fit->n;
     for (int kind = 0; kind < HOST_FIT_PRODUCTS; kind++)
         if (rate_of(&fit->product[kind]) <= 0 || memory <= 0)
             return mm_fail(MM_ERR_INVALID, "the rates of this host do not follow: no step of a kind was measured");
-    json_t *machine = json_pack("{ss si ss sI sf sf sf sf sf sI so s{sf sf sf sf} si si sI si so}", "format",
-                                "mm machine", "version", 1, "name", "host", "memory_bytes", (json_int_t)memory_bytes,
-                                "conv_flops_per_s", rate_of(&fit->product[HOST_FIT_CONV]), "winograd_flops_per_s",
-                                rate_of(&fit->product[HOST_FIT_WINOGRAD]), "linear_flops_per_s",
-                                rate_of(&fit->product[HOST_FIT_LINEAR]), "attention_flops_per_s",
-                                rate_of(&fit->product[HOST_FIT_ATTENTION]), "memory_bytes_per_s", memory, "launch_ns",
-                                (json_int_t)fit->launch_ns, "passes", passes_of(fit, memory), "link", "out_bytes_per_s",
-                                fit->out / n, "in_bytes_per_s", fit->in / n, "out_both_bytes_per_s", fit->out_both / n,
-                                "in_both_bytes_per_s", fit->in_both / n, "contention_permille",
-                                (int)(fit->contention / n), "link_contention_permille", (int)(fit->link_contention / n),
-                                "issue_ns", (json_int_t)(fit->issue_ns / n), "alloc_ns", 0, "codecs", codecs_of(speed));
+    json_t *machine = json_pack(
+        "{ss si ss sI sf sf sf sf sf sI so s{sf sf sf sf} si si so sI si so}", "format", "mm machine", "version", 1,
+        "name", "host", "memory_bytes", (json_int_t)memory_bytes, "conv_flops_per_s",
+        rate_of(&fit->product[HOST_FIT_CONV]), "winograd_flops_per_s", rate_of(&fit->product[HOST_FIT_WINOGRAD]),
+        "linear_flops_per_s", rate_of(&fit->product[HOST_FIT_LINEAR]), "attention_flops_per_s",
+        rate_of(&fit->product[HOST_FIT_ATTENTION]), "memory_bytes_per_s", memory, "launch_ns",
+        (json_int_t)fit->launch_ns, "passes", passes_of(fit, memory), "link", "out_bytes_per_s", fit->out / n,
+        "in_bytes_per_s", fit->in / n, "out_both_bytes_per_s", fit->out_both / n, "in_both_bytes_per_s",
+        fit->in_both / n, "contention_permille", (int)(fit->contention / n), "link_contention_permille",
+        (int)(fit->link_contention / n), "contention", contention_of(pairs), "issue_ns",
+        (json_int_t)(fit->issue_ns / n), "alloc_ns", 0, "codecs", codecs_of(speed));
     if (!machine) return mm_fail(MM_ERR_NOMEM, "out of memory for the rates of this host");
     *machine_out = machine;
     return MM_OK;

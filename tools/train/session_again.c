@@ -36,8 +36,9 @@ void session_plan_again(session *s, bool *changed_out) {
     if (!session_plans_again(s) || s->measured < 0 || ++s->measured < HOST_RATES_ITERATIONS) return;
     s->measured = -1;
     if (strcmp(mm_policy_now(s->manager), s->config.policies.text[0]) != 0) return; /* a switch, or the ladder */
+    int threads = s->config.target.backend->threads;
     const mm_status status =
-        mm_measured_plan_again(s->manager, graphs, list_graphs(s, graphs), host_rates_learn, NULL, &again);
+        mm_measured_plan_again(s->manager, graphs, list_graphs(s, graphs), host_rates_learn, &threads, &again);
     *changed_out = status == MM_OK && !again.refused;
     tell(&again, status);
 }
