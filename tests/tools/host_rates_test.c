@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* This host's rates: when the cache of them holds, what a run plans by, and that rates fitted to times give them back. */
+/* This host's rates: when the cache of them holds, what a run plans by, and that rates fitted to times give these
+ * back. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -77,8 +77,8 @@ void host_rates_tell(const host_rates *rates, const char *command, const char *p
 
 enum { HOST_RATES_ITERATIONS = 3 /* are measured, the first only warms up: chosen, as few as show an outlier */ };
 
-/* A mm_measured_learn; ctx: an int, the threads that compute steps. Replaces the times of what ran by measured ones. If the facts have no times yet, what
- * did not run gets times that follow from those of steps. */
+/* A mm_measured_learn; ctx: an int, the threads that compute steps. Replaces the times of what ran by measured ones. If
+ * the facts have no times yet, what did not run gets times that follow from those of steps. */
 mm_status host_rates_learn(void *ctx, const mm_measured *measured, mm_graph_facts *facts);
 
 #endif

@@ -21,8 +21,8 @@ static double memory_rate(const mm_measured *m) {
 }
 
 /* A copy, an encode or a decode keeps one CPU busy. Where the steps' threads take all CPUs, it takes turns with one of
- * them, and the steps, of whose CPUs one is shared, lose that share. Two threads on two CPUs were measured at 551 and 443
- * permille beside copies (convolutions, ReLU), copies beside them at 1000 ('mm device --facts'). */
+ * them, and the steps, of whose CPUs one is shared, lose that share. Two threads on two CPUs were measured at 551 and
+ * 443 permille beside copies (convolutions, ReLU), copies beside them at 1000 ('mm device --facts'). */
 static void share_cpus(int threads, mm_graph_facts *facts) {
     enum { TURNS = 1000 };
     const int cpus = mm_host_cpus();

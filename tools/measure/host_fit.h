@@ -28,8 +28,9 @@ typedef struct host_fit {
 /* Adds a graph with measured times of all steps and of copies. */
 void host_fit_add(host_fit *fit, const mm_graph *graph, const mm_graph_facts *facts);
 
-/* The rates as a machine file's JSON. pairs: contention of all pairs that can run beside each other. MM_ERR_INVALID: steps of a kind that every machine has were not measured. The
- * caller releases it. */
+/* The rates as a machine file's JSON. pairs: contention of all pairs that can run beside each other; counts at most as
+ * if they took turns. MM_ERR_INVALID: steps of a kind that every machine has were not measured. The caller releases
+ * it. */
 MM_CHECKED mm_status host_fit_machine(const host_fit *fit, const device_speed *speed, const device_pairs *pairs,
                                       int64_t memory_bytes, json_t **machine_out);
 
