@@ -84,7 +84,7 @@ mm_status host_rates_save(const target *target, json_t *machine, char path[PATH_
     bool whole = host != NULL;
     for (int k = 0; k < KEYS && whole; k++) whole = json_object_set_new(host, KEY[k], json_string(id.value[k])) == 0;
     if (json_object_set_new(machine, "host", host) != 0) whole = false;
-    char *text = whole ? mm_json_print(machine, JSON_INDENT(1)) : NULL;
+    char *text = whole ? mm_json_print(machine, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
     if (!text) return mm_fail(MM_ERR_NOMEM, "out of memory for the rates of this host");
     make_folders(path);
     mm_status status = mm_atomic_file_save(path, text, strlen(text));
