@@ -210,11 +210,9 @@ static const char help_text[] =
     "which 'mm plan --facts' plans for that device elsewhere. On GPUs it also measures how much these slow each\n"
     "other.\n"
     "\n"
-    "--facts without FILE measures this host's own rates in some seconds, on an otherwise idle machine, and keeps "
-    "them\n"
-    "in $XDG_CACHE_HOME/mm (~/.cache/mm), as a machine file. 'mm train' and 'mm bench' plan by them from then on; "
-    "they\n"
-    "hold for this CPU, number of threads, version of oneDNN and of mm.\n"
+    "--facts without FILE measures this host's own rates in some ten seconds, on an otherwise idle machine, and keeps\n"
+    "them in $XDG_CACHE_HOME/mm (~/.cache/mm), as a machine file. 'mm train' and 'mm bench' plan by them from then\n"
+    "on; they hold for this CPU, number of threads, version of oneDNN and of mm.\n"
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 

@@ -213,13 +213,14 @@ static mm_status open_facts(train *t) {
 }
 
 /* Rates of this host, if there are no facts. Sub-batches, which decide the bits of a result, are chosen before, and do
- * not depend on them. */
+ * not depend on them. In a run of few iterations nothing is left to plan again. */
 static mm_status open_rates(train *t, session_config *config) {
+    const bool is_short = t->iterations > 0 && t->iterations <= HOST_RATES_ITERATIONS;
     const host_rates_case c = {.rates = t->rates_text,
                                .policies = &config->policies,
                                .target = &t->target,
                                .has_facts = t->facts != NULL,
-                               .same_plan = t->self_check || (t->iterations > 0 && t->iterations <= HOST_RATES_ITERATIONS),
+                               .same_plan = t->self_check || is_short,
                                .ranks = train_ranks(t)};
     MM_TRY(host_rates_open(&t->rates, "train", &c));
     config->rates = &t->rates;

@@ -214,8 +214,9 @@ typedef enum mm_facts_part {
  * destroys them (mm_facts_destroy). */
 MM_CHECKED mm_status mm_facts_of(mm_facts_fill fill, const void *ctx, mm_facts **facts_out);
 
-/* Copies into `facts`, which are of `graph`, what a file says about that graph; other members of `facts` stay.
- * Of facts by a function: calls it, whatever the part. MM_ERR_FORMAT: the file is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing changes. */
+/* Copies into `facts`, which are of `graph`, what a file says about that graph; other members of `facts` stay. Of
+ * facts by a function: calls it, whatever the part. MM_ERR_FORMAT: the file is of another graph, or has other sizes;
+ * MM_ERR_NOMEM. On failure nothing changes. */
 MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part,
                                     mm_graph_facts *facts);
 
