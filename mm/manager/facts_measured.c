@@ -7,6 +7,7 @@
 #include "mm/manager/install.h"
 #include "mm/manager/manager.h"
 #include "mm/manager/observe.h"
+#include "mm/manager/policy_thread.h"
 
 mm_status mm_measured_get(mm_manager *m, const mm_graph *graph, mm_measured *measured_out) {
     MM_TRY(mm_manager_drain(m, "mm_measured_get"));
@@ -175,4 +176,38 @@ mm_status mm_facts_save(mm_manager *m, const mm_graph *graph, const char *path) 
     mm_status status = mm_facts_write(facts, graph, path);
     mm_graph_facts_destroy(facts);
     return status;
+}
+
+/* ---------------------------------------------------------------- planning again */
+
+/* Teaches the plan set, and the present plan, what was measured of a graph. */
+static mm_status teach(mm_manager *m, const mm_graph *graph, mm_measured_learn learn, void *ctx) {
+    mm_measured measured;
+    mm_graph_facts *all, *own;
+    MM_TRY(mm_measured_get(m, graph, &measured));
+    mm_prepared *p = mm_plan_set_find(&m->plans, graph);
+    MM_TRY(mm_graph_facts_copy(p->planned.facts, &own));
+    mm_status status = mm_plan_set_facts(&m->plans, p, &all);
+    if (status == MM_OK) {
+        status = learn(ctx, &measured, own);
+        if (status == MM_OK) status = learn(ctx, &measured, all);
+        if (status == MM_OK) status = mm_plan_set_learn(&m->plans, graph, all);
+        if (status != MM_OK) mm_graph_facts_destroy(all);
+    }
+    if (status == MM_OK) {
+        const mm_graph_facts before = *p->planned.facts;
+        *p->planned.facts = *own;
+        *own = before;
+    }
+    mm_graph_facts_destroy(own);
+    return status;
+}
+
+mm_status mm_measured_plan_again(mm_manager *m, const mm_graph *const *graphs, int n, mm_measured_learn learn,
+                                 void *ctx, mm_again *again_out) {
+    mm_policy_thread_interrupt(&m->policy_thread);
+    for (int i = 0; i < n; i++) MM_TRY(teach(m, graphs[i], learn, ctx));
+    MM_TRY(mm_plan_again(m, again_out));
+    if (!again_out->refused) mm_again_note(m, graphs[0], again_out);
+    return MM_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef MM_MANAGER_FACTS_MEASURED_H
 #define MM_MANAGER_FACTS_MEASURED_H
 
+#include "mm/manager/plan_again.h"
 #include "pipeline/dispatch.h"
 
 typedef struct mm_measured {
@@ -30,5 +31,15 @@ void mm_measured_steps(const mm_measured *measured, double part, bool only_unkno
 void mm_measured_operations(const mm_measured *measured, double part, mm_graph_facts *facts, mm_copy_line copies[2]);
 /* Fits the lines, and sets issue_ns and the rate of each direction that has copies. */
 void mm_measured_link(const mm_copy_line copies[2], mm_graph_facts *facts);
+
+/* Puts what was measured of a graph into facts of it; what the iterations did not show is left to the caller. */
+typedef mm_status (*mm_measured_learn)(void *ctx, const mm_measured *measured, mm_graph_facts *facts);
+
+/* Plans again (mm_plan_again) by what the iterations have shown of these graphs so far: `learn` is called for the facts
+ * by which each is planned from now on, and for those of its present plan, by which that is judged. Between iterations;
+ * the policy's own facts are used for all other graphs. MM_ERR_ORDER: a graph was not run with measure_times. Else
+ * errors of `learn` and of mm_plan_again: the plans stay, but later ones are made by what was learned. */
+MM_CHECKED mm_status mm_measured_plan_again(mm_manager *manager, const mm_graph *const *graphs, int n,
+                                            mm_measured_learn learn, void *ctx, mm_again *again_out);
 
 #endif

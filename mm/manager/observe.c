@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "mm/core/log.h"
-#include "mm/core/plan/plan_digest.h"
 #include "mm/core/time/facts_renew.h"
-#include "mm/core/time/simulate.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/install.h"
+#include "mm/manager/plan_again.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
 
@@ -20,7 +19,6 @@ enum {
     INTERVAL = 100, /* iterations between two plannings (mm.h) */
     WINDOW_MOST = INTERVAL,
     PERMILLE_MOST = 10000,
-    GAIN_PERMILLE = 20, /* a new plan that is faster by less than this is not worth the change. Chosen */
 };
 
 /* ---------------------------------------------------------------- what is observed */
@@ -86,15 +84,6 @@ static void comparison_fini(comparison *c) {
     free(c->simulated_ns);
 }
 
-static mm_status expect(const mm_planned *planned, int64_t *ns_out, int64_t *node_ns) {
-    mm_simulation simulation;
-    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    if (node_ns) mm_program_node_times(planned->program, simulation.spans, node_ns);
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
 static mm_status compare(const mm_ready *r, comparison *c_out) {
     const mm_planned *planned = &r->prepared->planned;
     const size_t nodes = (size_t)planned->plan->n_nodes + 1;
@@ -103,7 +92,7 @@ static mm_status compare(const mm_ready *r, comparison *c_out) {
                                                    : mm_fail(MM_ERR_NOMEM, "out of memory for the times of %s",
                                                              mm_graph_name(planned->plan->graph));
     if (status == MM_OK) c.n = mm_execution_window_times(r->execution, &c.measured, c.node_ns);
-    if (status == MM_OK) status = expect(planned, &c.planned_ns, c.simulated_ns);
+    if (status == MM_OK) status = mm_planned_expect(planned, &c.planned_ns, c.simulated_ns);
     if (status == MM_OK)
         *c_out = c;
     else
@@ -157,150 +146,17 @@ static mm_status learn(mm_manager *m, mm_ready *r, const comparison *c) {
     return status;
 }
 
-/* ---------------------------------------------------------------- whether a draft is taken up */
-
-static bool was_left(const mm_manager *m, const mm_graph *graph, uint64_t digest) {
-    for (int i = 0; i < m->observed.n_left; i++)
-        if (m->observed.left[i].graph == graph && m->observed.left[i].digest == digest) return true;
-    return false;
-}
-
-/* Per tensor: spec of the lossy codec that encodes it; NULL: none does. */
-static void find_lossy(const mm_planned *p, const char **specs) {
-    for (int i = 0; i < p->plan->n_nodes; i++) {
-        const mm_node *node = &p->plan->nodes[i];
-        if (mm_node_table[node->kind].cost != MM_COST_ENCODE) continue;
-        const mm_codec_facts *codec = &p->facts->codecs[p->plan->segments[mm_program_stored(node)].codec];
-        if (!codec->lossless) specs[node->tensor] = codec->spec;
-    }
-}
-
-static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
-
-static const mm_node *next_step(const mm_node *node) {
-    while (node->kind != MM_NODE_STEP) node++;
-    return node;
-}
-
-/* Whether each step reads the same tensors bit for bit as they were computed. */
-static bool reads_the_same(const mm_planned *a, const mm_planned *b) {
-    const mm_graph *graph = a->plan->graph;
-    const mm_node *in_a = a->plan->nodes, *in_b = b->plan->nodes;
-    for (int s = 0; s < mm_graph_steps(graph); s++, in_a++, in_b++) {
-        const mm_step_info *step = mm_graph_step(graph, s);
-        in_a = next_step(in_a);
-        in_b = next_step(in_b);
-        for (int u = 0; u < step->n_uses; u++) {
-            const mm_use *use = &step->uses[u];
-            if (use->access == MM_WRITE || mm_graph_tensor(graph, use->tensor)->ownership != MM_MANAGED) continue;
-            const int32_t from_a = a->plan->bindings[in_a->first_binding + u];
-            const int32_t from_b = b->plan->bindings[in_b->first_binding + u];
-            if (a->exact[from_a] != b->exact[from_b]) return false;
-        }
-    }
-    return true;
-}
-
-/* Whether each lossy map keeps its codec, no other map becomes lossy, and each step reads exactly (bit for bit) what it
- * read exactly before. */
-static mm_status loses_the_same(const mm_planned *a, const mm_planned *b, bool *same_out) {
-    const int n = mm_graph_tensors(a->plan->graph);
-    const char **lossy = calloc(2 * (size_t)n + 1, sizeof *lossy);
-    if (!lossy) return mm_fail(MM_ERR_NOMEM, "out of memory for the maps of %s", mm_graph_name(a->plan->graph));
-    find_lossy(a, lossy);
-    find_lossy(b, lossy + n);
-    *same_out = reads_the_same(a, b);
-    for (int t = 0; t < n; t++) *same_out &= same_text(lossy[t], lossy[n + t]);
-    free(lossy);
-    return MM_OK;
-}
-
-/* The predicted time of all graphs with known times, added up. */
-static mm_status expect_all(mm_prepared *const *prepared, int n, int64_t *ns_out) {
-    *ns_out = 0;
-    for (int i = 0; i < n; i++) {
-        int64_t ns;
-        if (prepared[i]->untimed.status != MM_OK) continue;
-        MM_TRY(expect(&prepared[i]->planned, &ns, NULL));
-        *ns_out += ns;
-    }
-    return MM_OK;
-}
-
-/* A draft compared with the plans that run. */
-typedef struct verdict {
-    const char *refused; /* why the draft is not taken up; NULL: it is */
-    int64_t now_ns, next_ns;
-} verdict;
-
-static mm_status judge(const mm_manager *m, const mm_draft *draft, verdict *v) {
-    const mm_plan_set *set = &m->plans;
-    bool changed = false, left = false, loses = false, cut = false;
-    MM_TRY(expect_all(set->prepared, set->n, &v->now_ns));
-    MM_TRY(expect_all(draft->prepared, draft->n, &v->next_ns));
-    for (int i = 0; i < draft->n; i++) {
-        const mm_planned *now = &set->prepared[i]->planned, *next = &draft->prepared[i]->planned;
-        const uint64_t digest = mm_plan_digest(next->plan);
-        if (digest == mm_plan_digest(now->plan)) continue;
-        changed = true;
-        cut |= next->plan->cut_short;
-        left |= was_left(m, set->prepared[i]->graph, digest);
-        bool same;
-        MM_TRY(loses_the_same(now, next, &same));
-        loses |= !same;
-    }
-    const bool gains = (double)v->next_ns <= (double)v->now_ns * (1 - GAIN_PERMILLE * 1e-3);
-    v->refused = !changed ? "the policy makes the same plan again"
-                 : cut    ? "the search for another plan was interrupted"
-                 : left   ? "the new plan was left before"
-                 : loses  ? "with the new plan, other maps would lose bits"
-                 : !gains ? "the new plan gains too little"
-                          : NULL;
-    return MM_OK;
-}
-
 /* ---------------------------------------------------------------- planning again */
-
-/* Makes room to record all plans that the draft replaces, before anything changes. */
-static mm_status reserve_left(mm_manager *m) {
-    const size_t most = (size_t)m->observed.n_left + (size_t)m->plans.n;
-    mm_left_plan *left = realloc(m->observed.left, (most + 1) * sizeof *left);
-    if (!left) return mm_fail(MM_ERR_NOMEM, "out of memory for plans that are left");
-    m->observed.left = left;
-    return MM_OK;
-}
-
-static void leave(mm_manager *m, const mm_draft *draft) {
-    for (int i = 0; i < m->plans.n; i++) {
-        const mm_prepared *now = m->plans.prepared[i];
-        const uint64_t digest = mm_plan_digest(now->planned.plan);
-        if (digest == mm_plan_digest(draft->prepared[i]->planned.plan) || was_left(m, now->graph, digest)) continue;
-        m->observed.left[m->observed.n_left++] = (mm_left_plan){now->graph, digest};
-    }
-}
-
-static mm_status install_draft(mm_manager *m, mm_draft *draft) {
-    MM_TRY(reserve_left(m));
-    const int before = m->observed.n_left;
-    leave(m, draft);
-    mm_status status = mm_manager_install(m, draft);
-    if (status != MM_OK) m->observed.n_left = before;
-    return status;
-}
 
 static double ms(int64_t ns) { return (double)ns * 1e-6; }
 
-static void tell(mm_manager *m, const mm_graph *graph, const comparison *c, const verdict *v) {
+static void tell(mm_manager *m, const mm_graph *graph, const comparison *c, const mm_again *v) {
     mm_log_send(
         &m->options.log, MM_LOG_WARNING,
         "%s is planned again: an iteration takes %.3g ms, %.3g ms were planned; by what was measured, the plan that "
         "is left takes %.3g ms, the new one %.3g ms",
         mm_graph_name(graph), ms(c->measured.median_ns), ms(c->planned_ns), ms(v->now_ns), ms(v->next_ns));
-    pthread_mutex_lock(&m->lock);
-    m->replans++;
-    pthread_mutex_unlock(&m->lock);
-    const int64_t peak = mm_manager_find(m, graph)->prepared->planned.plan->peak_bytes;
-    mm_manager_notify(m, MM_EVENT_REPLAN, mm_graph_name(graph), peak, v->next_ns);
+    mm_again_note(m, graph, v);
     if (m->timeline)
         mm_timeline_add_replan(m->timeline, mm_graph_name(graph),
                                &(mm_timeline_replan){.at_ns = mm_now_ns(),
@@ -311,16 +167,8 @@ static void tell(mm_manager *m, const mm_graph *graph, const comparison *c, cons
 }
 
 static mm_status plan_again(mm_manager *m, const mm_graph *graph, const comparison *c) {
-    const mm_limits limits = mm_manager_limits(m);
-    mm_plan_request again = mm_plan_set_again(&m->plans, &limits);
-    mm_draft draft;
-    verdict v;
-    again.same_variants = true;
-    MM_TRY(mm_plan_set_draft(&m->plans, &again, &draft, NULL));
-    mm_status status = judge(m, &draft, &v);
-    if (status == MM_OK && !v.refused) status = install_draft(m, &draft);
-    mm_draft_fini(&draft);
-    MM_TRY(status);
+    mm_again v;
+    MM_TRY(mm_plan_again(m, &v));
     if (!v.refused)
         tell(m, graph, c, &v);
     else

@@ -35,6 +35,8 @@ typedef struct nets_backend_config {
 #define NETS_WORKSPACE_LIMIT_BYTES             (INT64_C(256) << 20)
 #define NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES (INT64_C(2) << 30)
 
+enum { NETS_LIBRARY_CAPACITY = 48 };
+
 typedef struct nets_backend_ops {
     const char *name; /* the kind of its devices */
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
@@ -59,6 +61,8 @@ typedef struct nets_backend_ops {
     /* Called around an op's creation, as mm_device_ops.enter and leave; NULL: not needed. */
     mm_status (*enter)(nets_backend *backend, bool *entered_out);
     void (*leave)(nets_backend *backend);
+    /* Name and version of the library on which its speed depends: "oneDNN 3.5.3". NULL: not told. */
+    void (*library)(char text_out[NETS_LIBRARY_CAPACITY]);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
 } nets_backend_ops;
 

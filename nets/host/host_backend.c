@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The host backend: its table of ops. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "nets/host/host_ops.h"
@@ -32,6 +33,11 @@ static mm_status open_host(int ordinal, const nets_backend_config *config, nets_
     return MM_OK;
 }
 
+static void library(char text[NETS_LIBRARY_CAPACITY]) {
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, NETS_LIBRARY_CAPACITY, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
 const nets_backend_ops nets_host_backend_ops = {
     .name = "host",
     .open = open_host,
@@ -41,6 +47,7 @@ const nets_backend_ops nets_host_backend_ops = {
     .pass_on = nets_host_pass_on,
     .add = nets_host_add,
     .convert = nets_host_convert,
+    .library = library,
     .impls =
         {
 #define IMPL(NAME, name) [NETS_##NAME] = &nets_host_op_##name.base,

@@ -8,6 +8,7 @@ export LC_ALL=C
 mm=$(realpath "$1")
 work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/cli.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache # not the user's, whose rates would change plans
 
 # Prints the message and what mm printed, and ends the case as failed.
 fail() {

@@ -9,6 +9,7 @@ h200=$(realpath "$3")
 planning=$(realpath "$4")
 stash=$(realpath "$5")
 h100=$(realpath "$6")
+small=$(realpath "$7")
 policies=naive,liveness,freelunch:eligible=all
 
 # explained NET BATCH POLICY: runs mm plan with --explain; the row goes to row.json.
@@ -711,6 +712,46 @@ a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
     [[ $(variants facts up forward) == "0 4456448" ]] || fail "$(variants facts up forward)"
 }
 
+# One block of a GPT of width 64 with 2 rows of 32 tokens: c_attn gives 64 x 192 elements by 786432 multiply-adds, c_fc
+# 64 x 256 by 1048576, the loss's scores are 64 x 256, and attention gives 64 x 64 by 131072.
+small_products_and_attention_run_at_a_part_of_their_rates_() {
+    local net=(--net gpt,layers=1,width=64,heads=2,context=32 --batch 2 --fuse off) of expected
+    sed 's/"launch_ns": [0-9]*/"launch_ns": 0/; s/"memory_bytes_per_s": [0-9.e]*/"memory_bytes_per_s": 1e18/
+        s/"linear_flops_per_s": [0-9.e]*/"linear_flops_per_s": 1e9/' "$machine" >whole
+    sed 's/"codecs": {/"linear_half_rate_elems": 12288, "attention_half_rate_elems": 4096, &/' whole >small
+    sed 's/"codecs": {/"linear_half_rate_elems": 0, "attention_half_rate_elems": 0, &/' whole >none
+    for of in whole small none; do
+        expect 0 bench --simulate $of "${net[@]}" --policies liveness --facts $of.facts --quiet
+    done
+    equal whole.facts none.facts
+    while read -r layer phase expected; do
+        [[ $(variants small.facts "$layer" "$phase") == *" $expected" ]] ||
+            fail "$layer $phase: $(variants small.facts "$layer" "$phase"), expected $expected ns"
+    done <<END
+h.0.attn.c_attn forward 3145728
+h.0.attn.c_attn backward 6291456
+h.0.mlp.c_fc forward 3670016
+h.0.attn forward 524288
+h.0.attn backward 1310720
+loss forward 11010048
+END
+}
+
+# On an H200 with these estimates, small batches are slower, and large ones hardly.
+the_h200s_estimates_of_small_work_cost_small_batches_most_() {
+    local batch seconds=()
+    for batch in 2 128; do
+        for file in "$h200" "$small"; do
+            expect 0 plan --net resnet50 --batch $batch --policy liveness --facts "$file" --json row
+            seconds+=("$(value row iteration_seconds_predicted)")
+        done
+    done
+    awk "BEGIN { exit !(${seconds[1]} > 2 * ${seconds[0]} && ${seconds[3]} < 1.1 * ${seconds[2]}) }" ||
+        fail "seconds: ${seconds[*]}"
+    # Only in these three and the name the files differ.
+    equal "$h200" <(sed '/half_rate_elems/d; s/h200-small-est/h200-est/' "$small")
+}
+
 # predicted PRECISION BUDGET POLICY MEASURED: predicted images/s of ResNet-50 at batch 128 are within a tenth of those
 # measured on an H100. (fp32 ran on TF32 units, whose rates the file has.)
 predicted() {
@@ -748,6 +789,10 @@ bad_algorithms_are_refused_() {
         "algorithms: 17 entries, at most 16 are allowed"
     sed 's/"codecs": {/"half_rate_elems": -1, &/' "$machine" >bad
     refused 1 "machine file bad: half_rate_elems is -1, must be 0 to" plan --net tiny --policy naive --facts bad
+    sed 's/"codecs": {/"linear_half_rate_elems": -1, &/' "$machine" >bad
+    refused 1 "machine file bad: linear_half_rate_elems is -1, must be 0 to" plan --net tiny --policy naive --facts bad
+    sed 's/"codecs": {/"attention_half_rate_elems": "few", &/' "$machine" >bad
+    refused 1 "machine file bad: attention_half_rate_elems is not a number" plan --net tiny --policy naive --facts bad
 }
 
 a_plan_for_a_link_is_that_which_runs_over_it_() {

@@ -221,3 +221,59 @@ TEST_CASE(a_session_that_is_stopped_plans_no_further) {
     nets_net_destroy(net);
     target_fini(&t);
 }
+
+/* ---------------------------------------------------------------- plans made again while a session runs */
+
+/* A mm_measured_learn: steps take hardly any time, and copies seconds; so a plan that moved maps runs steps again. */
+static mm_status copies_are_slow(void *ctx, const mm_measured *measured, mm_graph_facts *facts) {
+    int *calls = ctx;
+    (*calls)++;
+    assert_true(mm_execution_ns(measured->execution, 0) >= 0);
+    for (int v = 0; v < facts->variant_first[facts->n_steps]; v++) facts->variants[v].ns = 1000;
+    facts->out_bytes_per_s = facts->in_bytes_per_s = 1000000;
+    facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+    facts->contention_permille = facts->link_contention_permille = 0;
+    return MM_OK;
+}
+
+/* Trains 4 iterations in a budget; plans again after two of them. Returns the digest of the weights. */
+static uint64_t train_in_parts(const session_config *config, bool again_wanted) {
+    session s;
+    row r = {0};
+    uint64_t digest;
+    session_run run = {.iterations = 2, .schedule = {.rate = 0.001f, .factor = 1}, .quiet = true};
+    expect_ok(session_init(&s, config));
+    s.measured = -1; /* it does not plan again by itself */
+    expect_ok(session_train(&s, &run, &r));
+    if (again_wanted) {
+        const mm_graph *graph = nets_exec_lowered(s.train)->graph;
+        mm_again again;
+        int calls = 0;
+        expect_ok(mm_measured_plan_again(s.manager, &graph, 1, copies_are_slow, &calls, &again));
+        assert_int_equal(calls, 2);
+        if (again.refused) fail_msg("not planned again: %s", again.refused);
+        assert_true(again.next_ns < again.now_ns);
+    }
+    run.iterations = 4;
+    expect_ok(session_train(&s, &run, &r));
+    assert_int_equal(r.replans, again_wanted);
+    assert_true(r.peak_bytes <= config->budget_bytes);
+    expect_ok(session_digest(&s, &digest));
+    session_fini(&s);
+    return digest;
+}
+
+TEST_CASE(plans_made_again_by_learned_times_give_the_same_bits) {
+    static const host_rates run_rates = {.from = HOST_RATES_RUN};
+    nets_net *net;
+    target t = host();
+    expect_ok(nets_zoo_build("resnet8", &net));
+    session_config config = config_of(net, 8, &t, "auto:effort=0");
+    config.budget_bytes = 4 << 20;
+    config.measure = config.measure_times = true;
+    const uint64_t whole = train_in_parts(&config, false);
+    config.rates = &run_rates; /* reserves host memory for other plans */
+    assert_true(train_in_parts(&config, true) == whole);
+    nets_net_destroy(net);
+    target_fini(&t);
+}

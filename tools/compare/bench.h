@@ -31,7 +31,7 @@ typedef struct bench_planned {
 typedef struct bench {
     /* options as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *gpu_list, *data, *json, *svg,
-        *trace, *facts, *study, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
+        *trace, *facts, *study, *rates, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;
@@ -60,6 +60,7 @@ typedef struct bench {
     int64_t cells, cells_done; /* the most runs that the table has, and those that ended */
     int64_t began_ns;          /* when the first began */
     bool told;                 /* how long all take */
+    unsigned told_rates;       /* by which rates policies plan: a bit for each host_rates_from that was told */
     bool warned;               /* the warning about batch norms in sub-batches was printed for this network and batch */
     bool failed;               /* some run failed for another reason than its budget */
     const volatile sig_atomic_t *interrupted;

@@ -101,7 +101,24 @@ static mm_status see_kernels(bench *b, session *s, const row *r) {
     return MM_OK;
 }
 
-mm_status bench_measure(bench *b, const nets_net *net, row *r) {
+/* Rates of this host for a run that has no other times; says once which these are. */
+static mm_status open_rates(bench *b, const session_config *config, host_rates *rates) {
+    const host_rates_case c = {.rates = b->rates,
+                               .policies = &config->policies,
+                               .target = &b->target,
+                               .has_facts = b->collector != NULL || b->predict,
+                               .same_plan = b->iterations <= HOST_RATES_ITERATIONS,
+                               .quiet = b->told_rates != 0,
+                               .ranks = 1};
+    MM_TRY(host_rates_open(rates, "bench", &c));
+    if (rates->from != HOST_RATES_NONE && !(b->told_rates & 1U << rates->from)) {
+        b->told_rates |= 1U << rates->from;
+        host_rates_tell(rates, "bench", config->policies.text[0]);
+    }
+    return MM_OK;
+}
+
+static mm_status measure(bench *b, const nets_net *net, const host_rates *rates, row *r) {
     session s;
     session_config config = configure(b, net, r->batch, r->policy);
     config.sub_batch = r->sub_batch;
@@ -110,6 +127,8 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     config.measure = true;
     config.measure_times = b->collector != NULL;
     config.trace = b->trace != NULL;
+    config.facts = host_rates_source(rates);
+    config.rates = rates;
     mm_status status = session_init(&s, &config);
     r->minimum_bytes = s.minimum_bytes;
     if (session_stopped_early(&s, status)) return MM_OK;
@@ -122,6 +141,15 @@ mm_status bench_measure(bench *b, const nets_net *net, row *r) {
     bool apart = s.ahead && !config.measure_times;
     session_fini(&s);
     if (status == MM_OK && apart && !*b->interrupted) status = profile(&config, r);
+    return status;
+}
+
+mm_status bench_measure(bench *b, const nets_net *net, row *r) {
+    host_rates rates;
+    const session_config config = configure(b, net, r->batch, r->policy);
+    MM_TRY(open_rates(b, &config, &rates));
+    const mm_status status = measure(b, net, &rates, r);
+    host_rates_close(&rates);
     return status;
 }
 

@@ -312,6 +312,7 @@ int cmd_bench(int argc, char **argv) {
          &b.simulate_list, 0, 0},
         {"--gpu", "GPU,..", "the same for GPUs by name: times " GPU_ESTIMATED " ('mm gpus')", ARG_TEXT, &b.gpu_list, 0,
          0},
+        HOST_RATES_ARG(&b.rates),
         {"--study", "FILE[,LAYOUT]", "for --simulate: sizes of codes of variable size, from 'mm codecs --study'",
          ARG_TEXT, &b.study, 0, 0},
         {"--predict", NULL, "measure the simulator's error", ARG_FLAG, &b.predict, 0, 0},

@@ -122,9 +122,11 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
 mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
     size_t i;
     json_t *row;
-    if (source->is_machine)
-        MM_TRY(machine_facts(&source->machine, graph, facts));
-    else
+    if (source->is_machine) MM_TRY(machine_facts(&source->machine, graph, facts));
+    if (source->is_machine && source->link_bytes_per_s > 0) {
+        facts->out_bytes_per_s = facts->in_bytes_per_s = source->link_bytes_per_s;
+        facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
+    } else if (!source->is_machine)
         MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
     if (source->ranks > 1) mm_facts_set_ranks(facts, source->ranks, source->sum_at);

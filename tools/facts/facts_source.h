@@ -14,7 +14,8 @@ typedef struct facts_source {
     const gpu *gpu;  /* whose rates the machine has, by name; NULL: they are a file's */
     mm_facts *facts; /* NULL if is_machine */
     bool for_run;    /* plans will run on this machine: take only MM_FACTS_TIMES of the facts, else MM_FACTS_ALL */
-    int ranks;       /* times are those of one of `ranks` devices (mm_facts_set_ranks); 0: a single device */
+    int64_t link_bytes_per_s; /* for_run with a machine: the rate of a simulated link, which counts; 0: none */
+    int ranks;                /* times are those of one of `ranks` devices (mm_facts_set_ranks); 0: a single device */
     mm_sum_at sum_at;
     /* from the facts file: */
     char net[128]; /* the network that was measured; "" if the file does not say */

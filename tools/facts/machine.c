@@ -9,6 +9,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 #include "mm/core/text.h"
+#include "tools/facts/machine_work.h"
 
 static const char format_name[] = "mm machine";
 
@@ -157,6 +158,13 @@ static mm_status read_lacks(const reader *r, const json_t *lacks, machine *m) {
     return MM_OK;
 }
 
+/* Reads the sizes of work that runs at half of its rate. */
+static mm_status read_half_rates(const reader *r, const json_t *root, machine *m) {
+    MM_TRY(get_if_there(r, root, "", "half_rate_elems", 0, MOST_RATE, &m->half_rate_elems));
+    MM_TRY(get_if_there(r, root, "", "linear_half_rate_elems", 0, MOST_RATE, &m->linear_half_rate_elems));
+    return get_if_there(r, root, "", "attention_half_rate_elems", 0, MOST_RATE, &m->attention_half_rate_elems);
+}
+
 /* Reads the contention between kinds of work (mm_contention). table NULL: the file has none. */
 static mm_status read_contention(const reader *r, const json_t *table, mm_contention *out) {
     out->known = table != NULL;
@@ -230,89 +238,26 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_types(&r, json_object_get(root, "types"), &m));
     MM_TRY(read_lacks(&r, json_object_get(root, "lacks"), &m));
     MM_TRY(read_algorithms(&r, json_object_get(root, "algorithms"), &m));
-    MM_TRY(get_if_there(&r, root, "", "half_rate_elems", 0, MOST_RATE, &m.half_rate_elems));
+    MM_TRY(read_half_rates(&r, root, &m));
     *machine_out = m;
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- steps */
 
-static double elems(const mm_tensor_info *t) { return (double)t->bytes / (double)mm_dtype_bytes(t->dtype); }
-
-/* The tensor of this kind and access that a step uses; of several, the one of highest rank. NULL: none. */
-static const mm_tensor_info *find_use(const mm_graph *graph, const mm_step_info *step, mm_tensor_kind kind,
-                                      mm_access access) {
-    const mm_tensor_info *found = NULL;
-    for (int u = 0; u < step->n_uses; u++) {
-        const mm_tensor_info *t = mm_graph_tensor(graph, step->uses[u].tensor);
-        if (t->kind == kind && step->uses[u].access == access && (!found || t->rank > found->rank)) found = t;
-    }
-    return found;
-}
-
-typedef struct product {
-    double multiply_adds; /* of the forward step; 0: the layer is no product */
-    double outputs;       /* elements of the output */
-    bool linear, winograd, attention;
-    mm_dtype type; /* of the maps */
-    const mm_tensor_info *x, *w, *y;
-    const mm_tensor_info *filtered; /* convolution: y, or x if transposed: a filter is applied for each element of it */
-} product;
-
-/* Whether a convolution is transposed. If it is, dims[0] of its weight is the number of the input's channels, else that
- * of the output's. If both numbers are equal, the output's height decides. */
-static bool is_transposed(const product *p) {
-    if (p->w->dims[0] != p->y->dims[3]) return true;
-    return p->w->dims[0] == p->x->dims[3] && p->y->dims[1] >= 2 * p->x->dims[1];
-}
-
-/* Attention computes two products: of each token's channels with the channels of, on average, half of all tokens. */
-static product attention_of(const product *maps) {
-    product p = *maps;
-    if (!p.x || !p.y || p.y->rank < 2) return (product){0};
-    p.linear = p.attention = true;
-    p.multiply_adds = elems(p.y) * (double)p.y->dims[p.y->rank - 2];
-    return p;
-}
-
-/* A layer's product. A convolution applies a filter for each element of its output; a transposed one, of its input. */
-static product product_of(const mm_graph *graph, mm_layer layer) {
-    const mm_layer_info *info = mm_graph_layer(graph, layer);
-    int forward = info->step[MM_FORWARD];
-    if (forward < 0) return (product){0};
-    const mm_step_info *step = mm_graph_step(graph, forward);
-    product p = {.w = find_use(graph, step, MM_WEIGHT, MM_READ),
-                 .y = find_use(graph, step, MM_FEATURE_MAP, MM_WRITE),
-                 .x = find_use(graph, step, MM_FEATURE_MAP, MM_READ)};
-    if (!p.x) p.x = find_use(graph, step, MM_INPUT, MM_READ);
-    if (p.x) p.type = p.x->dtype;
-    if (info->kind == MM_LAYER_ATTENTION) return attention_of(&p);
-    if (!p.w || !p.x || !p.y) return (product){0};
-    if (info->kind != MM_LAYER_CONV && info->kind != MM_LAYER_LINEAR && info->kind != MM_LAYER_LOSS)
-        return (product){0};
-    p.linear = info->kind != MM_LAYER_CONV;
-    p.filtered = !p.linear && is_transposed(&p) ? p.x : p.y;
-    p.outputs = elems(p.y);
-    p.multiply_adds = p.linear ? elems(p.w) * (elems(p.y) / (double)p.y->dims[p.y->rank - 1])
-                               : elems(p.filtered) * elems(p.w) / (double)p.w->dims[0];
-    p.winograd = !p.linear && p.w->dims[2] == 3 && p.w->dims[3] == 3 && p.y->dims[1] == p.x->dims[1] &&
-                 p.y->dims[2] == p.x->dims[2];
-    return p;
-}
-
 /* Number of tiles into which an algorithm cuts one channel of one image. */
-static double tiles_of(const machine_algorithm *a, const product *p) {
+static double tiles_of(const machine_algorithm *a, const machine_product *p) {
     return ceil((double)p->y->dims[1] / (a->tile - (double)p->w->dims[2] + 1)) *
            ceil((double)p->y->dims[2] / (a->tile - (double)p->w->dims[3] + 1));
 }
 
 /* The share of the tiles' results that are elements of the output; the rest is cut off at the edges. */
-static double used_share(const machine_algorithm *a, const product *p) {
+static double used_share(const machine_algorithm *a, const machine_product *p) {
     const double results = (a->tile - (double)p->w->dims[2] + 1) * (a->tile - (double)p->w->dims[3] + 1);
     return (double)(p->y->dims[1] * p->y->dims[2]) / (tiles_of(a, p) * results);
 }
 
-static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
+static int64_t workspace_bytes(const machine_algorithm *a, const machine_product *p) {
     static const double MOST = 0x1p61;
     const mm_tensor_info *w = p->w, *y = p->y;
     const double batch = (double)y->dims[0];
@@ -320,29 +265,19 @@ static int64_t workspace_bytes(const machine_algorithm *a, const product *p) {
                    (double)p->filtered->dims[3];
     if (a->tile > 0) {
         double maps = batch * (double)(p->x->dims[3] + y->dims[3]);
-        double filters = elems(w) / (double)(w->dims[2] * w->dims[3]);
+        double filters = machine_elems(w) / (double)(w->dims[2] * w->dims[3]);
         bytes = a->tile_bytes * (tiles_of(a, p) * maps + filters);
     }
     return (int64_t)fmin(ceil(bytes), MOST);
 }
 
-/* Whether a backward step computes two gradients: of the weights and of the input. */
-static bool is_twice(const mm_graph *graph, const mm_step_info *step) {
-    return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
-}
-
-/* The multiply-adds of a step as a multiple of product.multiply_adds of its layer. A loss with a product computes both
- * gradients in its forward step. An attention has two products forward, and five backward, as it computes its scores
- * again. */
-static double times(const mm_graph *graph, const mm_step_info *step) {
-    const mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
-    if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 3 : 0;
-    if (kind == MM_LAYER_ATTENTION) return step->phase == MM_FORWARD ? 1 : 2.5;
-    return 1 + is_twice(graph, step);
+/* How many elements of output run at half of the rate of this kind of product. */
+static double half_rate_elems(const machine *m, const machine_product *p) {
+    return p->attention ? m->attention_half_rate_elems : p->linear ? m->linear_half_rate_elems : m->half_rate_elems;
 }
 
 /* The time of a step's arithmetic. algorithm NULL: at the machine's rate for this kind of product. */
-static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_step_info *step, const machine_product *p,
                            const machine_algorithm *algorithm) {
     if (p->multiply_adds == 0 || step->phase == MM_UPDATE) return 0;
     const machine_rates *rates = &m->rates[p->type];
@@ -351,47 +286,28 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
                   : p->linear    ? rates->linear
                   : p->winograd  ? rates->winograd
                                  : rates->conv;
-    if (!p->linear) rate *= p->outputs / (p->outputs + m->half_rate_elems);
+    rate *= p->outputs / (p->outputs + half_rate_elems(m, p));
     if (algorithm && algorithm->tile > 0) rate *= used_share(algorithm, p);
-    return 2 * p->multiply_adds * times(graph, step) / rate;
-}
-
-/* Whether a tensor is an output that only shares its input's storage: the step writes no bytes of it. */
-static bool is_passed_on(const mm_step_info *step, mm_tensor tensor) {
-    for (int p = 0; p < step->n_pairs; p++)
-        if (step->pairs[p].alias && step->pairs[p].output == tensor) return true;
-    return false;
-}
-
-static double traffic_bytes(const mm_graph *graph, const mm_step_info *step) {
-    double bytes = 0;
-    bool writes = false;
-    for (int u = 0; u < step->n_uses; u++) {
-        if (is_passed_on(step, step->uses[u].tensor)) continue;
-        writes |= step->uses[u].access != MM_READ;
-        bytes +=
-            (double)mm_graph_tensor(graph, step->uses[u].tensor)->bytes * (1 + (step->uses[u].access == MM_MODIFY));
-    }
-    return writes ? bytes : 0;
+    return 2 * p->multiply_adds * machine_times(graph, step) / rate;
 }
 
 static int64_t nanoseconds(double seconds) { return seconds < 1e3 ? (int64_t)(seconds * 1e9) : INT64_C(1000000000000); }
 
-static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step, const machine_product *p,
                        const machine_algorithm *algorithm) {
     if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* runs beside the training */
     double arithmetic = arithmetic_s(m, graph, step, p, algorithm);
     double passes = m->passes[mm_graph_layer(graph, step->layer)->kind];
-    double bytes = passes * traffic_bytes(graph, step);
+    double bytes = passes * machine_traffic_bytes(graph, step);
     if (algorithm && algorithm->tile > 0)
-        bytes += 2.0 * (1 + is_twice(graph, step)) * (double)workspace_bytes(algorithm, p);
+        bytes += 2.0 * (1 + machine_is_twice(graph, step)) * (double)workspace_bytes(algorithm, p);
     double traffic = bytes / m->memory_bytes_per_s;
     return nanoseconds(arithmetic > traffic ? arithmetic : traffic) + m->launch_ns;
 }
 
 /* ---------------------------------------------------------------- algorithms */
 
-static bool computes(const machine_algorithm *a, const product *p) {
+static bool computes(const machine_algorithm *a, const machine_product *p) {
     const double height = (double)p->w->dims[2], width = (double)p->w->dims[3];
     if (a->kernel > 0 && (a->kernel != height || a->kernel != width)) return false;
     if (a->tile > 0 && (a->tile < height || a->tile < width)) return false;
@@ -407,7 +323,7 @@ static int by_time(const void *a, const void *b) {
 
 /* The algorithms worth having for a convolution's step: each is slower than the one before, with less workspace.
  * Returns their number; 0: the machine has none for this step. */
-static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_info *step, const product *p,
+static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_info *step, const machine_product *p,
                          mm_variant out[MACHINE_ALGORITHMS]) {
     int n = 0, kept = 0;
     if (p->multiply_adds == 0 || p->linear || step->phase == MM_UPDATE) return 0;
@@ -434,7 +350,7 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_graph_
     int n = 0;
     for (int s = 0; s < facts->n_steps; s++) {
         const mm_step_info *step = mm_graph_step(graph, s);
-        const product p = product_of(graph, step->layer);
+        const machine_product p = machine_product_of(graph, step->layer);
         const int first = facts->variant_first[s], end = facts->variant_first[s + 1];
         facts->variant_first[s] = n;
         const int found = algorithms_of(m, graph, step, &p, &variants[n]);
@@ -475,7 +391,7 @@ static const machine_codec *find_codec(const machine *m, const char *spec, mm_dt
 /* Refuses a graph with products of an element type that the machine lacks. */
 static mm_status check_types(const machine *m, const mm_graph *graph) {
     for (int s = 0; s < mm_graph_steps(graph); s++) {
-        const product p = product_of(graph, mm_graph_step(graph, s)->layer);
+        const machine_product p = machine_product_of(graph, mm_graph_step(graph, s)->layer);
         if (p.multiply_adds > 0 && m->lacks[p.type])
             return mm_fail(MM_ERR_INVALID, "%s does not multiply %s: take another precision or another machine",
                            m->name, mm_dtype_name(p.type));

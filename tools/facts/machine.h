@@ -12,7 +12,7 @@
  *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
  *     "types": { "bf16": { "conv_flops_per_s": ..., "codecs": { ... } }, ... }, "lacks": [ "bf16", ... ],
- *     "half_rate_elems": ...,
+ *     "half_rate_elems": ..., "linear_half_rate_elems": ..., "attention_half_rate_elems": ...,
  *     "algorithms": { "implicit GEMM": { "flops_per_s": ... },
  *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col_images": 1 } },
  *       "Winograd": { "kernel": 3, "stride": 1, "flops_per_s": ..., "workspace": { "tile": 6, "tile_bytes": 144 } } } }
@@ -41,7 +41,9 @@
  * contention_permille and link_contention_permille.
  *
  * half_rate_elems (default 0) slows down convolutions that are too small to fill the device: one whose output has n
- * elements runs at n / (n + half_rate_elems) of its rate.
+ * elements runs at n / (n + half_rate_elems) of its rate. linear_half_rate_elems and attention_half_rate_elems (default
+ * 0) do the same for linear layers and attention. Both directions count the output of the forward step. A loss with a
+ * product counts its scores, n rows of all classes.
  *
  * algorithms (default none): ways to compute a convolution. flops_per_s replaces conv_flops_per_s and
  * winograd_flops_per_s; it counts the operations of direct convolution. kernel and stride limit the algorithm to one
@@ -95,7 +97,7 @@ typedef struct machine {
     double host_sum_bytes_per_s, link_sharers;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
-    double half_rate_elems;
+    double half_rate_elems, linear_half_rate_elems, attention_half_rate_elems; /* elements of the output */
     machine_algorithm algorithms[MACHINE_ALGORITHMS];
     int n_algorithms;
 } machine;

@@ -8,8 +8,10 @@
 #include "tools/args/commands.h"
 #include "tools/args/files.h"
 #include "tools/args/json_file.h"
-#include "tools/measure/collect.h"
+#include "tools/host_rates/host_rates.h"
 #include "tools/measure/device_speed.h"
+#include "tools/measure/host_facts.h"
+#include "tools/measure/subject.h"
 #include "tools/need/target.h"
 
 typedef struct options {
@@ -19,6 +21,9 @@ typedef struct options {
     bool help;
     arg_texts policies;
 } options;
+
+/* Whether a network's facts are wanted. */
+static bool is_of_network(const options *o) { return o->facts && *o->facts; }
 
 /* One device of the build. */
 typedef struct seen {
@@ -144,48 +149,11 @@ static mm_status show(const options *o) {
 
 /* ---------------------------------------------------------------- facts */
 
-/* Default --policies. With when=always they copy or compress every map that they can, so that all times are
- * measured. */
-#define FACTS_POLICIES "liveness,vdnn-all:when=always,freelunch:when=always"
-
-typedef struct subject {
-    const options *o;
-    const nets_net *net;
-} subject;
-
-/* A collect_run. */
-static mm_status measure_policy(void *ctx, const char *policy, collector *c) {
-    const subject *of = ctx;
-    const options *o = of->o;
-    session_config config = {.net = of->net,
-                             .data = "synthetic",
-                             .batch = o->batch,
-                             .target = o->target,
-                             .pinned_bytes = PINNED_OPEN,
-                             .seed = 1,
-                             .same_batches = true,
-                             .measure_times = true};
-    config.policies.text[config.policies.n++] = policy;
-    session s;
-    row r = {.batch = o->batch};
-    const float rate = (float)nets_optimizer_traits_of(o->target.optimizer.id)->rate;
-    session_run run = {.iterations = o->iterations, .schedule = {.rate = rate, .factor = 1}, .quiet = true};
-    MM_TRY(session_init(&s, &config));
-    mm_status status = session_train(&s, &run, &r);
-    if (status == MM_OK) status = collector_add(c, &s, &r);
-    session_fini(&s);
-    return status;
-}
-
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
-    subject of = {o, net};
-    MM_TRY(collector_init(&c, net, o->batch, &o->target, &o->policies));
-    mm_status status = MM_OK;
-    for (int p = 0; status == MM_OK && p < o->policies.n; p++) status = measure_policy(&of, o->policies.text[p], &c);
-    if (status == MM_OK) status = collector_measure_variants(&c, measure_policy, &of);
-    if (status == MM_OK) status = collector_measure_device(&c, &o->target);
-    if (status == MM_OK) status = collector_save(&c, o->facts);
+    const subject of = {net, o->batch, o->iterations, &o->target};
+    MM_TRY(subject_collect(&of, &o->policies, &c));
+    const mm_status status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;
 }
@@ -195,7 +163,7 @@ static mm_status save_facts(options *o) {
     if (o->json) return mm_fail(MM_ERR_INVALID, "--json describes devices, --facts a network: give one of them");
     if (!o->target.device) o->target.device = "host";
     if (!o->net) o->net = "resnet32";
-    if (!o->policy_list) o->policy_list = FACTS_POLICIES;
+    if (!o->policy_list) o->policy_list = SUBJECT_POLICIES;
     if (o->batch == 0) o->batch = 128;
     if (o->iterations == 0) o->iterations = 10;
     MM_TRY(target_init(&o->target));
@@ -208,9 +176,28 @@ static mm_status save_facts(options *o) {
     return status;
 }
 
+/* Measures this host's own rates, for runs that are given no facts. */
+static mm_status save_rates(options *o) {
+    char path[PATH_MAX];
+    json_t *machine;
+    if (!o->target.device) o->target.device = "host";
+    if (!target_is_host(o->target.device))
+        return mm_fail(MM_ERR_INVALID, "--facts: without FILE this host's rates are measured; for device %s give FILE",
+                       o->target.device);
+    MM_TRY(target_init(&o->target));
+    MM_TRY(host_rates_path(o->target.backend->threads, path)); /* before measuring */
+    MM_TRY(host_facts_measure(&o->target, &machine));
+    mm_status status = host_rates_save(&o->target, machine, path);
+    if (status == MM_OK)
+        fprintf(json_file_beside(o->json), "rates of this host, %d threads: %s\n", o->target.backend->threads, path);
+    if (status == MM_OK && o->json) return json_file_save(o->json, machine);
+    json_decref(machine);
+    return status;
+}
+
 static mm_status check_files(const options *o) {
     const named_file files[] = {{"--json", o->json, FILE_WRITTEN},
-                                {"--facts", o->facts, FILE_WRITTEN},
+                                {"--facts", is_of_network(o) ? o->facts : NULL, FILE_WRITTEN},
                                 {"--net", files_net(o->net), FILE_READ},
                                 {"--algorithms", o->target.algorithms, FILE_KEPT}};
     return files_check(files, sizeof files / sizeof *files);
@@ -223,14 +210,20 @@ static const char help_text[] =
     "which 'mm plan --facts' plans for that device elsewhere. On GPUs it also measures how much these slow each\n"
     "other.\n"
     "\n"
+    "--facts without FILE measures this host's own rates in some ten seconds, on an otherwise idle machine, and keeps\n"
+    "them in $XDG_CACHE_HOME/mm (~/.cache/mm), as a machine file. 'mm train' and 'mm bench' plan by them from then\n"
+    "on; they hold for this CPU, number of threads, version of oneDNN and of mm.\n"
+    "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
-/* Options that only training for facts reads are refused without --facts. */
-static mm_status check_options_of_figures(int argc, char **argv, const arg *table) {
-    static const char *const USED[] = {"--device", "--codec-threads", "--json"};
+/* Options that only training for a network's facts reads are refused without --facts FILE; of them, this host's rates
+ * depend on --threads. */
+static mm_status check_options_of_figures(const options *o, int argc, char **argv, const arg *table) {
+    static const char *const USED[] = {"--device", "--codec-threads", "--json", "--facts", "--threads"};
+    const size_t n = sizeof USED / sizeof *USED - (o->facts ? 0 : 2);
     for (const arg *a = table; a->kind != ARG_END; a++) {
         bool used = false;
-        for (size_t i = 0; i < sizeof USED / sizeof *USED; i++) used = used || strcmp(a->name, USED[i]) == 0;
+        for (size_t i = 0; i < n; i++) used = used || strcmp(a->name, USED[i]) == 0;
         if (!used && args_given(argc, argv, a->name)) return mm_fail(MM_ERR_INVALID, "%s: needs --facts FILE", a->name);
     }
     return MM_OK;
@@ -244,10 +237,11 @@ int cmd_device(int argc, char **argv) {
         TARGET_CODEC_THREADS_ARG(&o.target),
         TARGET_OPTIMIZER_ARG(&o.target),
         {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
-        {"--facts", "FILE", "write a network's facts on the device (host)", ARG_TEXT, &o.facts, 0, 0},
+        {"--facts", "[FILE]", "write a network's facts on the device (host); without FILE: measure this host's rates",
+         ARG_MAYBE, &o.facts, 0, 0},
         {"--net", "NET", "with --facts: network (resnet32)", ARG_TEXT, &o.net, 0, 0},
         {"--batch", "N", "with --facts: batch size (128)", ARG_COUNT, &o.batch, 1, 1 << 20},
-        {"--policies", "POLICY,..", "with --facts: policies to run (" FACTS_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
+        {"--policies", "POLICY,..", "with --facts: policies to run (" SUBJECT_POLICIES ")", ARG_TEXT, &o.policy_list, 0,
          0},
         {"--iterations", "N", "with --facts: iterations of each policy; the first does not count (10)", ARG_COUNT,
          &o.iterations, 2, 1e6},
@@ -257,8 +251,8 @@ int cmd_device(int argc, char **argv) {
     if (status == MM_OK && o.help) return EXIT_OK;
     if (status == MM_OK && o.target.device) status = target_check_device(o.target.device);
     if (status == MM_OK) status = check_files(&o);
-    if (status == MM_OK && !o.facts) status = check_options_of_figures(argc, argv, table);
-    if (status == MM_OK) status = o.facts ? save_facts(&o) : show(&o);
+    if (status == MM_OK && !is_of_network(&o)) status = check_options_of_figures(&o, argc, argv, table);
+    if (status == MM_OK) status = !o.facts ? show(&o) : is_of_network(&o) ? save_facts(&o) : save_rates(&o);
     target_fini(&o.target);
     args_texts_fini(&o.policies);
     return status == MM_OK ? EXIT_OK : command_failed("device", status);

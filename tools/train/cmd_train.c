@@ -112,6 +112,7 @@ static mm_status run_session(train *t, session *s, row *r) {
     train_report_schedule(t, s, &run.schedule);
     if (t->state) MM_TRY(train_log_differences(t, s));
     report_idle(s);
+    if (train_ranks(t) == 1 || comm_rank(t->ranks) == 0) host_rates_tell(&t->rates, "train", t->policy);
     run.save_period = t->save_period;
     if (t->save_epochs) {
         run.save_period.every *= s->train_size.batches;
@@ -339,6 +340,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--json", "FILE", "write the figures as an array of one row; -: to standard output", ARG_TEXT, &t->json, 0, 0},
         {"--facts", "FILE", "plan with times that 'mm bench --facts' measured for this network and batch", ARG_TEXT,
          &t->facts, 0, 0},
+        HOST_RATES_ARG(&t->rates_text),
         {"--facts-save", "FILE", "write the times that this run measures, for --facts and 'mm plan'", ARG_TEXT,
          &t->facts_save, 0, 0},
         {"--replan", "PERCENT", "plan again if iterations take PERCENT more or less time than planned (needs --facts)",
@@ -394,6 +396,7 @@ static void release(train *t) {
     if (t->codec_log) fclose(t->codec_log);
     target_fini(&t->target);
     facts_source_close(&t->source);
+    host_rates_close(&t->rates);
     nets_net_destroy(t->network);
     session_state_close(t->state);
     free(t->data_path);

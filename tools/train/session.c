@@ -100,7 +100,7 @@ static mm_status open_manager(session *s) {
                           .fault_fn = mm_fault_print, /* this process is ours */
                           .equal_streams = c->equal_streams,
                           .measure_touched = c->measure,
-                          .measure_times = c->measure_times,
+                          .measure_times = c->measure_times || session_plans_again(s),
                           .alloc_cost_ns = c->alloc_cost_ns,
                           .codec_threads = (int)c->target.codec_threads,
                           .facts = c->facts ? c->facts->facts : NULL,

@@ -13,6 +13,7 @@
 #include "tools/args/args.h"
 #include "tools/args/progress.h"
 #include "tools/args/traces.h"
+#include "tools/host_rates/host_rates.h"
 #include "tools/need/need.h"
 #include "tools/need/policy_effect.h"
 #include "tools/need/target.h"
@@ -43,8 +44,9 @@ typedef struct session_config {
     bool equal_streams; /* mm_options.equal_streams */
     bool measure;       /* mm_options.measure_touched */
     bool measure_times;
-    int replan_percent; /* plan again if iterations differ from the planned time by this; 0: never */
-    bool trace;         /* record when steps and operations run (session_trace) */
+    int replan_percent;      /* plan again if iterations differ from the planned time by this; 0: never */
+    const host_rates *rates; /* HOST_RATES_RUN: plan again once, by the first iterations' times; borrowed; NULL: no */
+    bool trace;              /* record when steps and operations run (session_trace) */
     mm_issue issue;
     const facts_source *facts;         /* times of the training graph (facts_source.for_run); borrowed; NULL: none */
     const volatile sig_atomic_t *stop; /* nonzero: begin no further iteration; NULL: never stop */
@@ -91,6 +93,7 @@ typedef struct session {
     int64_t data_shift;   /* how far the data is ahead of `iteration`, in batches */
     bool together;        /* there are other ranks: all begin the same iterations */
     bool stopped;         /* with `together`: a rank was stopped */
+    int64_t measured;     /* iterations that were measured to plan again (session_again.c); -1: that is done */
     int64_t iteration;    /* number of iterations run, including those of a loaded state */
     /* The first iteration, from 1, whose loss or gradient was not finite; 0: none. It ends the training without an
      * update, unless config.keep_going. */

@@ -9,6 +9,7 @@
 #include "mm/device/contract/device.h"
 #include "mm/manager/prepare.h"
 #include "mm/planning/planning.h"
+#include "tools/train/session_parts.h"
 
 mm_status session_go_on(const session *s) {
     if (!session_is_stopped(s)) return MM_OK;
@@ -105,11 +106,12 @@ static mm_status pin(session *s, need *n, int pass) {
     return MM_OK;
 }
 
-/* Pinned memory is reserved once, but planning again (--replan) may need more than the present plans. So with --replan,
- * raises the pinned memory needed to that of the plan with the lowest peak. */
+/* Pinned memory is reserved once, but planning again (--replan, or by the first iterations' times) may need more than
+ * the present plans. Then raises the pinned memory needed to that of the plan with the lowest peak. */
 static void pin_for_others(session *s) {
     const int64_t least = s->minimum_pinned_bytes, most = s->pinned.bytes, bytes = least < most ? least : most;
-    if (s->config.replan_percent > 0 && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
+    const bool may_change = s->config.replan_percent > 0 || session_plans_again(s);
+    if (may_change && bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = bytes;
 }
 
 /* For messages: where a control group limits the host's memory. */

@@ -14,6 +14,14 @@ MM_CHECKED mm_status session_note_policy(session *s, const char **now_out);
 MM_CHECKED mm_status session_name_policies(const session *s, row *r);
 MM_CHECKED mm_status session_fill_policies(session *s, row *r);
 
+/* Whether the session plans again once by its first iterations' times (session_again.c). */
+static inline bool session_plans_again(const session *s) {
+    return s->config.rates && s->config.rates->from == HOST_RATES_RUN && !s->config.self_check;
+}
+/* Plans again once enough iterations were measured, and says so. Call it when an iteration has ended. *changed_out:
+ * other plans run from now on. A failure to plan is told, and the plans stay. */
+void session_plan_again(session *s, bool *changed_out);
+
 /* How many images of `batch` are computed at a time. A batch smaller than a sub-batch is computed whole. */
 static inline int64_t session_sub_batch(const session *s, int64_t batch) {
     return s->config.sub_batch > 0 && s->config.sub_batch < batch ? s->config.sub_batch : batch;

@@ -176,6 +176,15 @@ static mm_status save_if_due(session *s, const session_run *run, progress *p, ta
     return session_diverged(s) ? MM_OK : run->save(run->hook_ctx, s);
 }
 
+/* Plans again where that is due and further iterations follow. Times under plans that do not run any more are not
+ * counted, unless there are no others. */
+static void plan_again(session *s, const session_run *run, tally *t) {
+    bool changed;
+    if (s->iteration >= (run->whole ? run->whole : run->iterations)) return;
+    session_plan_again(s, &changed);
+    if (changed && s->iteration < run->iterations) t->full = 0;
+}
+
 /* Each rank sends with each iteration whether it is stopped, and gets the others' answer with the result. So all end
  * with the same iteration, provided that what they do next depends only on results. */
 static mm_status iterate_all(session *s, const session_run *run, progress *p, tally *t, row *r) {
@@ -184,6 +193,7 @@ static mm_status iterate_all(session *s, const session_run *run, progress *p, ta
         if (run->hook) MM_TRY(run->hook(run->hook_ctx, s));
         MM_TRY(start_iteration(s, run, p, t));
         if (t->flying == (s->ahead ? NETS_AHEAD : 1)) MM_TRY(finish_iteration(s, run, p, t, r));
+        plan_again(s, run, t);
         if (!session_diverged(s)) MM_TRY(save_if_due(s, run, p, t, r));
     }
     return MM_OK;

@@ -212,6 +212,22 @@ static mm_status open_facts(train *t) {
     return need_follow_facts(&t->target, t->network, &t->source);
 }
 
+/* Rates of this host, if there are no facts. Sub-batches, which decide the bits of a result, are chosen before, and do
+ * not depend on them. In a run of few iterations nothing is left to plan again. */
+static mm_status open_rates(train *t, session_config *config) {
+    const bool is_short = t->iterations > 0 && t->iterations <= HOST_RATES_ITERATIONS;
+    const host_rates_case c = {.rates = t->rates_text,
+                               .policies = &config->policies,
+                               .target = &t->target,
+                               .has_facts = t->facts != NULL,
+                               .same_plan = t->self_check || is_short,
+                               .ranks = train_ranks(t)};
+    MM_TRY(host_rates_open(&t->rates, "train", &c));
+    config->rates = &t->rates;
+    config->facts = t->facts ? &t->source : host_rates_source(&t->rates);
+    return MM_OK;
+}
+
 mm_status train_configure(train *t, session_config *config) {
     if (t->iterations && t->epochs) return mm_fail(MM_ERR_INVALID, "--iterations and --epochs: give one of them");
     MM_TRY(train_ranks_divide(t));
@@ -268,7 +284,6 @@ mm_status train_configure(train *t, session_config *config) {
                                .trace = t->trace != NULL,
                                .measure_times = t->facts_save && !t->replan, /* --replan measures times anyway */
                                .replan_percent = (int)t->replan,
-                               .facts = t->facts ? &t->source : NULL,
                                .stop = t->interrupted,
                                .issue = issue,
                                .texts = &t->texts};
@@ -277,5 +292,5 @@ mm_status train_configure(train *t, session_config *config) {
         if (t->iterations > 0 && t->switches[i].iteration >= t->iterations) continue; /* it is after the end */
         config->policies.text[config->policies.n++] = t->switches[i].policy;
     }
-    return MM_OK;
+    return open_rates(t, config);
 }

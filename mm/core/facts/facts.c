@@ -78,6 +78,15 @@ void mm_graph_facts_destroy(mm_graph_facts *facts) {
     free(facts);
 }
 
+mm_status mm_facts_of(mm_facts_fill fill, const void *ctx, mm_facts **facts_out) {
+    mm_facts *facts = calloc(1, sizeof *facts);
+    if (!facts) return mm_fail(MM_ERR_NOMEM, "out of memory for facts");
+    facts->fill = fill;
+    facts->fill_ctx = ctx;
+    *facts_out = facts;
+    return MM_OK;
+}
+
 void mm_facts_destroy(mm_facts *facts) {
     if (!facts) return;
     for (int s = 0; facts->layers && s < facts->by_name.n_steps; s++) free(facts->layers[s]);

@@ -111,8 +111,14 @@ typedef struct mm_graph_facts {
                             all-reduced tensor (plan/program.h) */
 } mm_graph_facts;
 
-/* Facts from a file (mm_facts_load), which names steps and tensors. mm_facts_apply makes facts of a graph from them. */
+/* Adds times to the facts of any graph, with sizes and codecs as the graph has them. */
+typedef mm_status (*mm_facts_fill)(const void *ctx, const mm_graph *graph, mm_graph_facts *facts);
+
+/* Facts from a file (mm_facts_load), which names steps and tensors; or a function that gives the times of any graph
+ * (mm_facts_of). mm_facts_apply makes facts of a graph from them. */
 struct mm_facts {
+    mm_facts_fill fill; /* NULL: the facts are those of the file, which are all that follows */
+    const void *fill_ctx;
     char *path;
     char *graph;      /* name of the graph that was measured; "" if the file does not say */
     int steps_of_all; /* number of steps of that graph */
@@ -214,8 +220,13 @@ typedef enum mm_facts_part {
                        equal in `facts` and `from` */
 } mm_facts_part;
 
-/* Copies into `facts`, which are of `graph`, what a file says about that graph; other members of `facts` stay.
- * MM_ERR_FORMAT: the file is of another graph, or has other sizes; MM_ERR_NOMEM. On failure nothing changes. */
+/* Facts of every graph, by a function. The context is borrowed until the facts are destroyed. MM_ERR_NOMEM. The caller
+ * destroys them (mm_facts_destroy). */
+MM_CHECKED mm_status mm_facts_of(mm_facts_fill fill, const void *ctx, mm_facts **facts_out);
+
+/* Copies into `facts`, which are of `graph`, what a file says about that graph; other members of `facts` stay. Of
+ * facts by a function: calls it, whatever the part. MM_ERR_FORMAT: the file is of another graph, or has other sizes;
+ * MM_ERR_NOMEM. On failure nothing changes. */
 MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part,
                                     mm_graph_facts *facts);
 

@@ -241,6 +241,7 @@ static mm_status apply(matching m, mm_facts_part part, mm_graph_facts *facts) {
 }
 
 mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_graph_facts *facts) {
+    if (from->fill) return from->fill(from->fill_ctx, graph, facts);
     char origin[512];
     snprintf(origin, sizeof origin, "facts file %.480s", from->path);
     return apply((matching){.from = &from->by_name, .file = from, .graph = graph, .origin = origin}, part, facts);
