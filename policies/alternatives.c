@@ -34,13 +34,16 @@ typedef struct draft {
 struct mm_alternatives {
     mm_alternatives_of of;
     mm_limits limits;
-    mm_engine_config menu;                           /* its rules are the menu */
-    int mask, swap, lean, recompute[MM_LAYER_KINDS]; /* indices of rules; NONE. recompute: by the map's writer */
+    mm_engine_config menu;            /* its rules are the menu */
+    int mask, swap, lean;             /* indices of rules; NONE */
+    int recompute[2][MM_LAYER_KINDS]; /* by the map's writer; [1]: lean, made again for each use */
     mm_survey *survey;
     int8_t *rule;   /* per tensor: its rule in the plan */
     int32_t *fetch; /* per tensor: step before which the plan's fetch begins */
     int32_t *gone;  /* per tensor: last step before its bytes are used again in the plan */
     int32_t *zeros; /* per tensor: 0 */
+    uint8_t *made;  /* per tensor: how often the plan makes it again; 2: twice or more */
+    uint8_t *brief; /* per tensor: the plan copies it back more than once (mm_assignment.brief) */
     way way;
     draft base;
     int64_t plan_ns;
@@ -79,9 +82,9 @@ static mm_status make_menu(mm_alternatives *a) {
     a->menu.n_rules = 0;
     a->mask = a->lean = NONE;
     MM_TRY(add_rule(&a->menu, "*", MM_ACTION_SWAP, "", false, false, &a->swap));
-    for (int k = 0; k < MM_LAYER_KINDS; k++)
-        MM_TRY(add_rule(&a->menu, mm_layer_kind_name((mm_layer_kind)k), MM_ACTION_RECOMPUTE, "", false, false,
-                        &a->recompute[k]));
+    for (int k = 0; k < 2 * MM_LAYER_KINDS; k++)
+        MM_TRY(add_rule(&a->menu, mm_layer_kind_name((mm_layer_kind)(k / 2)), MM_ACTION_RECOMPUTE, "", false, k % 2,
+                        &a->recompute[k % 2][k / 2]));
     if (mm_facts_codec(facts, mm_mask_spec) >= 0) {
         MM_TRY(add_rule(&a->menu, "*", MM_ACTION_CODE, mm_mask_spec, true, false, &a->mask));
         MM_TRY(add_rule(&a->menu, "*", MM_ACTION_SWAP, "", false, true, &a->lean));
@@ -106,7 +109,8 @@ static int swap_rule(const mm_alternatives *a) { return a->way.lean ? a->lean : 
 
 static int rule_of(const mm_alternatives *a, int map, mm_remedy_kind action) {
     const mm_graph *graph = a->of.plan->graph;
-    const mm_layer producer = mm_graph_tensor(graph, a->of.stash->maps[map].tensor)->producer;
+    const mm_tensor tensor = a->of.stash->maps[map].tensor;
+    const mm_layer producer = mm_graph_tensor(graph, tensor)->producer;
     const mm_decision *d = &a->of.decisions[map];
     switch (action) {
     case MM_REMEDY_KEEP:
@@ -118,7 +122,7 @@ static int rule_of(const mm_alternatives *a, int map, mm_remedy_kind action) {
     case MM_REMEDY_COMPRESS_SWAP:
         return codec_rule(a, MM_ACTION_CODE_SWAP, d->codec);
     case MM_REMEDY_RECOMPUTE:
-        return producer >= 0 ? a->recompute[mm_graph_layer(graph, producer)->kind] : NONE;
+        return producer >= 0 ? a->recompute[a->made[tensor] > 1][mm_graph_layer(graph, producer)->kind] : NONE;
     case MM_REMEDY_SWAP:
         return swap_rule(a);
     case MM_REMEDY_KINDS:
@@ -136,6 +140,23 @@ static mm_remedy_kind main_action(uint32_t kinds) {
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         if (kinds & 1u << order[i]) return order[i];
     return MM_REMEDY_KEEP;
+}
+
+/* Counts how often each tensor is made again and copied back. */
+static void read_repeats(mm_alternatives *a) {
+    const mm_plan *plan = a->of.plan;
+    memset(a->made, 0, (size_t)mm_graph_tensors(plan->graph));
+    memset(a->brief, 0, (size_t)mm_graph_tensors(plan->graph));
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const mm_node *node = &plan->nodes[i];
+        if (node->kind == MM_NODE_IN && a->brief[mm_plan_root(plan, node->tensor)] < 2)
+            a->brief[mm_plan_root(plan, node->tensor)]++;
+        if (node->kind != MM_NODE_RECOMPUTE) continue;
+        const mm_step_info *step = mm_graph_step(plan->graph, node->step);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].access == MM_WRITE && a->made[step->uses[u].tensor] < 2) a->made[step->uses[u].tensor]++;
+    }
+    for (int t = 0; t < mm_graph_tensors(plan->graph); t++) a->brief[t] = a->brief[t] > 1;
 }
 
 /* Sets the rule of each tensor. What moves and is no map of the stash, such as images and gradient maps, is moved. */
@@ -203,7 +224,8 @@ static void read_reuse(mm_alternatives *a) {
 /* ---------------------------------------------------------------- drafts */
 
 static mm_assignment assignment_of(const mm_alternatives *a) {
-    mm_assignment assigned = {.rule = a->rule, .fetch = a->way.timing == BY_CONFIGURATION ? NULL : a->fetch};
+    mm_assignment assigned = {
+        .rule = a->rule, .brief = a->brief, .fetch = a->way.timing == BY_CONFIGURATION ? NULL : a->fetch};
     if (a->way.timing == EAGER) assigned.gone = a->zeros;
     if (a->way.timing == AS_PLACED) assigned.gone = a->gone;
     if (a->way.nesting >= 0) {
@@ -347,10 +369,13 @@ static mm_status create(mm_alternatives *a) {
     a->fetch = malloc(n * sizeof *a->fetch);
     a->gone = calloc(n, sizeof *a->gone);
     a->zeros = calloc(n, sizeof *a->zeros);
-    if (!a->rule || !a->fetch || !a->gone || !a->zeros)
+    a->made = malloc(n);
+    a->brief = malloc(n);
+    if (!a->made || !a->brief || !a->rule || !a->fetch || !a->gone || !a->zeros)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the alternatives of a plan");
     MM_TRY(make_menu(a));
     read_fetches(a);
+    read_repeats(a);
     read_reuse(a);
     MM_TRY(mm_simulated_time(a->of.plan, a->of.facts, &a->plan_ns));
     return find_way(a);
@@ -379,6 +404,8 @@ void mm_alternatives_destroy(mm_alternatives *a) {
     free(a->fetch);
     free(a->gone);
     free(a->zeros);
+    free(a->made);
+    free(a->brief);
     free(a);
 }
 

@@ -10,19 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/splitmix.h"
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
 
 /* Chosen: with more, the blocks near the ends, and few others, are told apart. */
 enum { ROUNDS = 2 };
 
-/* Mixes a number into a hash (the finisher of splitmix64, Steele et al. 2014). */
-static uint64_t mix(uint64_t hash, uint64_t with) {
-    uint64_t z = hash * UINT64_C(0x9e3779b97f4a7c15) + with;
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
+/* Mixes a number into a hash. */
+static uint64_t mix(uint64_t hash, uint64_t with) { return mm_random_mix(hash * MM_RANDOM_GAMMA + with); }
 
 static uint64_t hash_step(const mm_auto *a, const mm_step_info *step, const uint64_t *of_tensor) {
     uint64_t hash = mix((uint64_t)step->phase, (uint64_t)mm_graph_layer(a->graph, step->layer)->kind);

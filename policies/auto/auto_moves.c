@@ -60,8 +60,7 @@ static void offer_anew(const mm_auto *a, int map, int p, int64_t wanted, change 
 static void offer_brief(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
     const mm_auto_map *m = &a->maps[map];
     if (a->now.brief[m->tensor]) return;
-    const change c = {
-        .map = map, .rule = a->lean, .eager = a->now.eager[m->tensor], .brief = true, .bytes = m->bytes};
+    const change c = {.map = map, .rule = a->lean, .eager = a->now.eager[m->tensor], .brief = true, .bytes = m->bytes};
     offer_while_waiting(a, c, p, wanted, mm_auto_both_ways_ns(a, m->bytes) / 2, best);
 }
 

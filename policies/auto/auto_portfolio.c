@@ -228,18 +228,17 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
  * networks. It is halved with a second menu. */
 static mm_status search(mm_portfolio *p) {
     enum {
-        STEPS = 300000,
+        STEPS = 400000,
         FEWEST = 40,
         MOST = 4000
     }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together; FEWEST, MOST: limits of the
         * number of drafts */
     const int steps = mm_graph_steps(p->graph);
-    const int64_t effort = p->menu->own[MM_AUTO_EFFORT],
-                  drafts = STEPS / (p->tried ? 4 : 1) / (steps + 1);
+    const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
-    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX,
-                          &p->hint, &p->plan));
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->hint,
+                          &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 

@@ -19,7 +19,7 @@ typedef struct mm_portfolio {
     int64_t ns;                    /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns;            /* lower bound of the time of a plan that copies every map that it does not keep */
     bool searches;                 /* search even if no member's plan fits */
-    mm_auto_hint hint; /* the best choice of the searches so far */
+    mm_auto_hint hint;             /* the best choice of the searches so far */
     char *smallest; /* the policy whose plan has the lowest peak, while none fits; owned; NULL: none of the engine's */
 } mm_portfolio;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/account/account_bound.h"
+#include "mm/core/splitmix.h"
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
 
@@ -75,8 +76,7 @@ static mm_status improve_classes(mm_auto *a) {
     while (better && !mm_auto_stopped(a)) {
         better = false;
         for (int i = 0; i < a->n_classes * PARTS; i++)
-            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a);
-                 rule++) {
+            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a); rule++) {
                 const mm_auto_weights w = a->best_weights;
                 bool found = false;
                 if (change_class(a, i / PARTS, i % PARTS, rule)) MM_TRY(mm_auto_try(a, &w, &found));
@@ -93,8 +93,7 @@ static mm_status improve(mm_auto *a) {
     while (better && !mm_auto_stopped(a)) {
         better = false;
         for (int i = 0; i < a->n_maps && !mm_auto_stopped(a); i++)
-            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a);
-                 rule++) {
+            for (int rule = MM_AUTO_KEEP; rule < a->n_rules && !mm_auto_stopped(a); rule++) {
                 const mm_auto_weights w = a->best_weights;
                 bool found = false;
                 if (change_one(a, i, rule)) MM_TRY(mm_auto_try(a, &w, &found));
@@ -105,13 +104,8 @@ static mm_status improve(mm_auto *a) {
     return MM_OK;
 }
 
-/* The next pseudo-random number below n (splitmix64, Steele et al. 2014). */
-static int next_below(mm_auto *a, int n) {
-    uint64_t z = a->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (int)((z ^ z >> 31) % (uint64_t)n);
-}
+/* The next pseudo-random number below n. */
+static int next_below(mm_auto *a, int n) { return (int)(mm_random_next(&a->random) % (uint64_t)n); }
 
 /* Gives a map an action that serves it, or keeps it, and locks that; does nothing if the rule does not serve it. */
 static void force(mm_auto *a, int map, int rule) {
@@ -204,7 +198,7 @@ static int64_t rung_below(int64_t bytes) {
 
 /* Changes the best choice until the drafts are used up. */
 static mm_status refine(mm_auto *a) {
-    enum { SHAKES = 8 }; /* chosen: few changes by chance are better */
+    enum { SHAKES = 2 }; /* chosen: few changes by chance are better */
 
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve_classes(a));
@@ -219,17 +213,16 @@ static bool is_small(const mm_auto *a) {
     return a->limits->device_bytes < SMALL * mm_lower_bound_of(a->graph, a->facts).bytes;
 }
 
-/* Tries starts that are brought down to budgets below; refines what they find, if that is better. */
-static mm_status search_below(mm_auto *a) {
+/* Tries starts that are brought down to budgets below. */
+static mm_status start_below(mm_auto *a) {
     enum { RUNGS = 6 };
-    const int64_t before_ns = a->plan_ns;
+    a->left = a->trials / 4;
     for (int i = 0; i < RUNGS && a->fits && !mm_auto_stopped(a); i++) {
         a->aim = rung_below(a->aim);
         MM_TRY(mm_auto_start(a, NULL));
     }
     a->aim = a->limits->device_bytes;
-    a->left = a->trials / 4;
-    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
+    return MM_OK;
 }
 
 /* Each part has an allowance of drafts of its own, as a share of all (chosen). */
@@ -238,12 +231,19 @@ static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hin
     a->left = a->trials / 2;
     if (hint->menu) MM_TRY(start_hinted(a, hint));
     MM_TRY(mm_auto_start(a, plan));
+    if (!is_small(a)) {
+        MM_TRY(start_below(a));
+        a->left = a->trials / 2;
+        return refine(a);
+    }
     a->left = a->trials / 6;
-    if (is_small(a)) MM_TRY(mm_auto_start_kinds(a));
+    MM_TRY(mm_auto_start_kinds(a));
     a->left = a->trials / 2;
     MM_TRY(refine(a));
+    const int64_t before_ns = a->plan_ns;
+    MM_TRY(start_below(a));
     a->left = a->trials / 4;
-    return search_below(a);
+    return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- the whole */
@@ -262,7 +262,8 @@ static mm_status init(mm_auto *a) {
     a->gradients = malloc(n * sizeof *a->gradients);
     a->touch_of = malloc(n * sizeof *a->touch_of);
     a->touch_first = calloc(n + 2, sizeof *a->touch_first);
-    if (!a->class_first || !a->class_maps || !a->gradients || !a->touch_of || !a->touch_first || !a->maps || !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
+    if (!a->class_first || !a->class_maps || !a->gradients || !a->touch_of || !a->touch_first || !a->maps ||
+        !a->map_of || !a->by_last || !a->by_need || !a->start_ns || !a->choice_ns || !a->node_of)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
     for (size_t t = 0; t < n; t++) a->map_of[t] = -1;
     a->n_rules = a->menu->n_rules < MM_AUTO_RULES ? a->menu->n_rules : MM_AUTO_RULES;

@@ -5,14 +5,16 @@
  *        |        ____............./......      1. A start: all maps kept, or a choice of nested recomputation.
  *        |    ___/    \___ <- over it           2. Relieve: at the node where most is alive, the map that costs the
  *        |___/            \___                     least time a byte is masked, made again or swapped, until all
- *        +-----------------------> nodes           is below the target. The plan is drafted anew, and so on.
+ *        +-----------------------> nodes           is below the target. What waits there between two backward uses
+ *                                                  is dropped or leaves again. The plan is drafted anew, and so on.
  *                                               3. Restore: maps whose bytes fit after all are kept again.
  *                                               4. Place and simulate the draft. The fastest plan that fits wins.
  *
  * How much a copy delays the computation is not known beforehand, so each start is relieved with several prices for the
  * link's time, from next to nothing to more than it takes. By the facts' times, fetches begin early enough for their
  * copies, and the bytes of a map that leaves are not reused until its copy has ended. Where that takes too much memory,
- * a fetch begins at the last moment, or the computation waits for a copy.
+ * a fetch begins at the last moment, or the computation waits for a copy. Some starts leave the copies' times to the
+ * engine instead (mm_auto_choice.lead 0), which needs less memory.
  *
  * Starts are relieved to lower budgets of a fixed row, too: a plan that is found there fits any larger budget, so a
  * larger budget seldom gives a slower plan.
@@ -20,10 +22,11 @@
  * In budgets near what any plan needs, there are more starts: all maps leave, and gradient maps, too, while they are
  * idle. Then one kind of layer at a time gets the action that is the fastest for its maps.
  *
- * Then the best choice is changed: first every map to every other action, one at a time; then a few maps at once, or a
- * row of them, or the cuts of nested recomputation, as pseudo-random numbers say, which are the same each time. Maps
- * that were changed stay so, the rest is relieved and restored as a start is. Work is counted in plans that are
- * drafted, so the same input gives the same plan. */
+ * Then the best choice is changed: first all maps that have the same place in equal blocks, to every other action
+ * (auto_classes.c), or half of them; then every map, one at a time; then a few maps at once, or a row of them, or the
+ * cuts of nested recomputation, as pseudo-random numbers say, which are the same each time. Maps that were changed stay
+ * so, the rest is relieved and restored as a start is. Work is counted in plans that are drafted, so the same input
+ * gives the same plan. */
 #ifndef POLICIES_AUTO_AUTO_SEARCH_H
 #define POLICIES_AUTO_AUTO_SEARCH_H
 
@@ -61,10 +64,10 @@ void mm_auto_hint_fini(mm_auto_hint *hint);
  * failure. A plan that fits is better than one that does not; of two that fit, the faster, by mm_simulate; of two that
  * do not, the one with the lower peak. facts: with times (nominal.h). menu: its rules are the actions, of which each
  * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number
- * of plans that are drafted, about. hint: what an earlier search for the same graph, facts and limits found, or nothing;
- * replaced by what this one finds, with `menu` borrowed. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
+ * of plans that are drafted, up to twice as many in small budgets. hint: what an earlier search for the same graph,
+ * facts and limits found, or nothing; replaced by what this one finds, with `menu` borrowed. Ends early if limits->stop
+ * is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, int trials, mm_auto_hint *hint,
-                                    mm_plan **plan);
+                                    const mm_engine_config *menu, int trials, mm_auto_hint *hint, mm_plan **plan);
 
 #endif

@@ -208,5 +208,5 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
         MM_TRY(mm_auto_try(a, &w, &better));
     }
     if (a->best_weights.link > 0 && a->best.nesting >= 0) near = a->best.nesting;
-    return start_nestings(a, near, FEW, true);
+    return start_nestings(a, near, plan ? INT_MAX : FEW, true);
 }

@@ -39,10 +39,10 @@ enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
 /* What an action on a map costs: mm_auto_cost. */
 typedef struct mm_auto_price_of {
-    double ns;         /* whatever the link costs */
-    double link_ns;    /* time of its copies both ways */
-    double exposed_ns; /* by how much they take longer than the computation beside them */
-    double leave_ns;   /* time that the map takes to leave */
+    double ns;          /* whatever the link costs */
+    double link_ns;     /* time of its copies both ways */
+    double exposed_ns;  /* by how much they take longer than the computation beside them */
+    double leave_ns;    /* time that the map takes to leave */
     int64_t left_bytes; /* bytes that stay on the device: those of its code */
 } mm_auto_price_of;
 
@@ -53,33 +53,33 @@ typedef struct mm_auto {
     const mm_engine_config *menu;
     mm_survey *survey;
     mm_auto_map *maps;
-    int n_maps, *map_of;          /* map_of: per tensor; -1: none */
-    mm_auto_price_of *prices;     /* [map * n_rules + rule] of the rules that serve the map */
-    mm_tensor *gradients;         /* gradient maps that may leave while they wait */
-    int n_gradients, *touch_of;   /* touch_of: per tensor, the index of its map, or n_maps plus that of its gradient map;
+    int n_maps, *map_of;        /* map_of: per tensor; -1: none */
+    mm_auto_price_of *prices;   /* [map * n_rules + rule] of the rules that serve the map */
+    mm_tensor *gradients;       /* gradient maps that may leave while they wait */
+    int n_gradients, *touch_of; /* touch_of: per tensor, the index of its map, or n_maps plus that of its gradient map;
                                      -1: neither */
     int *class_first, *class_maps, n_classes; /* class_maps: the maps, class by class (auto_classes.c); class c is
                                                  class_maps[class_first[c]] to [class_first[c + 1] - 1] */
-    int *by_last, *by_need;       /* the maps in order of their last forward, and of their first backward use */
-    int n_rules; /* of the menu that are considered */
+    int *by_last, *by_need;          /* the maps in order of their last forward, and of their first backward use */
+    int n_rules;                     /* of the menu that are considered */
     int mask, recompute, lean, anew; /* indices of the rules with these actions (lean: lean-swap; anew:
                                         lean-recompute); -1: the menu has none */
-    int64_t *start_ns;            /* per step, and one more: computation before that step */
-    int64_t *choice_ns;           /* the same, with what the timed choice makes again */
-    int64_t aim;                  /* the bytes to which a start is to be brought down: the budget, or less */
-    int64_t target;               /* bytes that drafts shall keep to */
-    int left, trials;             /* drafts that may still be made, and that could be made at first */
-    uint64_t random;              /* state of next_below */
-    mm_auto_choice now, best;     /* best: the choice of `plan`, if this search made that */
-    mm_auto_weights best_weights; /* the weights with which `best` was found; link 0: there is no `best` */
+    int64_t *start_ns;               /* per step, and one more: computation before that step */
+    int64_t *choice_ns;              /* the same, with what the timed choice makes again */
+    int64_t aim;                     /* the bytes to which a start is to be brought down: the budget, or less */
+    int64_t target;                  /* bytes that drafts shall keep to */
+    int left, trials;                /* drafts that may still be made, and that could be made at first */
+    uint64_t random;                 /* state of next_below */
+    mm_auto_choice now, best;        /* best: the choice of `plan`, if this search made that */
+    mm_auto_weights best_weights;    /* the weights with which `best` was found; link 0: there is no `best` */
     /* set by the last draft */
     mm_engine_draft draft;
-    int64_t draft_ns; /* the draft's time if nothing waits for bytes that are used again */
-    int64_t *live;    /* per node: bytes alive, base and external included */
-    int *node_of;     /* per step: its node */
+    int64_t draft_ns;       /* the draft's time if nothing waits for bytes that are used again */
+    int64_t *live;          /* per node: bytes alive, base and external included */
+    int *node_of;           /* per step: its node */
     int *touch_first;       /* per map, gradient map, and one more: its first entry in `touches` */
     mm_auto_touch *touches; /* uses of the maps' elements in the backward pass, map by map, in order */
-    int room, touch_room; /* capacities of `live` and `touches` */
+    int room, touch_room;   /* capacities of `live` and `touches` */
     /* the best that was found so far */
     mm_plan *plan;
     int64_t plan_ns;

@@ -64,15 +64,12 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
 bool mm_auto_stopped(const mm_auto *a) { return a->left <= 0 || mm_is_stopped(a->limits->stop); }
 
 mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out) {
-    /* Chosen. A draft that takes longer than the best plan by WORSE / (WORSE - 1) is given up: keeping some maps again
-     * does not make up for that. */
-    enum { TIGHTER = 3, WORSE = 5 };
+    enum { TIGHTER = 3 };
     a->target = a->aim;
     *better_out = false;
     for (int i = 0; i < TIGHTER && !mm_auto_stopped(a); i++) {
         int64_t over = 0;
         MM_TRY(mm_auto_relieve(a, w));
-        if (a->fits && a->draft_ns / WORSE > a->plan_ns / (WORSE - 1)) return MM_OK;
         if (a->draft.bounds.peak_bytes <= a->target) {
             MM_TRY(mm_auto_restore(a, w));
             MM_TRY(mm_auto_relieve(a, w));

@@ -315,9 +315,9 @@ static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned
     return compare(c);
 }
 
-/* Before a refusal: places the candidate with the fewest live bytes to the budget, with a longer search (MM_LAYOUT_FIT).
- * c->plan is the plan of the least budget without that search. A faster one is not taken, since budgets above the least
- * would get slower ones. */
+/* Before a refusal: places the candidate with the fewest live bytes to the budget, with a longer search
+ * (MM_LAYOUT_FIT). c->plan is the plan of the least budget without that search. A faster one is not taken, since
+ * budgets above the least would get slower ones. */
 static mm_status fit_tightly(contest *c, const candidate *tight, int64_t device_bytes) {
     const mm_engine_config config = config_of(&tight->way, c->config);
     mm_plan *plan;

@@ -192,8 +192,7 @@ bool mm_map_gradient_leaves(const mm_schedule *s, const mm_maps *maps, const mm_
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (maps->assigned ? maps->assigned->rule[t] != r : !is_named(s, maps->survey, &rule->selector, r, t)) continue;
-        return mm_rule_swaps_lean(rule) &&
-               (maps->assigned || (selection->limit == INT32_MAX && !maps->level));
+        return mm_rule_swaps_lean(rule) && (maps->assigned || (selection->limit == INT32_MAX && !maps->level));
     }
     return false;
 }

@@ -48,8 +48,8 @@ typedef struct mm_rule {
     char codec[MM_SPEC_CAPACITY];
     bool offered; /* of a menu (mm_rules_menu): nobody named its codec, so it is for maps that promise zeros alone
                      (mm_facts_promise_zeros), and left out if the facts lack the codec's times */
-    bool mask; /* CODE: codes are exact masks, so the rule serves only maps of which signs alone are read */
-    bool lean; /* SWAP: as little as possible stays on the device. Signs are read from a mask. If only signs of a map
+    bool mask;    /* CODE: codes are exact masks, so the rule serves only maps of which signs alone are read */
+    bool lean;    /* SWAP: as little as possible stays on the device. Signs are read from a mask. If only signs of a map
                   are read, its mask is made in the forward pass, and nothing is copied. Else the mask is made when the
                   elements are back, and these leave after their last reader, or between backward steps that are far
                   apart. Inputs and saved tensors are swapped like maps; gradient maps leave between steps that are far

@@ -18,9 +18,12 @@ static const struct action_name {
     bool coded; /* takes a codec in parentheses */
     bool lean;
 } actions[] = {
-    {"keep", MM_ACTION_KEEP, false, false},           {"compress", MM_ACTION_CODE, true, false},
-    {"swap", MM_ACTION_SWAP, false, false},           {"lean-swap", MM_ACTION_SWAP, false, true},
-    {"recompute", MM_ACTION_RECOMPUTE, false, false}, {"lean-recompute", MM_ACTION_RECOMPUTE, false, true},
+    {"keep", MM_ACTION_KEEP, false, false},
+    {"compress", MM_ACTION_CODE, true, false},
+    {"swap", MM_ACTION_SWAP, false, false},
+    {"lean-swap", MM_ACTION_SWAP, false, true},
+    {"recompute", MM_ACTION_RECOMPUTE, false, false},
+    {"lean-recompute", MM_ACTION_RECOMPUTE, false, true},
     {"compress-swap", MM_ACTION_CODE_SWAP, true, false},
 };
 
@@ -47,11 +50,10 @@ static mm_status parse_action(const char *selector, char *text, mm_rule *rule) {
         strcpy(rule->codec, codec + 1);
         return MM_OK;
     }
-    return mm_fail(
-        MM_ERR_INVALID,
-        "rule '%s=%s': must be keep, mask, recompute, lean-recompute, swap, lean-swap, compress(CODEC) or "
-        "compress-swap(CODEC), as compress(zfp)",
-        MM_BRIEF(selector), MM_BRIEF(text));
+    return mm_fail(MM_ERR_INVALID,
+                   "rule '%s=%s': must be keep, mask, recompute, lean-recompute, swap, lean-swap, compress(CODEC) or "
+                   "compress-swap(CODEC), as compress(zfp)",
+                   MM_BRIEF(selector), MM_BRIEF(text));
 }
 
 static mm_status parse_rule(char *part, mm_rule *rule) {
@@ -89,8 +91,8 @@ static bool is_same_action(const mm_rule *a, const mm_rule *b) {
  * takes does not depend on its options. */
 static bool serves_the_same(const mm_rule *a, const mm_rule *b) {
     const size_t name = strcspn(a->codec, ":");
-    return a->action == b->action && a->mask == b->mask && mm_rule_swaps_lean(a) >= mm_rule_swaps_lean(b) && name == strcspn(b->codec, ":") &&
-           memcmp(a->codec, b->codec, name) == 0;
+    return a->action == b->action && a->mask == b->mask && mm_rule_swaps_lean(a) >= mm_rule_swaps_lean(b) &&
+           name == strcspn(b->codec, ":") && memcmp(a->codec, b->codec, name) == 0;
 }
 
 /* Finds the first rule of n that leaves nothing to `rule`: it names all maps that `rule` names, and can serve any map,

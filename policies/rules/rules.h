@@ -17,8 +17,8 @@ void mm_rules_fini(mm_engine_config *config);
 /* Sets config->rules to a menu, each entry for all maps: masks, recomputation, swapping, lean swapping, lean
  * recomputation, and compression by each of these codecs ("zfp:rate=4+dpr:fp16"; "": none), with the code on the device
  * or in host memory; by lossless codecs for maps with zeros, too, which are marked as offered unless they are named.
- * mm_rules_parse would refuse these rules, since the first leaves nothing to the others: the planner
- * chooses one for each map. The caller frees them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too
+ * mm_rules_parse would refuse these rules, since the first leaves nothing to the others: the planner chooses one for
+ * each map. The caller frees them with mm_rules_fini. MM_ERR_INVALID: a codec without a name, with one that is too
  * long, or given twice; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_menu(const char *codecs, mm_engine_config *config);
 

@@ -108,8 +108,8 @@ static mm_status place_by_life(mm_schedule *s, mm_region region) {
     MM_TRY(items_init(s, region, &r));
     /* as little pinned memory as can be had, even if there is no limit of it */
     const bool pinned = region == MM_REGION_PINNED && s->layout == MM_LAYOUT_SOON;
-    mm_status status = mm_layout_place(r.items, r.n, pinned ? MM_LAYOUT_QUICK : s->layout, MM_ALIGN,
-                                       goal_of(s, region), &height);
+    mm_status status =
+        mm_layout_place(r.items, r.n, pinned ? MM_LAYOUT_QUICK : s->layout, MM_ALIGN, goal_of(s, region), &height);
     keep_offsets(s, region, &r, height);
     items_fini(&r);
     return status;
