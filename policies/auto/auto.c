@@ -102,7 +102,6 @@ static mm_status plan_by(mm_portfolio *p, const mm_graph_facts *facts, mm_engine
     const mm_engine_config *whole = p->menu;
     mm_graph_facts nominal = {0}, near = *facts;
     mm_status status = mm_engine_check_codecs(facts, menu);
-    if (status == MM_OK) mm_portfolio_filter(menu, facts, is_of_use);
     const bool due = mm_nominal_is_due(facts), unmasked = !due && !is_timed(facts, mm_mask_spec);
     near.far_ps_per_byte = 0; /* a smaller memory is faster, but that shall not favour evictions */
     p->facts = &near;
@@ -111,7 +110,6 @@ static mm_status plan_by(mm_portfolio *p, const mm_graph_facts *facts, mm_engine
         status = mm_nominal_init(p->graph, &near, &nominal);
         p->facts = &nominal;
     } else if (status == MM_OK) {
-        mm_portfolio_filter(menu, facts, is_asked_for_or_timed);
         if (unmasked) mm_portfolio_filter(menu, facts, makes_no_mask);
         status = check_facts(p->graph, facts, menu);
     }
@@ -130,6 +128,8 @@ static mm_status auto_plan(const mm_graph *graph, const mm_graph_facts *facts, c
     mm_engine_config whole, menu; /* plan_by may filter `menu` further */
     MM_TRY(mm_config_copy(config, &whole));
     if (limits->no_recompute) mm_portfolio_filter(&whole, facts, does_not_recompute);
+    mm_portfolio_filter(&whole, facts, is_of_use);
+    if (!mm_nominal_is_due(facts)) mm_portfolio_filter(&whole, facts, is_asked_for_or_timed);
     mm_portfolio p = {.graph = graph, .limits = limits, .menu = &whole};
     mm_status status = mm_config_copy(&whole, &menu);
     if (status == MM_OK) {

@@ -9,6 +9,7 @@
 
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
     mm_assignment assigned = {.rule = c->rule, .brief = c->brief};
+    assigned.paced = c->lead == 0;
     if (c->lead > 0) {
         assigned.fetch = c->fetch;
         assigned.gone = c->gone;

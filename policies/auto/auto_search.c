@@ -229,7 +229,7 @@ static mm_status start_below(mm_auto *a) {
 static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hint) {
     a->trials = a->left;
     a->left = a->trials / 2;
-    if (hint->menu) MM_TRY(start_hinted(a, hint));
+    if (hint && hint->menu) MM_TRY(start_hinted(a, hint));
     MM_TRY(mm_auto_start(a, plan));
     if (!is_small(a)) {
         MM_TRY(start_below(a));
@@ -315,7 +315,7 @@ mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, con
         mm_plan_destroy(*plan);
     if (status != MM_OK) mm_plan_destroy(a.plan);
     *plan = status == MM_OK ? a.plan : NULL;
-    if (status == MM_OK) leave_hint(&a, hint);
+    if (status == MM_OK && hint) leave_hint(&a, hint);
     fini(&a);
     return status;
 }

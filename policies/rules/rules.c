@@ -309,7 +309,8 @@ mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_fa
 
 const char *mm_rules_codec(const mm_engine_config *config) {
     for (int r = 0; r < config->n_rules; r++)
-        if (*config->rules[r].codec && !config->rules[r].mask) return config->rules[r].codec;
+        if (*config->rules[r].codec && !config->rules[r].mask && !config->rules[r].offered)
+            return config->rules[r].codec;
     return "";
 }
 

@@ -36,7 +36,7 @@ bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b);
  * MM_ERR_INVALID. */
 MM_CHECKED mm_status mm_rules_check_codec(const mm_engine_config *config, const mm_codec_facts *codec);
 
-/* The first codec that the rules name, masks aside; "" if they name none. */
+/* The first codec that somebody named for the rules, masks aside; "" if nobody did. */
 const char *mm_rules_codec(const mm_engine_config *config);
 
 /* Writes the specs of all codecs that the rules need, the mask included, at most `capacity`; returns their number. */

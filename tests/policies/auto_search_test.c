@@ -168,7 +168,7 @@ static found search_within_both(const mm_graph *graph, const mm_graph_facts *fac
     }
     const int64_t before_bytes = plan && plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
     limits.pinned_bytes = pinned_bytes;
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, NULL, &plan), MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
     const found f = {.bytes = plan->peak_bytes,
                      .pinned_bytes = plan->pinned_bytes,
@@ -263,7 +263,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_plan *plan = NULL;
     mm_nominal_times(graph, facts);
     assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, NULL, &plan), MM_OK);
     if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     terse_tell(plan, text, sizeof text);
     for (; *operations; operations++)

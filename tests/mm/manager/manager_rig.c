@@ -19,10 +19,12 @@ void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
                .seed = seed,
                .external = calloc((size_t)mm_graph_tensors(graph), sizeof *r->external),
                .again = calloc((size_t)mm_graph_steps(graph), sizeof *r->again),
+               .times_again = calloc((size_t)mm_graph_steps(graph), sizeof *r->times_again),
                .operands = calloc((size_t)mm_graph_steps(graph), sizeof *r->operands)};
     assert_non_null(r->external);
     assert_non_null(r->operands);
     assert_non_null(r->again);
+    assert_non_null(r->times_again);
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         if (mm_graph_tensor(graph, t)->ownership != MM_EXTERNAL) continue;
         r->external[t] = malloc((size_t)mm_graph_tensor(graph, t)->bytes);
@@ -36,6 +38,7 @@ void rig_fini(rig *r) {
     free(r->external);
     free(r->operands);
     free(r->again);
+    free(r->times_again);
 }
 
 static mm_status fill_persistent(const rig *r, mm_manager *m, mm_tensor t) {
@@ -102,11 +105,14 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
 mm_status rig_again(void *ctx, mm_manager *m, mm_layer layer, mm_stream *stream) {
     const rig *r = ctx;
     const int s = mm_graph_layer(r->graph, layer)->step[MM_FORWARD];
-    find_operands(r, m, s, r->again[s]);
-    return run_task(r, m, s, r->again[s], stream);
+    assert_true(r->times_again[s] < RIG_AGAIN_MOST);
+    random_operand *operands = r->again[s][r->times_again[s]++];
+    find_operands(r, m, s, operands);
+    return run_task(r, m, s, operands, stream);
 }
 
 mm_status rig_steps(rig *r, mm_manager *m, rig_mode mode, int first, int count) {
+    if (first == 0) memset(r->times_again, 0, (size_t)mm_graph_steps(r->graph) * sizeof *r->times_again);
     for (int s = first; s < first + count; s++) {
         bool on_stream = mode == RIG_STREAM || (mode == RIG_MIXED && s % 2 == 0);
         MM_TRY(run_step(r, m, s, on_stream || !rig_device_used()->cpu_reaches_memory));

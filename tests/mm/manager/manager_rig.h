@@ -15,12 +15,17 @@ typedef enum rig_mode {
     RIG_MODES
 } rig_mode;
 
+enum { RIG_AGAIN_MOST = 8 };
+
 /* A graph, and memory for its external tensors. Several managers may run it, one after the other. */
 typedef struct rig {
-    const mm_graph *graph;                   /* borrowed */
-    uint64_t seed;                           /* of the tensors' first values */
-    void **external;                         /* per tensor; NULL unless external */
-    random_operand (*again)[RANDOM_USES];    /* the operands of steps that run again */
+    const mm_graph *graph; /* borrowed */
+    uint64_t seed;         /* of the tensors' first values */
+    void **external;       /* per tensor; NULL unless external */
+    /* Per step: the operands of each time that it runs again in an iteration, and how often it has. A stream's tasks
+     * read them until the iteration has ended. */
+    random_operand (*again)[RIG_AGAIN_MOST][RANDOM_USES];
+    int *times_again;
     random_operand (*operands)[RANDOM_USES]; /* per step; a stream's tasks read them until the iteration has ended */
 } rig;
 
