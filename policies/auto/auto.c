@@ -43,7 +43,7 @@ static mm_status check_facts(const mm_graph *graph, const mm_graph_facts *facts,
  * may lack them. */
 static bool makes_no_mask(const mm_graph_facts *facts, const mm_rule *rule) {
     (void)facts;
-    return !rule->mask && !mm_rule_swaps_lean(rule);
+    return !rule->mask && !mm_rule_swaps_lean(rule) && !rule->offered; /* a code needs a mask beside it */
 }
 
 /* Filters the menu by codecs that nobody named and that encode no map (mm_policy_restrict). */

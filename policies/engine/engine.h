@@ -30,8 +30,8 @@ typedef struct mm_assignment {
      * to which its bytes are not reused, so that nothing waits for a copy that may not have ended. NULL: fetches are as
      * the configuration says (fetch, depth), and bytes are not reused until the next map has left. */
     const int32_t *fetch, *gone;
-    /* Without `fetch`: kept maps take their turns among the fetches, so that these run no further ahead than if all
-     * maps were swapped. */
+    /* Without `fetch` (else it is ignored): kept maps take their turns among the fetches, so that these run no further
+     * ahead than if all maps were swapped. */
     bool paced;
     /* Per tensor: a lean-swapped map, or gradient map, leaves after each step that uses it, unless the next step does,
      * too. A map also leaves after steps that run again. NULL: none does. */

@@ -97,7 +97,7 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
     }
     m->value = false;
     if (!mm_map_find_rule(s, maps, config, t, m)) {
-        if (maps->assigned && maps->assigned->paced) queue_up(maps, m, true);
+        if (maps->assigned && maps->assigned->paced && !maps->assigned->fetch) queue_up(maps, m, true);
         return;
     }
     bool kept = !is_selected(selection, m, maps);

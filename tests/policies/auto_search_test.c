@@ -12,7 +12,7 @@
 #include "tests/core/test_case.h"
 #include "tests/policies/engine_rig.h"
 
-enum { MASK, RECOMPUTE, COMPRESS, SWAP, LEAN, RULES, KEEP = -1 };
+enum { MASK, RECOMPUTE, COMPRESS, SWAP, LEAN, AGAIN, RULES, KEEP = -1 }; /* LEAN: lean-swap; AGAIN: lean-recompute */
 static const mm_limits unlimited = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
 
 /* The rules that an assignment chooses from: one for each action. */
@@ -21,7 +21,11 @@ static mm_engine_config menu_of(const char *codec) {
     char rules[128];
     snprintf(rules, sizeof rules, "*=mask;*=recompute;*=compress(%s);*=swap;*=lean-swap", codec);
     if (mm_rules_parse(rules, &menu) != MM_OK) fail_msg("%s", mm_last_error());
-    assert_int_equal(menu.n_rules, RULES);
+    assert_int_equal(menu.n_rules, AGAIN);
+    menu.rules = realloc(menu.rules, RULES * sizeof *menu.rules); /* as a rule after *=recompute it would be refused */
+    assert_non_null(menu.rules);
+    menu.rules[menu.n_rules++] = (mm_rule){.action = MM_ACTION_RECOMPUTE, .lean = true};
+    assert_int_equal(mm_selector_parse("*", &menu.rules[AGAIN].selector), MM_OK);
     return menu;
 }
 
@@ -107,6 +111,50 @@ TEST_CASE(each_map_gets_the_action_that_it_is_assigned) {
     mm_graph_destroy(graph);
 }
 
+/* x is read by three backward steps, and y is made from it. What is made again for each use is dropped after each;
+ * what is brief comes back for each. */
+TEST_CASE(maps_leave_between_all_uses) {
+    char text[512];
+    terse_graph g;
+    terse_init(&g, "uses");
+    terse_map(&g, "x0", MM_INPUT, MAP);
+    for (int i = 0; i < 3; i++) terse_map(&g, (const char *const[]){"x", "y", "z"}[i], MM_FEATURE_MAP, MAP);
+    terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x0");
+    terse_step(&g, "first", MM_LAYER_CONV, MM_FORWARD, "x0 =x");
+    terse_step(&g, "act", MM_LAYER_RELU, MM_FORWARD, "x =y");
+    terse_step(&g, "last", MM_LAYER_CONV, MM_FORWARD, "y =z");
+    terse_step(&g, "last", MM_LAYER_CONV, MM_BACKWARD, "y");
+    terse_step(&g, "act", MM_LAYER_RELU, MM_BACKWARD, "x z");
+    terse_step(&g, "first", MM_LAYER_CONV, MM_BACKWARD, "x0");
+    terse_step(&g, "data", MM_LAYER_DATA, MM_BACKWARD, "x x0");
+    mm_graph *graph = terse_freeze(&g);
+    mm_graph_facts *facts = terse_facts(graph, CODE * UNIT);
+    mm_engine_config menu = menu_of("zfp:rate=8");
+    int8_t rule[16];
+    uint8_t brief[16];
+    memset(rule, KEEP, sizeof rule);
+    memset(brief, true, sizeof brief);
+    rule[terse_tensor(graph, "x")] = AGAIN;
+    rule[terse_tensor(graph, "y")] = RECOMPUTE;
+    mm_assignment assigned = {.rule = rule};
+    mm_plan *plan = plan_assigned(graph, facts, &menu, &assigned);
+    assert_string_equal(terse_tell(plan, text, sizeof text),
+                        "data first act last ~first ~act last' ~first act' first' ~first data'");
+    mm_plan_destroy(plan);
+    rule[terse_tensor(graph, "x")] = LEAN;
+    plan = plan_assigned(graph, facts, &menu, &assigned);
+    assert_string_equal(terse_tell(plan, text, sizeof text), "data first act >x last <x ~act last' act' first' data'");
+    mm_plan_destroy(plan);
+    assigned.brief = brief;
+    plan = plan_assigned(graph, facts, &menu, &assigned);
+    assert_string_equal(terse_tell(plan, text, sizeof text),
+                        "data first act >x last <x ~act last' <x act' first' <x data'");
+    mm_plan_destroy(plan);
+    mm_rules_fini(&menu);
+    mm_graph_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 /* A map whose assigned action is not possible is kept. */
 TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
     int seen[MM_NODE_KINDS] = {0};
@@ -120,12 +168,13 @@ TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
         mm_engine_config menu = menu_of(facts->codecs[seed % 2 ? RANDOM_LOSSY : RANDOM_LOSSLESS].spec);
         const int n = mm_graph_tensors(graph), steps = mm_graph_steps(graph);
         int8_t *rule = malloc((size_t)n);
-        uint8_t *level = malloc((size_t)n), *cut = malloc((size_t)steps);
+        uint8_t *level = malloc((size_t)n), *cut = malloc((size_t)steps), *brief = malloc((size_t)n);
         int32_t *fetch = malloc((size_t)n * sizeof *fetch), *gone = malloc((size_t)n * sizeof *gone);
         uint64_t random = seed;
         for (int t = 0; t < n; t++) {
             rule[t] = (int8_t)(random_next(&random) % (RULES + 1)) - 1;
             level[t] = (uint8_t)(random_next(&random) % 4);
+            brief[t] = random_next(&random) % 2;
             fetch[t] = (int32_t)(random_next(&random) % (uint64_t)steps);
             gone[t] = (int32_t)(random_next(&random) % (uint64_t)steps);
         }
@@ -133,10 +182,12 @@ TEST_CASE(any_assignment_gives_a_plan_that_is_proved) {
         mm_assignment assigned = {.rule = rule};
         if (seed % 3) assigned.level = level, assigned.cut = cut;
         if (seed % 5) assigned.fetch = fetch, assigned.gone = gone;
+        if (seed % 4) assigned.brief = brief;
+        assigned.paced = seed % 2;
         mm_plan *plan = plan_assigned(graph, facts, &menu, &assigned);
         for (int i = 0; i < plan->n_nodes; i++) seen[plan->nodes[i].kind]++;
         mm_plan_destroy(plan);
-        free(rule), free(level), free(cut), free(fetch), free(gone);
+        free(rule), free(level), free(cut), free(brief), free(fetch), free(gone);
         mm_rules_fini(&menu);
         mm_graph_facts_destroy(facts);
         mm_graph_destroy(graph);

@@ -353,7 +353,7 @@ twenty_codecs_are_planned_with_() {
     local i codecs=zfp:rate=1 long
     for ((i = 2; i <= 20; i++)); do codecs+=+zfp:rate=$i; done
     expect 0 plan --net resnet8 --batch 8 --policy "auto:codecs=$codecs" --budget 3200000 --facts "$machine" --json row.json
-    [[ $(value row.json policy) == "auto:codecs=$codecs" && $(value row.json lossy) == true ]] || fail "$(<row.json)"
+    [[ $(value row.json policy) == "auto:codecs=$codecs" ]] || fail "$(<row.json)"
     expect 0 plan --net resnet8 --batch 8 --policy auto --budget 3200000 --facts "$machine" --json lossless.json
     at_most "$(value row.json iteration_seconds_predicted)" "$(value lossless.json iteration_seconds_predicted)" "with codecs"
     for ((i = 21; i <= 32; i++)); do codecs+=+zfp:rate=$i; done
@@ -399,7 +399,7 @@ auto_fuses_layers_where_that_is_faster_() {
     local -A takes
     local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto --json row.json)
     expect 0 plan "${net[@]}" --facts "$machine" --fuse on
-    budget=$(($(value row.json minimum_bytes) * 104 / 100))
+    budget=$(($(value row.json minimum_bytes) * 108 / 100))
     for fuse in on off auto; do
         expect 0 plan "${net[@]}" --facts "$machine" --fuse $fuse --budget "$budget"
         takes[$fuse]=$(value row.json iteration_seconds_predicted)
