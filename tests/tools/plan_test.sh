@@ -395,11 +395,11 @@ auto_is_no_slower_in_its_minimum_than_others_() {
 
 # Near the least budget of fused layers, plans of single layers can be faster.
 auto_fuses_layers_where_that_is_faster_() {
-    local fuse budget
+    local fuse budget tight
     local -A takes
     local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto --json row.json)
     expect 0 plan "${net[@]}" --facts "$machine" --fuse on
-    budget=$(($(value row.json minimum_bytes) * 108 / 100))
+    budget=$(($(value row.json minimum_bytes) * 108 / 100)) tight=$(($(value row.json minimum_bytes) * 102 / 100))
     for fuse in on off auto; do
         expect 0 plan "${net[@]}" --facts "$machine" --fuse $fuse --budget "$budget"
         takes[$fuse]=$(value row.json iteration_seconds_predicted)
@@ -411,7 +411,7 @@ auto_fuses_layers_where_that_is_faster_() {
     expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto --simulate "$machine" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
-    expect 0 train "${net[@]}" --budget "$budget" --iterations 1 --quiet # training without facts plans by nominal times
+    expect 0 train "${net[@]}" --budget "$tight" --iterations 1 --quiet # training without facts plans by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
     # In a larger budget fused and single layers are not compared.
