@@ -191,7 +191,8 @@ static void expect_weights(const reference *ref, const suite_run *r, const char 
     if (!(error <= WEIGHT_ERROR)) fail_msg("%s: weights off by %g, bound %g", what, error, WEIGHT_ERROR);
     bool same = memcmp(weights, ref->weights, n * sizeof *weights) == 0;
     if (!lossy && !same) fail_msg("%s: other weights than under liveness", what);
-    if (lossy && same && stats.decodes > 0 && !strstr(what, "auto")) fail_msg("%s: the same weights, though codes are lossy", what);
+    if (lossy && same && stats.decodes > 0 && !strstr(what, "auto"))
+        fail_msg("%s: the same weights, though codes are lossy", what);
     free(weights);
 }
 

@@ -715,7 +715,7 @@ a_transposed_convolution_takes_the_multiply_adds_of_its_input_() {
 # One block of a GPT of width 64 with 2 rows of 32 tokens: c_attn gives 64 x 192 elements by 786432 multiply-adds, c_fc
 # 64 x 256 by 1048576, the loss's scores are 64 x 256, and attention gives 64 x 64 by 131072.
 small_products_and_attention_run_at_a_part_of_their_rates_() {
-    local net=(--net gpt,layers=1,width=64,heads=2,context=32 --batch 2 --fuse off) of expected
+    local net=(--net "gpt,layers=1,width=64,heads=2,context=32" --batch 2 --fuse off) of expected
     sed 's/"launch_ns": [0-9]*/"launch_ns": 0/; s/"memory_bytes_per_s": [0-9.e]*/"memory_bytes_per_s": 1e18/
         s/"linear_flops_per_s": [0-9.e]*/"linear_flops_per_s": 1e9/' "$machine" >whole
     sed 's/"codecs": {/"linear_half_rate_elems": 12288, "attention_half_rate_elems": 4096, &/' whole >small

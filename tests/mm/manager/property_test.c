@@ -3,6 +3,7 @@
  * Under a lossless policy the persistent tensors end bit for bit as without a manager; under a lossy one they are the
  * same however the graph is run; no byte is touched that was not predicted. */
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/core/deep.h"
 #include "tests/core/test_case.h"
