@@ -89,6 +89,7 @@ static const suite_policy POLICIES[] = {
     {"auto:codecs=zfp:rate=8", false, true, false, false},
 #endif
     {"rules:bn=recompute;relu=recompute;*=lean-swap", true, false, false, true},
+    {"rules:conv=lean-recompute;relu=lean-recompute;*=lean-swap,mode=memory", true, false, false, true},
     {"rules:*=lean-swap,depth=0", true, false, false, true}, /* images and the pools' index maps are moved out too */
     {"freelunch:codec=raw,eligible=all", true, false, false, true},
     {"freelunch:rate=8", true, true, false, false},
