@@ -111,12 +111,14 @@ static change find_change(const mm_auto *a, const mm_auto_weights *w, int p) {
 
 /* Changes actions until the bytes alive are within the target, as far as the draft shows; returns how many. */
 static int relieve_draft(mm_auto *a, const mm_auto_weights *w) {
-    int changes = 0;
+    enum { STUCK = 32 }; /* chosen: where nothing helps at so many nodes, the draft will not come down to the target */
+    int changes = 0, stuck = 0;
     for (;;) {
         const int p = peak_of(a);
         if (a->live[p] <= a->target) return changes;
         const change c = find_change(a, w, p);
         if (c.map < 0) {
+            if (++stuck == STUCK) return changes;
             a->live[p] = INT64_MIN / 2; /* nothing helps here, so it skips the node; changes may still be added to it */
             continue;
         }

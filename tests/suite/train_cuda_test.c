@@ -211,7 +211,8 @@ static void auto_at_five_budgets(const char *device) {
         assert_true(need.device_bytes <= bytes);
         assert_int_equal(need.operations + need.recomputed > 0, b < BUDGETS - 1);
         assert_int_equal(o.stats.predicted_peak_bytes, need.device_bytes);
-        assert_int_equal(o.stats.out_bytes, ITERATIONS * need.out_bytes);
+        /* spills of codes cannot be predicted */
+        assert_int_equal(o.stats.out_bytes - o.stats.spilled_bytes, ITERATIONS * need.out_bytes);
         free(o.weights);
     }
     free(expected.weights);

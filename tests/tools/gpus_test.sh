@@ -20,7 +20,7 @@ gpus_are_listed_within_eighty_columns_and_as_json_() {
     says out "A100-40 (Ampere)"
     says out "conv_tf32"
     says out "h100.json; others as Hopper"
-    refused 2 "may be H100-PCIe, H100-SXM, H100-NVL" gpus h100
+    refused 2 "may be A100-40, A100-80-PCIe, A100-80-SXM" gpus a100
     refused 2 "give one name" gpus t4 l4
 }
 
