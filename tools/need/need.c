@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/need/need.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "mm/core/account/account_bound.h"
 #include "mm/core/plan/plan_fits.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "policies/schedule/nominal.h"
 
@@ -180,4 +182,20 @@ mm_status need_time(need *n, int64_t *ns_out) {
     }
     *ns_out = ns;
     return MM_OK;
+}
+
+const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
+    mm_lower_bound most = {0};
+    const mm_graph *graph = NULL;
+    char step[256];
+    for (int i = 0; i < n->n; i++) {
+        const mm_lower_bound bound = mm_lower_bound_of(n->pass[i].lowered->graph, n->pass[i].planned.facts);
+        if (bound.bytes <= most.bytes || bound.step < 0) continue;
+        most = bound;
+        graph = n->pass[i].lowered->graph;
+    }
+    snprintf(buffer, capacity, "any plan needs at least %s: %lld stay on the device, %s uses the rest",
+             MM_SIZE_TEXT(most.bytes), (long long)most.persistent_bytes,
+             graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
+    return buffer;
 }

@@ -2,7 +2,6 @@
 /* Messages for a policy that does not fit: what it needs, and what would fit. */
 #include <stdio.h>
 
-#include "mm/core/account/account_bound.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
@@ -38,22 +37,6 @@ mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_li
                    : pinned.from == PINNED_HALF ? "half of what this host has free; --pinned sets it"
                                                 : "left beside the budget of what this host has free; --pinned sets it",
                    hint);
-}
-
-const char *need_bound_text(const need *n, char *buffer, size_t capacity) {
-    mm_lower_bound most = {0};
-    const mm_graph *graph = NULL;
-    char step[256];
-    for (int i = 0; i < n->n; i++) {
-        const mm_lower_bound bound = mm_lower_bound_of(n->pass[i].lowered->graph, n->pass[i].planned.facts);
-        if (bound.bytes <= most.bytes || bound.step < 0) continue;
-        most = bound;
-        graph = n->pass[i].lowered->graph;
-    }
-    snprintf(buffer, capacity, "any plan needs at least %s: %lld stay on the device, %s uses the rest",
-             MM_SIZE_TEXT(most.bytes), (long long)most.persistent_bytes,
-             graph ? mm_graph_step_name(graph, most.step, step, sizeof step) : "nothing");
-    return buffer;
 }
 
 /* ---------------------------------------------------------------- other policies */

@@ -12,7 +12,6 @@
 #include "mm/core/text.h"
 #include "mm/core/time/time_bound.h"
 #include "policies/policy.h"
-#include "tools/need/sub_batch_offer.h"
 
 /* moDNN's rule: any consecutive steps that are this share of all steps must fit into memory together. The value is the
  * choice of moDNN's authors. */
@@ -69,6 +68,12 @@ mm_status sub_batch_check_facts(const char *option, const facts_source *facts, i
                    "%s %s: was measured with whole batches, but this computes %lld of %lld images at a time; give a "
                    "machine file, or compute batches whole: --sub-batch %lld",
                    option, facts->path, (long long)sub_batch, (long long)batch, (long long)batch);
+}
+
+bool sub_batch_changes_statistics(const nets_net *net) {
+    for (int i = 0; i < nets_net_layers(net); i++)
+        if (nets_net_layer(net, i)->op == NETS_BATCH_NORM) return true;
+    return false;
 }
 
 /* With sub-batches, batch norms normalise fewer images, which changes what is trained. */

@@ -44,4 +44,7 @@ MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_sourc
 /* Warns on stderr if a batch norm of the net normalises each sub-batch by itself. */
 void sub_batch_warn(const char *command, const nets_net *net, int64_t batch, int64_t sub_batch);
 
+/* Whether the net has a batch norm, which normalises each sub-batch by itself. */
+bool sub_batch_changes_statistics(const nets_net *net);
+
 #endif

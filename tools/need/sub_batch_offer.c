@@ -13,12 +13,6 @@ static const char quick[] = "modnn:algorithms=fastest";
 
 enum { WORTH_PERMILLE = 1100 }; /* chosen: an offer is worth a line from 1.1 times the speed on */
 
-bool sub_batch_changes_statistics(const nets_net *net) {
-    for (int i = 0; i < nets_net_layers(net); i++)
-        if (nets_net_layer(net, i)->op == NETS_BATCH_NORM) return true;
-    return false;
-}
-
 const char *sub_batch_differs(const nets_net *net) {
     return sub_batch_changes_statistics(net) ? "batch norms normalise each sub-batch by itself: statistics differ"
                                              : "the same sums in another order: bits differ";

@@ -20,8 +20,6 @@ typedef struct sub_batch_offer {
 MM_CHECKED mm_status sub_batch_offer_find(const need_case *c, int steps, int64_t own_ns, sub_batch_offer *offer_out);
 void sub_batch_offer_fini(sub_batch_offer *offer);
 
-/* Whether the net has a batch norm, which normalises each sub-batch by itself. */
-bool sub_batch_changes_statistics(const nets_net *net);
 /* How sub-batches change what is trained, for people and for JSON. */
 const char *sub_batch_differs(const nets_net *net);
 const char *sub_batch_differs_key(const nets_net *net);
