@@ -44,7 +44,7 @@ static mm_graph *rectangle(bool waiting) {
     mm_tensor tensors[256], first = -1;
     mm_layer layer = -1;
     mm_graph *graph;
-    char name[16];
+    char name[32];
     pattern_cut(&items, 200);
     assert_true(items.n <= 256);
     must(mm_graph_create("rectangle", &graph));
