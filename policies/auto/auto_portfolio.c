@@ -225,7 +225,7 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
 /* ---------------------------------------------------------------- menus */
 
 /* Searches beyond the portfolio. The number of drafts is chosen so that the search takes about as long for all
- * networks. It is halved with a second menu. */
+ * networks. For each later menu (try_menus) it is half. */
 static mm_status search(mm_portfolio *p) {
     enum {
         STEPS = 400000,
@@ -244,10 +244,7 @@ static mm_status search(mm_portfolio *p) {
 
 /* If the budget is small, tries for the smallest plans first: if these do not fit, the refusal is quick. */
 static mm_status try_menu(mm_portfolio *p) {
-    /* A budget is small below SMALL times the lower bound of what any plan needs. Plans need at most 1.5 times that
-     * bound (measured). */
-    enum { SMALL = 2 };
-    const bool small = p->limits->device_bytes < SMALL * mm_lower_bound_of(p->graph, p->facts).bytes;
+    const bool small = mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes);
     if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
     if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
     MM_TRY(try_members(p, true));

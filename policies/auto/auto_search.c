@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/auto/auto_search.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +8,7 @@
 #include "mm/core/splitmix.h"
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
+#include "policies/rules/rules.h"
 
 /* ---------------------------------------------------------------- choices */
 
@@ -151,10 +151,6 @@ static mm_status shake(mm_auto *a) {
 
 /* ---------------------------------------------------------------- earlier searches */
 
-static bool is_same_action(const mm_rule *a, const mm_rule *b) {
-    return a->action == b->action && a->lean == b->lean && a->mask == b->mask && strcmp(a->codec, b->codec) == 0;
-}
-
 /* Tries the choice of a search with another menu. */
 static mm_status start_hinted(mm_auto *a, const mm_auto_hint *hint) {
     int8_t same[MM_AUTO_RULES];
@@ -162,7 +158,7 @@ static mm_status start_hinted(mm_auto *a, const mm_auto_hint *hint) {
     for (int r = 0; r < hint->menu->n_rules && r < MM_AUTO_RULES; r++) {
         same[r] = MM_AUTO_KEEP;
         for (int k = 0; k < a->n_rules; k++)
-            if (is_same_action(&hint->menu->rules[r], &a->menu->rules[k])) same[r] = (int8_t)k;
+            if (mm_rule_same_action(&hint->menu->rules[r], &a->menu->rules[k])) same[r] = (int8_t)k;
     }
     mm_auto_copy_choice(a, &hint->choice, &a->now);
     for (int t = 0; t < mm_graph_tensors(a->graph); t++)
@@ -198,19 +194,15 @@ static int64_t rung_below(int64_t bytes) {
 
 /* Changes the best choice until the drafts are used up. */
 static mm_status refine(mm_auto *a) {
-    enum { SHAKES = 2 }; /* chosen: few changes by chance are better */
-
     if (a->best_weights.link == 0 || !a->fits) return MM_OK;
     MM_TRY(improve_classes(a));
     MM_TRY(improve(a));
-    if (a->left > a->trials / SHAKES) a->left = a->trials / SHAKES;
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* Whether the budget is near what any plan needs: below SMALL (chosen) times the lower bound of that. */
-static bool is_small(const mm_auto *a) {
+bool mm_auto_is_small(const mm_graph *graph, const mm_graph_facts *facts, int64_t device_bytes) {
     enum { SMALL = 2 };
-    return a->limits->device_bytes < SMALL * mm_lower_bound_of(a->graph, a->facts).bytes;
+    return device_bytes < SMALL * mm_lower_bound_of(graph, facts).bytes;
 }
 
 /* Tries starts that are brought down to budgets below. */
@@ -231,7 +223,7 @@ static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hin
     a->left = a->trials / 2;
     if (hint && hint->menu) MM_TRY(start_hinted(a, hint));
     MM_TRY(mm_auto_start(a, plan));
-    if (!is_small(a)) {
+    if (!mm_auto_is_small(a->graph, a->facts, a->limits->device_bytes)) {
         MM_TRY(start_below(a));
         a->left = a->trials / 2;
         return refine(a);

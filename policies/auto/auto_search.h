@@ -59,6 +59,10 @@ typedef struct mm_auto_hint {
 
 void mm_auto_hint_fini(mm_auto_hint *hint);
 
+/* Whether a budget is near what any plan needs: below twice (chosen) the lower bound of that. Plans need at most 1.5
+ * times the bound (measured). */
+bool mm_auto_is_small(const mm_graph *graph, const mm_graph_facts *facts, int64_t device_bytes);
+
 /* Improves on a plan. *plan: one that fits, or one that does not (the less it takes the better), or NULL. If a better
  * one is found, it replaces *plan, and the old one is destroyed. *plan is not NULL after success, and NULL after a
  * failure. A plan that fits is better than one that does not; of two that fit, the faster, by mm_simulate; of two that

@@ -68,7 +68,7 @@ static void read_lean(mm_auto *a, const mm_plan *plan) {
 }
 
 /* Sets a->now to what a plan does with each map, as far as its operations show. A mask counts only if the plan does
- * nothing else with the map.*/
+ * nothing else with the map. */
 static void read_off(mm_auto *a, const mm_plan *plan) {
     start_kept(a);
     read_lean(a, plan);
@@ -106,8 +106,8 @@ static int nearest_nesting(const mm_auto *a) {
     return nearest;
 }
 
-/* Tries all choices of nested recomputation, those next to `near` first: with larger chains, of which more is swapped,
- * and with smaller ones. */
+/* Tries choices of nested recomputation, those next to `near` first: with larger chains, of which more is swapped, and
+ * with smaller ones. most: how far it goes, in choices on both sides together. */
 static mm_status start_nestings(mm_auto *a, int near, int most, bool deep) {
     const mm_auto_weights w = {.link = 0.4, .capped = true, .deep = deep};
     const int n = a->recompute >= 0 ? mm_survey_nestings(a->survey) : 0;
@@ -189,7 +189,7 @@ mm_status mm_auto_start_kinds(mm_auto *a) {
 
 mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     const mm_auto_weights usual = {.link = 0.4, .capped = true};
-    enum { FEW = 7 };
+    enum { FEW = 7 }; /* chosen: for starts in budgets below (plan NULL), of which there are many */
     int near = a->best_weights.link > 0 && a->best.nesting >= 0 ? a->best.nesting : 0;
     bool better;
     if (plan) {

@@ -86,6 +86,12 @@ static void add_along(mm_maps *maps, const mm_schedule *s, mm_tensor tensor, int
     maps->map_of[tensor] = maps->n++;
 }
 
+/* Whether a tensor that is kept takes a turn among the fetches (mm_assignment.paced). */
+static bool takes_a_turn(const mm_maps *maps, mm_tensor tensor) {
+    const mm_assignment *assigned = maps->assigned;
+    return assigned && assigned->paced && !assigned->fetch && assigned->rule[tensor] < 0;
+}
+
 /* Decides about one tensor. Tensors come in order of first use, so what a map is made from is decided before it. */
 static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *config, const mm_selection *selection,
                        mm_tensor t) {
@@ -95,9 +101,8 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         add_along(maps, s, t, with);
         return;
     }
-    m->value = false;
     if (!mm_map_find_rule(s, maps, config, t, m)) {
-        if (maps->assigned && maps->assigned->paced && !maps->assigned->fetch) queue_up(maps, m, true);
+        if (takes_a_turn(maps, t) && mm_map_is_one(s, t, m)) queue_up(maps, m, true);
         return;
     }
     bool kept = !is_selected(selection, m, maps);

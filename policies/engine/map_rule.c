@@ -152,22 +152,24 @@ static bool is_for(const mm_rule *rule, const mm_tensor_info *info) {
     return mm_rule_swaps_lean(rule) && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
 }
 
-bool mm_map_find_rule(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
-                      mm_map *m) {
+bool mm_map_is_one(const mm_schedule *s, mm_tensor tensor, mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     if (info->ownership != MM_MANAGED) return false;
     if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
     if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
-    mm_map found = {.tensor = tensor,
-                    .last_forward = info->last_forward,
-                    .first_backward = info->first_backward,
-                    .needed = info->first_backward};
-    backward_reads(s, &found);
-    if (maps->assigned && maps->assigned->rule[tensor] < 0) {
-        found.action = MM_ACTION_SWAP;
-        *m = found;
-        return false;
-    }
+    *m = (mm_map){.tensor = tensor,
+                  .last_forward = info->last_forward,
+                  .first_backward = info->first_backward,
+                  .needed = info->first_backward};
+    backward_reads(s, m);
+    return true;
+}
+
+bool mm_map_find_rule(const mm_schedule *s, mm_maps *maps, const mm_engine_config *config, mm_tensor tensor,
+                      mm_map *m) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    mm_map found;
+    if (!mm_map_is_one(s, tensor, &found)) return false;
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (!is_for(rule, info)) continue;

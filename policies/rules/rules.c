@@ -83,7 +83,7 @@ static const char *brief(const mm_rule *rule, char text[RULE_CAPACITY]) {
     return text;
 }
 
-static bool is_same_action(const mm_rule *a, const mm_rule *b) {
+bool mm_rule_same_action(const mm_rule *a, const mm_rule *b) {
     return a->action == b->action && a->mask == b->mask && a->lean == b->lean && strcmp(a->codec, b->codec) == 0;
 }
 
@@ -271,7 +271,7 @@ mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_
 }
 
 static bool is_same_rule(const mm_rule *a, const mm_rule *b) {
-    return is_same_action(a, b) && strcmp(a->selector.text, b->selector.text) == 0;
+    return mm_rule_same_action(a, b) && strcmp(a->selector.text, b->selector.text) == 0;
 }
 
 static bool is_same_comet(const mm_comet_config *a, const mm_comet_config *b) {

@@ -22,6 +22,9 @@ void mm_rules_fini(mm_engine_config *config);
  * long, or given twice; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_menu(const char *codecs, mm_engine_config *config);
 
+/* Whether two rules do the same with a map, whatever their selectors name. */
+bool mm_rule_same_action(const mm_rule *a, const mm_rule *b);
+
 /* The rules as text that mm_rules_parse reads. The caller frees it. NULL: out of memory. */
 char *mm_rules_print(const mm_engine_config *config);
 

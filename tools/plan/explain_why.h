@@ -34,7 +34,7 @@ void explain_why_fini(explained_whys *whys);
 
 /* Writes the reasons of one map: "keep: needs 3MiB more than the budget, at fc backward; swap, 0.6 ms: ..." */
 void explain_why_print(FILE *text, const plan_case *c, const explained_whys *whys, int map);
-/* Of what the reasons are: a line, if there are any. */
+/* Prints one line: of which plan, made anew from the actions, the reasons are. Prints nothing if there are none. */
 void explain_why_print_anew(FILE *file, const plan_case *c, const explained_whys *whys);
 /* The reasons as an array; [] for a map that is not among the first n. */
 json_t *explain_why_json(const plan_case *c, const explained_whys *whys, int map);
