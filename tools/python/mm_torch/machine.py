@@ -20,8 +20,8 @@ _TEXT = ("name", "aliases", "generation", "source")
 # ---------------------------------------------------------------- the tables
 
 def _table(name: str) -> List[Dict]:
-    """Rows of a table, which lies beside this file in a wheel, and in tools/facts in a tree of mm. Numbers are floats; 0:
-    not known."""
+    """Rows of a table, which lies beside this file in a wheel, and in tools/facts in a tree of mm. Numbers are floats;
+    0: not known."""
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in (here, os.path.join(here, "../../facts")):
         try:
@@ -103,6 +103,11 @@ def _contention(gpu):
             "link": {"dear": 0, "cheap": 0, "encode": 0, "decode": 0}}
 
 
+def generation(gpu: str) -> str:
+    """The generation of the GPU of that name, such as "Hopper"."""
+    return _find(gpu)["generation"]
+
+
 def memory_bytes(gpu: str) -> int:
     """What programs find free on a GPU of that name, in bytes: as sold, less error correction and the driver."""
     row = _find(gpu)
@@ -116,8 +121,8 @@ def budget_bytes(gpu: str) -> int:
 
 
 def gpu_json(name: str) -> Dict:
-    """The machine file (tools/facts/machine.h) of the GPU of that name, as `mm gpus NAME --json` writes it. Case, spaces
-    and punctuation of the name do not count. ValueError: no GPU, or several, have the name."""
+    """The machine file (tools/facts/machine.h) of the GPU of that name, as `mm gpus NAME --json` writes it. Case,
+    spaces and punctuation of the name do not count. ValueError: no GPU, or several, have the name."""
     gpu = _find(name)
     both = _assumed(gpu, "link") * gpu["link_gb_per_s"] * 1e9
     link = {"out_bytes_per_s": both, "in_bytes_per_s": both}
@@ -149,7 +154,7 @@ def gpu_json(name: str) -> Dict:
 
 class Machine:
     """Rates from a machine file's content. name; budget_bytes: what training may take (None: not known);
-    memory_bytes_per_s; launch_ns; link_bytes_per_s (to host memory); estimated: from a data sheet. Immutable; any thread
+    memory_bytes_per_s; launch_ns; link_bytes_per_s (to host memory); estimated: from a data sheet. Any thread
     may read it."""
 
     def __init__(self, root: Dict, budget: Optional[int] = None, estimated: bool = False):
@@ -181,8 +186,8 @@ class Machine:
 
 @functools.lru_cache(maxsize=1)
 def host() -> Machine:
-    """This host's rates, measured once a process with torch in about 50 ms: a product of 384 x 384 in f32, a copy
-    of 32 MiB, and the least time of an operation. The link is a copy, too: both lie in the same memory."""
+    """This host's rates, measured once a process with torch, in about 50 ms: a product of 384 x 384 in f32, a
+    copy of 32 MiB, and the least time of an operation. The link is a copy, too: both lie in the same memory."""
     import torch
 
     def best(call, times):

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
-_TYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
+TYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 @dataclasses.dataclass
@@ -24,9 +24,9 @@ class Work:
     """What one operator does. Bytes are of storages as they are touched: what a view repeats counts once.
 
     name: such as "aten.mm". kind: its class of work, a key of KINDS. dtype: of its maps ("f32", ..., "other").
-    flops: multiplications and additions. inputs, outputs: its tensors, in the order of the schema, nested lists flattened.
-    aliases: pairs (input, output) that share storage. mutates: inputs that it overwrites. random: it draws random numbers.
-    repeatable: run again on the same inputs, it gives the same bits, and changes nothing."""
+    flops: multiplications and additions. inputs, outputs: its tensors in the order of the schema, lists flattened.
+    aliases: pairs (input, output) that share storage. mutates: inputs that it overwrites. random: it draws numbers.
+    unordered: it may add floats in another order each time. repeatable: run again on the same inputs, it gives the same bits, and changes nothing."""
     name: str
     kind: str
     dtype: str = "other"
@@ -38,6 +38,7 @@ class Work:
     aliases: List[Tuple[int, int]] = dataclasses.field(default_factory=list)
     mutates: List[int] = dataclasses.field(default_factory=list)
     random: bool = False
+    unordered: bool = False
     repeatable: bool = True
 
     @property
@@ -132,8 +133,8 @@ def _elements(shape):
     return product
 
 
-def _attention(query, key, value, products):
-    """products: how many of score size, and how many of value size, as (by the width of keys, by that of values)."""
+def attention_flops(query, key, value, products) -> int:
+    """Operations of attention without a mask. products: how many of score size, and how many of value size, as (by the width of keys, by that of values)."""
     *batch, queries, width = _numbers(query.shape)
     keys = _number(key.shape[-2])
     wide, tall = products
@@ -156,10 +157,10 @@ _FLOPS: Dict[str, Callable] = {
     "vdot": lambda a, out: 2 * _elements(a[0].shape),
     "linear": lambda a, out: 2 * _elements(a[0].shape) * _number(a[1].shape[0]),
     "mkldnn_linear": lambda a, out: 2 * _elements(a[0].shape) * _number(a[1].shape[0]),
-    "_scaled_dot_product_flash_attention_for_cpu": lambda a, out: _attention(a[0], a[1], a[2], (1, 1)),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": lambda a, out: _attention(a[1], a[2], a[3], (3, 2)),
-    "_scaled_dot_product_fused_attention_overrideable": lambda a, out: _attention(a[0], a[1], a[2], (1, 1)),
-    "_scaled_dot_product_fused_attention_overrideable_backward": lambda a, out: _attention(a[1], a[2], a[3], (3, 2)),
+    "_scaled_dot_product_flash_attention_for_cpu": lambda a, out: attention_flops(a[0], a[1], a[2], (1, 1)),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": lambda a, out: attention_flops(a[1], a[2], a[3], (3, 2)),
+    "_scaled_dot_product_fused_attention_overrideable": lambda a, out: attention_flops(a[0], a[1], a[2], (1, 1)),
+    "_scaled_dot_product_fused_attention_overrideable_backward": lambda a, out: attention_flops(a[1], a[2], a[3], (3, 2)),
     "mkldnn_rnn_layer": lambda a, out: _rnn(a[1:5], _rnn_steps(a[0])),
     "mkldnn_rnn_layer_backward": lambda a, out: 2 * _rnn(a[1:5], _rnn_steps(a[0])),
     "_cudnn_rnn": lambda a, out: _rnn(a[1], _rnn_steps(a[0])),
@@ -278,12 +279,13 @@ def _kind(name, values, random, is_view):
     return "winograd" if kind == "conv" and _is_winograd(values) else kind
 
 
-def _dtype(tensors):
+def dtype_of(tensors) -> str:
+    """The name of the type of the largest tensor of floats; "other": there is none, or mm has no name for it."""
     sized = [t for t in tensors if t.is_floating_point()]
-    return _TYPES.get(max(sized, key=bytes_of).dtype, "other") if sized else "other"
+    return TYPES.get(max(sized, key=bytes_of).dtype, "other") if sized else "other"
 
 
-def _distinct(tensors):
+def distinct_bytes(tensors) -> int:
     """Bytes of tensors; what is there twice counts once."""
     seen = {}
     for t in tensors:
@@ -306,21 +308,21 @@ def work_of(func: Any, args: Tuple, kwargs: Dict, out: Any) -> Work:
         written = sorted({*written, *(i for i, t in enumerate(inputs) if id(t) in changed)})
     random = _is_random(func, values)
     is_view = bool(outputs) and not written and len({o for _, o in aliases}) == len(outputs)
-    kind = _kind(name, values, random, is_view) if inputs or outputs else "scalar"
+    kind = _kind(name, values, random, is_view) if outputs or written else "scalar"
     work = Work(f"{func.namespace}.{name}", kind, inputs=inputs, outputs=outputs, aliases=aliases, mutates=written,
                 random=random)
-    work.repeatable = not (random or written or name in _UNORDERED
-                           or torch.Tag.nondeterministic_bitwise in func.tags)
-    work.dtype = _dtype(inputs + outputs)
+    work.unordered = name in _UNORDERED or torch.Tag.nondeterministic_bitwise in func.tags
+    work.repeatable = not (random or written or work.unordered)
+    work.dtype = dtype_of(inputs + outputs)
     if KINDS[kind].free:
         return work
     shared = {o for _, o in aliases}
     fresh = [t for i, t in enumerate(outputs) if i not in shared]
     read = [t for i, t in enumerate(inputs) if not (i in written and name in _ONLY_WRITES)]
-    work.written_bytes = _distinct(fresh + [inputs[i] for i in written])
-    work.read_bytes = _distinct(read)
+    work.written_bytes = distinct_bytes(fresh + [inputs[i] for i in written])
+    work.read_bytes = distinct_bytes(read)
     if name in _GATHERS and inputs:
-        work.read_bytes += min(0, _distinct(outputs) - bytes_of(inputs[0]))
+        work.read_bytes += min(0, distinct_bytes(outputs) - bytes_of(inputs[0]))
     if KINDS[kind].product:
         work.flops = _flops(func, name, args, kwargs, out) / (2 if values.get("is_causal") else 1)
     return work
@@ -333,7 +335,7 @@ def _opaque(func, arguments, out):
         return Work(name, "view" if inputs else "scalar", inputs=inputs, outputs=outputs,
                     aliases=[(i, o) for o, t in enumerate(outputs) for i, s in enumerate(inputs)
                              if s is t or storage_key(s) == storage_key(t) != 0][:len(outputs)])
-    return Work(name, "elementwise", _dtype(inputs + outputs), 0.0, _distinct(inputs), _distinct(outputs), inputs, outputs,
+    return Work(name, "elementwise", dtype_of(inputs + outputs), 0.0, distinct_bytes(inputs), distinct_bytes(outputs), inputs, outputs,
                 repeatable=False)
 
 
