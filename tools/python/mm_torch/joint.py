@@ -33,7 +33,7 @@ class Step:
         self.peak_bytes: int = max(self.live, default=0)
         self.peak_at: int = self.live.index(self.peak_bytes) if self.live else 0
         self.saved: List[Storage] = [s for s in tracer.there(saved_at)
-                                     if s.born >= 0 and s.role not in PERSISTENT and s.index != loss]
+                                     if s.born >= 0 and s.died != saved_at and s.role not in PERSISTENT and s.index != loss]
 
     @property
     def ops(self) -> List[Op]:
@@ -155,8 +155,8 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
     now = batch_of((x, y))
     used: set = set()
     names = {id(m): name for name, m in net.named_modules()}
-    tracer = Tracer(names, lambda work: _workspace(work, used) if gpu else 0)
-    standing = gpu_kernels.stand_ins(tracer, used) if gpu else {}
+    tracer = Tracer(names, lambda work: _workspace(work, used) if gpu else 0, fakes.corrected)
+    standing = {**fakes.assumptions(), **(gpu_kernels.stand_ins(tracer, used) if gpu else {})}
     made = fakes.Fakes()
     with FakeTensorMode(allow_non_fake_inputs=True), made.instead(net), fakes.replaced(standing):
         own = made.optimizer(optimizer, net, bool(gpu))
@@ -205,13 +205,13 @@ class Built:
         self._names: Dict[int, str] = {}  # storage -> its present tensor
         self._taken: collections.Counter = collections.Counter()
         self._of_node: Dict[int, str] = {}
-        self._used: set = set()
+        self._empty: set = set()  # storages that nothing has written yet
         self._last = self._last_uses()
         self._build()
 
     def times(self, machine) -> Dict[Tuple[str, str], int]:
-        """Times of all steps on a machine, in ns by (layer, phase)."""
-        return {key: sum(op.work.time_ns(machine) for op in ops) for key, ops in self.parts.items()}
+        """Times of all steps on a machine, in ns by (layer, phase). 0 would be a time that is not known."""
+        return {key: max(1, sum(op.work.time_ns(machine) for op in ops)) for key, ops in self.parts.items()}
 
     def _last_uses(self):
         last = {}
@@ -246,7 +246,7 @@ class Built:
             elements *= n
         sizes = {"f32": 4, "i32": 4, "f16": 2, "bf16": 2, "u8": 1}
         exact = elements * sizes[storage.dtype] == storage.bytes
-        self.graph.tensor(name, role.replace("optimizer state", "optimizer state"), storage.shape if exact else storage.bytes,
+        self.graph.tensor(name, role, storage.shape if exact else storage.bytes,
                           storage.dtype if exact else "u8", own)
         self.path[name] = storage.path
         self._names[storage.index] = name
@@ -273,12 +273,19 @@ class Built:
         if first or unused:
             self.graph.layer("batch", "data")
             self.graph.step("batch", "forward", [self._declare(s) for s in unused], [self._declare(s) for s in first])
+            self.parts["batch", "forward"] = []
         for start, end in self._groups():
-            self._add(self.step.ops[start:end], start, end)
+            ops = self.step.ops[start:end]
+            if len(ops) == 1 and ops[0].work.kind == "allocation":
+                self._empty.update(ops[0].writes)  # the operator that fills it writes it
+            else:
+                self._add(ops, start, end)
 
     def _add(self, ops, start, end):
         storages = self.step.tracer.storages
-        born = {i for op in ops for i in op.writes if storages[i].bytes}
+        used = {i for op in ops for i in (*op.reads, *op.writes, *op.mutates) if storages[i].bytes}
+        born = {i for op in ops for i in op.writes if storages[i].bytes} | used & self._empty
+        self._empty -= born
         inner = {i for i in born if self._last[i] < end and storages[i].died is not None and storages[i].died < end
                  and storages[i].role not in PERSISTENT and (len(ops) > 1 or self._last[i] > start)}
         reads, writes, modifies, inplace = [], [], [], []
