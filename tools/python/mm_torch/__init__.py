@@ -3,7 +3,8 @@
 
 from . import library
 from .library import Infeasible
-from .session import budget, plan
+from .planned import plan
+from .session import budget
 
 library.get()  # an import without libmm.so, or with one of another version, fails
 __version__ = library.version()

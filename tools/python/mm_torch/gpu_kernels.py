@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.nn import functional as F
 
-from . import operators
+from . import machine, operators
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +30,7 @@ KERNELS = {k.name: k for k in (
            "pytorch aten/native/Dropout.cpp"),
     Kernel("rnn", "cuDNN: saves a reserve space, estimated as the gates, the cell and its tanh of each step; on a CPU "
            "oneDNN's workspace, or maps of each step", "estimated: cuDNN does not tell its formula"),
-    Kernel("convolution", "cuDNN: a workspace for the maps in channels-last order where they are not so and tensor cores "
-           "compute; estimated", "estimated: kernels nchwToNhwc in profiles; algorithms are chosen when it runs"),
+    Kernel("convolution", "cuDNN: a workspace for maps and filters in channels-last order where they are not so; estimated", "estimated: kernels nchwToNhwc in profiles; algorithms are chosen when it runs"),
     Kernel("batch norm", "cuDNN: saves mean and inverse deviation as a CPU does; no reserve space but for channels-last "
            "f16, which is not counted", "pytorch aten/native/cudnn/BatchNorm.cpp"),
     Kernel("linear", "cuBLAS: one workspace for the process, of 32 MiB from Hopper on, else 8.1 MiB",
@@ -40,9 +39,8 @@ KERNELS = {k.name: k for k in (
 
 
 def cublas_workspace_bytes(gpu: str) -> int:
-    """What cuBLAS keeps of torch's memory on a GPU of that name."""
-    from . import machine
-    return 32 << 20 if machine.generation(gpu) in ("Hopper", "Blackwell") else (4096 * 2 + 16 * 8) << 10
+    """What cuBLAS keeps of torch's memory on a GPU of that name; of a machine file, as from Hopper on."""
+    return 32 << 20 if gpu.endswith(".json") or machine.generation(gpu) in ("Hopper", "Blackwell") else (4096 * 2 + 16 * 8) << 10
 
 
 def workspace(op) -> Tuple[str, int]:

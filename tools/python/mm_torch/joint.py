@@ -174,6 +174,8 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
         used.add("optimizer")
     if gpu:
         used.update(_plain_kernels(tracer))
+        if "linear" in used:
+            tracer.add("state", "cuBLAS workspace", gpu_kernels.cublas_workspace_bytes(gpu))
     tracer.give_sums()
     return Step(tracer, saved_at, value, batch or now, gpu, used)
 
@@ -302,7 +304,7 @@ class Built:
                 inplace.append((before, writes[-1]))
         for i in sorted(born - inner):
             writes.append(self._name(i))
-        if ops[0].given is not None and storages[ops[0].given].role not in PERSISTENT:
+        if ops[0].given is not None and not {storages[i].role for i in (ops[0].given, ops[0].writes[0])} & {*PERSISTENT}:
             inplace.append((self._name(ops[0].given), self._name(ops[0].writes[0])))
         layer, phase = self._layer(ops), ops[0].phase
         self.graph.step(layer, phase, reads, writes, modifies, workspace=self._inner_bytes(inner, ops, start, end),

@@ -13,6 +13,7 @@ import time
 from typing import Dict, List, Optional
 
 _GENERATIONS = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
+ESTIMATED = "estimated from data sheet and assumptions"
 _VENDOR = ("nvidia", "geforce", "tesla")
 _TEXT = ("name", "aliases", "generation", "source")
 

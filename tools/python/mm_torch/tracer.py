@@ -146,6 +146,10 @@ class Tracer(TorchDispatchMode):
             known.role, known.name, known.of = role, name, of
         return index
 
+    def add(self, role: str, name: str, size: int) -> None:
+        """Adds a storage of `size` bytes that is there all the time."""
+        self.storages.append(Storage(len(self.storages), size, (size,), "u8", "", -1, None, role, name))
+
     def _index(self, tensor, born, path, role="feature map", first=True):
         key = operators.storage_key(tensor)
         if key in self._live:
