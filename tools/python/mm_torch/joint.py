@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.utils import _pytree as pytree
 
 from . import fakes, gpu_kernels, operators, planner
-from .tracer import PHASES, Op, Storage, Tracer
+from .tracer import Op, Storage, Tracer
 
 PERSISTENT = ("weight", "weight gradient", "optimizer state", "state")
 
@@ -52,12 +52,13 @@ class Step:
         """Who holds the peak: (role, path with * for numbers, bytes), the largest first. Persistent tensors are of path ""."""
         sums: Dict[Tuple[str, str], int] = collections.Counter()
         for s in self.tracer.there(self.peak_at):
-            sums[s.role, "" if s.role in PERSISTENT else pattern(s.path)] += s.bytes
+            update = s.born >= 0 and self.ops[s.born].phase == "update" and s.role not in PERSISTENT
+            sums["optimizer's own" if update else s.role, "" if s.role in PERSISTENT else pattern(s.path)] += s.bytes
         op = self.ops[self.peak_at]
         sums["workspace", pattern(op.path)] += op.workspace_bytes
         return sorted(((role, path, n) for (role, path), n in sums.items() if n), key=lambda row: -row[2])
 
-    def graph(self, scale: Optional[Callable[[Storage], int]] = None) -> "Built":
+    def graph(self) -> "Built":
         """The step as a graph of mm."""
         return Built(self)
 

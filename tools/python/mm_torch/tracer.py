@@ -22,7 +22,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import operators
 
 _NO_NODE = 2**63  # numbers of nodes that accumulate gradients of leaves are not below
-PHASES = ("forward", "backward", "update")
 
 
 @dataclasses.dataclass
@@ -115,7 +114,7 @@ class Tracer(TorchDispatchMode):
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Operators inside are of this phase, one of PHASES."""
+        """Operators inside are of this phase: forward, backward or update."""
         before, self._phase = self._phase, name
         try:
             yield
