@@ -151,15 +151,16 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
     arguments, or a dict of them; all may be on the meta device. optimizer: as fakes.Fakes.optimizer takes it. gpu: whose
     kernels save and allocate; None: the CPU's. batch: instead of the size that x has. autocast: a dtype.
 
-    While it runs, other threads must use neither the net nor torch's functions. ValueError: the step cannot be traced;
+    Compiled nets are traced as if they were not. While it runs, other threads must use neither the net nor torch's functions. ValueError: the step cannot be traced;
     the message says why."""
     now = batch_of((x, y))
     used: set = set()
-    names = {id(m): name for name, m in net.named_modules()}
+    names = {id(m): name.replace("_orig_mod", "").strip(".") for name, m in net.named_modules()}
     tracer = Tracer(names, lambda work: _workspace(work, used) if gpu else 0, fakes.corrected)
     standing = {**fakes.assumptions(), **(gpu_kernels.stand_ins(tracer, used) if gpu else {})}
     made = fakes.Fakes()
-    with FakeTensorMode(allow_non_fake_inputs=True), made.instead(net), fakes.replaced(standing):
+    with torch.compiler.set_stance("force_eager"), FakeTensorMode(allow_non_fake_inputs=True), made.instead(net), \
+            fakes.replaced(standing):
         own = made.optimizer(optimizer, net, bool(gpu))
         try:
             if own is not None:
