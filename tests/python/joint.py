@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Plans without running against real steps on the CPU. Arguments: names of cases; --deep: nets of real size, and a Llama of
-7 B, instead. Prints for each net: saved bytes planned and real; the peak planned, and of all storages that a dispatch mode
-sees, and of torch's allocator. MM_COMMAND: the command mm."""
+"""Plans without running against real steps on the CPU. Arguments: names of cases; --deep: nets of real size, and a
+Llama of 7 B, instead. Prints for each net: saved bytes planned and real; the peak planned, and of all storages that a
+dispatch mode sees, and of torch's allocator. MM_COMMAND: the command mm."""
 
 import contextlib
 import importlib.util

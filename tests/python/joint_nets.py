@@ -23,8 +23,8 @@ def resnet50(small):
 def vit(small):
     import torchvision
     net = torchvision.models.VisionTransformer(
-        image_size=32 if small else 224, patch_size=8 if small else 16, num_layers=2 if small else 12, num_heads=4 if small else 12,
-        hidden_dim=64 if small else 768, mlp_dim=128 if small else 3072, num_classes=10)
+        image_size=32 if small else 224, patch_size=8 if small else 16, num_layers=2 if small else 12,
+        num_heads=4 if small else 12, hidden_dim=64 if small else 768, mlp_dim=128 if small else 3072, num_classes=10)
     size = 32 if small else 224
     return net, torch.nn.functional.cross_entropy, torch.randn(2, 3, size, size), torch.tensor([1, 2])
 
@@ -41,7 +41,8 @@ def llama(small):
     from transformers import LlamaConfig, LlamaForCausalLM
     config = LlamaConfig(num_hidden_layers=2, hidden_size=64, intermediate_size=160, num_attention_heads=4, vocab_size=512,
                          num_key_value_heads=2, use_cache=False) if small else LlamaConfig(
-        num_hidden_layers=4, hidden_size=512, intermediate_size=1376, num_attention_heads=8, vocab_size=8000, use_cache=False)
+        num_hidden_layers=4, hidden_size=512, intermediate_size=1376, num_attention_heads=8, vocab_size=8000,
+        use_cache=False)
     tokens = torch.randint(0, 500, (2, 64 if small else 256))
     return LlamaForCausalLM(config), None, {"input_ids": tokens, "labels": tokens}, None
 
@@ -62,7 +63,8 @@ def lstm(small):
 
 
 def mixed(small):
-    """Dropout, a GRU (single steps on a CPU), attention with dropout, a checkpoint, operators in place, tied weights."""
+    """Dropout, a GRU (single steps on a CPU), attention with dropout, a checkpoint, operators in place, tied
+    weights."""
     class Net(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 
 
 class Fakes:
-    """Fake copies of tensors, one for each original, made inside a FakeTensorMode. batch: the size of the first dimension
-    that tensors of a batch get (None: as they are), where it is `of` now."""
+    """Fake copies of tensors, one for each original, made inside a FakeTensorMode. batch: the size of the first
+    dimension that tensors of a batch get (None: as they are), where it is `of` now."""
 
     def __init__(self):
         self._made: Dict[int, torch.Tensor] = {}
@@ -27,7 +27,7 @@ class Fakes:
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The fake of a tensor; a parameter's is a parameter."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
-            raise ValueError(f"a tensor of type {type(tensor).__name__}, {tensor.layout}: plans are of ordinary tensors only")
+            raise ValueError(f"a tensor of type {type(tensor).__name__}, {tensor.layout}: plans are of ordinary tensors")
         if id(tensor) not in self._made:
             fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
             if isinstance(tensor, torch.nn.Parameter):
@@ -45,8 +45,8 @@ class Fakes:
             if size is not None and shape and shape[0] == instead_of:
                 shape[0] = size
             self._kept[id(tensor)] = tensor
-            self._made[id(tensor)] = torch.empty(shape, dtype=tensor.dtype, device="cpu").requires_grad_(tensor.requires_grad)
-            return self._made[id(tensor)]
+            fake = torch.empty(shape, dtype=tensor.dtype, device="cpu").requires_grad_(tensor.requires_grad)
+            return self._made.setdefault(id(tensor), fake)
         return pytree.tree_map_only(torch.Tensor, one, tree)
 
     @contextlib.contextmanager
@@ -74,8 +74,9 @@ class Fakes:
             module._flat_weights[module._flat_weights_names.index(name)] = tensor
 
     def optimizer(self, given: Any, net: torch.nn.Module, foreach: bool) -> Optional[torch.optim.Optimizer]:
-        """An optimizer of the net's parameters, which are fakes now. given: None; an optimizer of the originals; a class of
-        torch.optim or its name ("AdamW"); a function of parameters. foreach: as torch's optimizers choose on a GPU."""
+        """An optimizer of the net's parameters, which are fakes now. given: None; an optimizer of the originals; a
+        class of torch.optim or its name ("AdamW"); a function of parameters. foreach: as torch's optimizers choose on a
+        GPU."""
         if given is None:
             return None
         if isinstance(given, str):

@@ -30,7 +30,8 @@ KERNELS = {k.name: k for k in (
            "pytorch aten/native/Dropout.cpp"),
     Kernel("rnn", "cuDNN: saves a reserve space, estimated as the gates, the cell and its tanh of each step; on a CPU "
            "oneDNN's workspace, or maps of each step", "estimated: cuDNN does not tell its formula"),
-    Kernel("convolution", "cuDNN: a workspace for maps and filters in channels-last order where they are not so; estimated", "estimated: kernels nchwToNhwc in profiles; algorithms are chosen when it runs"),
+    Kernel("convolution", "cuDNN: a workspace for maps and filters in channels-last order where they are not so; "
+           "estimated", "estimated: kernels nchwToNhwc in profiles; algorithms are chosen when it runs"),
     Kernel("batch norm", "cuDNN: saves mean and inverse deviation as a CPU does; no reserve space but for channels-last "
            "f16, which is not counted", "pytorch aten/native/cudnn/BatchNorm.cpp"),
     Kernel("linear", "cuBLAS: one workspace for the process, of 32 MiB from Hopper on, else 8.1 MiB",
@@ -40,7 +41,8 @@ KERNELS = {k.name: k for k in (
 
 def cublas_workspace_bytes(gpu: str) -> int:
     """What cuBLAS keeps of torch's memory on a GPU of that name; of a machine file, as from Hopper on."""
-    return 32 << 20 if gpu.endswith(".json") or machine.generation(gpu) in ("Hopper", "Blackwell") else (4096 * 2 + 16 * 8) << 10
+    large = gpu.endswith(".json") or machine.generation(gpu) in ("Hopper", "Blackwell")
+    return 32 << 20 if large else (4096 * 2 + 16 * 8) << 10
 
 
 def workspace(op) -> Tuple[str, int]:
@@ -61,7 +63,8 @@ def _autocast(*tensors):
     """The tensors as autocast would give them to a product of matrices."""
     if not torch.is_autocast_enabled("cpu"):
         return tensors
-    return tuple(t.to(torch.get_autocast_dtype("cpu")) if t is not None and t.dtype == torch.float32 else t for t in tensors)
+    dtype = torch.get_autocast_dtype("cpu")
+    return tuple(t.to(dtype) if t is not None and t.dtype == torch.float32 else t for t in tensors)
 
 
 # ---------------------------------------------------------------- attention
@@ -151,14 +154,16 @@ class _Recurrent(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         x, hx, cx, out, reserve, *weights = ctx.saved_tensors
-        with ctx.tracer.kernel(f"{ctx.mode} backward", "rnn", 2 * ctx.flops, (*grads, x, hx, cx, out, reserve, *weights)):
+        reads = (*grads, x, hx, cx, out, reserve, *weights)
+        with ctx.tracer.kernel(f"{ctx.mode} backward", "rnn", 2 * ctx.flops, reads):
             made = [torch.empty_like(t) if t is not None else None for t in (x, hx, cx)]
             of_weights = [torch.empty_like(w) for w in weights]
         return (*made, None, None, None, None, None, *of_weights)
 
 
 def _recurrent(mode, tracer, used, own):
-    """A function with the arguments of torch._VF.lstm, gru, rnn_tanh or rnn_relu; own: torch's, for packed sequences."""
+    """A function with the arguments of torch._VF.lstm, gru, rnn_tanh or rnn_relu; own: torch's, for packed
+    sequences."""
     def call(x, *args):
         if isinstance(args[1], torch.Tensor):
             return own(x, *args)

@@ -32,8 +32,8 @@ class Step:
         self.live: List[int] = tracer.live()
         self.peak_bytes: int = max(self.live, default=0)
         self.peak_at: int = self.live.index(self.peak_bytes) if self.live else 0
-        self.saved: List[Storage] = [s for s in tracer.there(saved_at)
-                                     if s.born >= 0 and s.died != saved_at and s.role not in PERSISTENT and s.index != loss]
+        self.saved: List[Storage] = [s for s in tracer.there(saved_at) if s.born >= 0 and s.died != saved_at
+                                     and s.role not in PERSISTENT and s.index != loss]
 
     @property
     def ops(self) -> List[Op]:
@@ -49,7 +49,8 @@ class Step:
         return sum(s.bytes for s in self.tracer.storages if s.role == role and s.died != -1)
 
     def holders(self) -> List[Tuple[str, str, int]]:
-        """Who holds the peak: (role, path with * for numbers, bytes), the largest first. Persistent tensors are of path ""."""
+        """Who holds the peak: (role, path with * for numbers, bytes), the largest first. Persistent tensors are of path
+        ""."""
         sums: Dict[Tuple[str, str], int] = collections.Counter()
         for s in self.tracer.there(self.peak_at):
             update = s.born >= 0 and self.ops[s.born].phase == "update" and s.role not in PERSISTENT
@@ -146,13 +147,13 @@ def _run(tracer, net, loss, x, y, optimizer, autocast):
 
 def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, optimizer: Any = None,
           gpu: Optional[str] = "H100", batch: Optional[int] = None, autocast: Any = None) -> Step:
-    """Traces a step of loss(net(x), y) on fake tensors; the net, its gradients and the optimizer stay as they are, and no
-    random numbers are drawn. loss None: the net returns it, or something with .loss. x: a tensor, a tuple or list of
-    arguments, or a dict of them; all may be on the meta device. optimizer: as fakes.Fakes.optimizer takes it. gpu: whose
-    kernels save and allocate; None: the CPU's. batch: instead of the size that x has. autocast: a dtype.
+    """Traces a step of loss(net(x), y) on fake tensors; the net, its gradients and the optimizer stay as they are, and
+    no random numbers are drawn. loss None: the net returns it, or something with .loss. x: a tensor, a tuple or list of
+    arguments, or a dict of them; all may be on the meta device. optimizer: as fakes.Fakes.optimizer takes it. gpu:
+    whose kernels save and allocate; None: the CPU's. batch: instead of the size that x has. autocast: a dtype.
 
-    Compiled nets are traced as if they were not. While it runs, other threads must use neither the net nor torch's functions. ValueError: the step cannot be traced;
-    the message says why."""
+    Compiled nets are traced as if they were not. While it runs, other threads must use neither the net nor torch's
+    functions. ValueError: the step cannot be traced; the message says why."""
     now = batch_of((x, y))
     used: set = set()
     names = {id(m): name.replace("_orig_mod", "").strip(".") for name, m in net.named_modules()}
@@ -165,7 +166,8 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
         try:
             if own is not None:
                 _make_states(own, net)
-            saved_at, value = _run(tracer, net, loss, made.batch(x, batch, now), made.batch(y, batch, now), own, autocast)
+            x, y = made.batch(x, batch, now), made.batch(y, batch, now)
+            saved_at, value = _run(tracer, net, loss, x, y, own, autocast)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise ValueError(f"{type(net).__name__} cannot be planned without running: it asks for a tensor's values, by "
                              f"{error.func}, which fakes do not have") from None
@@ -198,9 +200,9 @@ def _plain_kernels(tracer):
 # ---------------------------------------------------------------- the graph
 
 class Built:
-    """A step as a graph of mm. graph: planner.Graph. parts: {(layer, phase): its operators}. path: {tensor: its module's
-    path}. A layer is what made an autograd node; its backward step is all that the node does. Operators in place write a
-    new tensor that may take the old one's place. What only one step uses is its workspace."""
+    """A step as a graph of mm. graph: planner.Graph. parts: {(layer, phase): its operators}. path: {tensor: its
+    module's path}. A layer is what made an autograd node; its backward step is all that the node does. Operators in
+    place write a new tensor that may take the old one's place. What only one step uses is its workspace."""
 
     def __init__(self, step: Step):
         self.step, self.graph = step, planner.Graph("step")
@@ -271,7 +273,8 @@ class Built:
         written = {i for op in self.step.ops for i in op.writes}
         first = [s for s in storages if s.bytes and s.index not in written and s.role not in PERSISTENT
                  and s.index in self._last]
-        unused = [s for s in storages if s.bytes and s.role in PERSISTENT and s.index not in self._last and s.died != -1]
+        unused = [s for s in storages
+                  if s.bytes and s.role in PERSISTENT and s.index not in self._last and s.died != -1]
         for s in first:
             s.role = "input"
         if first or unused:
@@ -306,8 +309,9 @@ class Built:
                 inplace.append((before, writes[-1]))
         for i in sorted(born - inner):
             writes.append(self._name(i))
-        if ops[0].given is not None and not {storages[i].role for i in (ops[0].given, ops[0].writes[0])} & {*PERSISTENT}:
-            inplace.append((self._name(ops[0].given), self._name(ops[0].writes[0])))
+        pair = (ops[0].given, ops[0].writes[0]) if ops[0].given is not None else ()
+        if pair and not {storages[i].role for i in pair} & {*PERSISTENT}:
+            inplace.append((self._name(pair[0]), self._name(pair[1])))
         layer, phase = self._layer(ops), ops[0].phase
         self.graph.step(layer, phase, reads, writes, modifies, workspace=self._inner_bytes(inner, ops, start, end),
                         inplace=inplace)
@@ -316,7 +320,8 @@ class Built:
     def _inner_bytes(self, inner, ops, start, end):
         """The most bytes of values inside a step that are there at once, with the kernels' workspaces."""
         storages = self.step.tracer.storages
-        return max(op.workspace_bytes + sum(storages[i].bytes for i in inner if storages[i].born <= at <= storages[i].died)
+        return max(op.workspace_bytes
+                   + sum(storages[i].bytes for i in inner if storages[i].born <= at <= storages[i].died)
                    for at, op in zip(range(start, end), ops))
 
     def _layer(self, ops):

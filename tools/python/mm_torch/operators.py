@@ -23,10 +23,11 @@ TYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", tor
 class Work:
     """What one operator does. Bytes are of storages as they are touched: what a view repeats counts once.
 
-    name: such as "aten.mm". kind: its class of work, a key of KINDS. dtype: of its maps ("f32", ..., "other").
-    flops: multiplications and additions. inputs, outputs: its tensors in the order of the schema, lists flattened.
-    aliases: pairs (input, output) that share storage. mutates: inputs that it overwrites. random: it draws numbers.
-    unordered: it may add floats in another order each time. repeatable: run again on the same inputs, it gives the same bits, and changes nothing."""
+    name: such as "aten.mm". kind: its class of work, a key of KINDS. dtype: of its maps ("f32", ..., "other"). flops:
+    multiplications and additions. inputs, outputs: its tensors in the order of the schema, lists flattened. aliases:
+    pairs (input, output) that share storage. mutates: inputs that it overwrites. random: it draws numbers. unordered:
+    it may add floats in another order each time. repeatable: run again on the same inputs, it gives the same bits, and
+    changes nothing."""
     name: str
     kind: str
     dtype: str = "other"
@@ -110,12 +111,14 @@ _CLASS = {name: kind for kind, names in _NAMED.items() for name in names}
 _UNANNOUNCED = {name: ("training", ("running_mean", "running_var"))
                 for name in ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")}
 # An in-place operator of these only writes its first input.
-_ONLY_WRITES = {"zero_", "fill_", "copy_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_", "_foreach_zero_",
+_ONLY_WRITES = {"zero_", "fill_", "copy_", "normal_", "uniform_", "bernoulli_", "random_", "exponential_",
+                "_foreach_zero_",
                 "_foreach_copy_"}
 # These read as much of their first tensor as they return.
 _GATHERS = {"embedding", "index_select", "gather", "index", "take", "_embedding_bag"}
 # On a GPU these add floats in an order that is another each time.
-_UNORDERED = {"scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_add", "index_add_", "index_put",
+_UNORDERED = {"scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "index_add", "index_add_",
+              "index_put",
               "index_put_", "_index_put_impl_", "embedding_dense_backward", "put", "put_", "bincount", "histc",
               "_embedding_bag_dense_backward"}
 
@@ -134,7 +137,8 @@ def _elements(shape):
 
 
 def attention_flops(query, key, value, products) -> int:
-    """Operations of attention without a mask. products: how many of score size, and how many of value size, as (by the width of keys, by that of values)."""
+    """Operations of attention without a mask. products: how many of score size, and how many of value size, as (by the
+    width of keys, by that of values)."""
     *batch, queries, width = _numbers(query.shape)
     keys = _number(key.shape[-2])
     wide, tall = products
@@ -335,8 +339,8 @@ def _opaque(func, arguments, out):
         return Work(name, "view" if inputs else "scalar", inputs=inputs, outputs=outputs,
                     aliases=[(i, o) for o, t in enumerate(outputs) for i, s in enumerate(inputs)
                              if s is t or storage_key(s) == storage_key(t) != 0][:len(outputs)])
-    return Work(name, "elementwise", dtype_of(inputs + outputs), 0.0, distinct_bytes(inputs), distinct_bytes(outputs), inputs, outputs,
-                repeatable=False)
+    return Work(name, "elementwise", dtype_of(inputs + outputs), 0.0, distinct_bytes(inputs), distinct_bytes(outputs),
+                inputs, outputs, repeatable=False)
 
 
 def node_work(node: "torch.fx.Node") -> Work:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """python3 -m mm_torch.plan MODULE:FUNCTION: what a training step needs, without running it.
 
-FUNCTION of MODULE (a module of Python, or a file) takes no argument, and returns a net and what mm.plan takes after it, as
-a tuple (net, loss, x, y, optimizer), of which the last ones may be left out, or as a dict. `with torch.device("meta")`
-makes a net without its memory:
+FUNCTION of MODULE (a module of Python, or a file) takes no argument, and returns a net and what mm.plan takes after it,
+as a tuple (net, loss, x, y, optimizer), of which the last ones may be left out, or as a dict. `with
+torch.device("meta")` makes a net without its memory:
 
     def llama():
         with torch.device("meta"):
@@ -21,7 +21,7 @@ import os
 import sys
 
 if __name__ != "__main__":
-    raise ImportError("mm_torch.plan is a program: python3 -m mm_torch.plan; the function is mm_torch.plan of 'import mm_torch'")
+    raise ImportError("mm_torch.plan is a program, python3 -m mm_torch.plan; 'import mm_torch' has the function")
 
 from mm_torch import planned  # noqa: E402
 
@@ -48,7 +48,7 @@ def _given(target):
     if isinstance(made, dict):
         return made
     if not isinstance(made, tuple) or not 3 <= len(made) <= 5:
-        raise ValueError(f"{target} returned {type(made).__name__}: must return (net, loss, x, y, optimizer), or a dict of them")
+        raise ValueError(f"{target} returned {type(made).__name__}: must return (net, loss, x, y, optimizer), or a dict")
     return dict(zip(("net", "loss", "x", "y", "optimizer"), made))
 
 
@@ -62,9 +62,9 @@ def main(arguments):
                         help="policies, separated by ; or, if they have no options, by , (%(default)s)")
     parser.add_argument("--host", metavar="SIZE", help="host memory for moved tensors (no limit)")
     parser.add_argument("--no-largest", action="store_true", help="do not search the largest batch")
-    for name, what in (("json", "the figures"), ("svg", "a picture of memory over the step"),
+    for name, what in (("json", "the figures (-: to standard output)"), ("svg", "a picture of memory over the step"),
                        ("html", "a page of picture and figures"), ("graph", "the graph, for 'mm plan --graph'")):
-        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}" + ("; -: to standard output" * (name == "json")))
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"write {what}")
     args = parser.parse_args(arguments)
     try:
         policies = args.policy.split(";" if ";" in args.policy or ":" in args.policy else ",")

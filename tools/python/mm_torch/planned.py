@@ -18,8 +18,8 @@ class Plan:
     """What plan() found out. str() is its text; figures() its content as a dict for JSON; svg(path) a picture of memory
     over the step; html(path) a page of all; graph.save(path) a file for `mm plan --graph`.
 
-    step: joint.Step. needs: {policy: what planner.require returns}. largest: {"torch" or a policy: the largest batch that
-    fits (None: not known)}; why_not: why these are not known."""
+    step: joint.Step. needs: {policy: what planner.require returns}. largest: {"torch" or a policy: the largest batch
+    that fits (None: not known)}; why_not: why these are not known."""
 
     def __init__(self, name: str, step: joint.Step, rates: machine.Machine, budget: int):
         self.name, self.step, self.machine, self.budget_bytes = name, step, rates, budget
@@ -223,22 +223,23 @@ def _find_largest(made: Plan, trace: Callable[[int], Plan], host: Optional[int])
         made.why_not = f"at another size of the batch, {type(error).__name__}: {str(error).splitlines()[0]}"
 
 
-def plan(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, optimizer: Any = None, budget: Any = None,
-         gpu: Optional[str] = "H100", policies: Sequence[str] = POLICIES, largest: bool = True, host: Any = None,
+def plan(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, optimizer: Any = None,
+         budget: Any = None, gpu: Optional[str] = "H100", policies: Sequence[str] = POLICIES, largest: bool = True, host: Any = None,
          autocast: Optional[torch.dtype] = None, file: Any = None) -> Plan:
-    """Tells what a training step of loss(net(x), y) needs, what policies would do with it, and the largest batch, without
-    running it: no memory of its tensors is reserved, no GPU is needed, and net, optimizer and random numbers stay as they
-    are. All tensors may be on the meta device.
+    """Tells what a training step of loss(net(x), y) needs, what policies would do with it, and the largest batch,
+    without running it: no memory of its tensors is reserved, no GPU is needed, and net, optimizer and random numbers
+    stay as they are. All tensors may be on the meta device.
 
-    loss None: the net returns it, or something with .loss. x: a tensor, a tuple or list of arguments, or a dict of them.
-    optimizer: None; one of net's parameters; or to be made: a class, its name ("AdamW"), a function of parameters.
-    budget: bytes, or "6GiB"; None: what the GPU has for training. gpu: a GPU's name (`mm gpus`), or a machine file, from
-    whose rates times are predicted; None: this host, with the CPU's kernels. policies: as for the command mm. largest:
-    search the largest batch, by tracing at other sizes. host: bytes of host memory for moved tensors (None: no limit).
-    autocast: the type of torch.autocast around the forward pass. file: gets the text (standard output).
+    loss None: the net returns it, or something with .loss. x: a tensor, a tuple or list of arguments, or a dict of
+    them. optimizer: None; one of net's parameters; or to be made: a class, its name ("AdamW"), a function of
+    parameters. budget: bytes, or "6GiB"; None: what the GPU has for training. gpu: a GPU's name (`mm gpus`), or a
+    machine file, from whose rates times are predicted; None: this host, with the CPU's kernels. policies: as for the
+    command mm. largest: search the largest batch, by tracing at other sizes. host: bytes of host memory for moved
+    tensors (None: no limit). autocast: the type of torch.autocast around the forward pass. file: gets the text
+    (standard output).
 
-    The peaks are of tensors: what torch's allocator loses by rounding and gaps is not in them. ValueError: a budget, a GPU,
-    a policy or an optimizer that makes no sense; a net that asks for values of tensors. One thread at a time."""
+    The peaks are of tensors: what torch's allocator loses by rounding and gaps is not in them. ValueError: a budget, a
+    GPU, a policy or an optimizer that makes no sense; a net that asks for values of tensors. One thread at a time."""
     rates = machine.named(gpu)
     sized = session.size(budget) if budget is not None else rates.budget_bytes
     pinned = session.size(host) if host is not None else None

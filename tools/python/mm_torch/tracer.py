@@ -43,9 +43,9 @@ class Storage:
 
 @dataclasses.dataclass
 class Op:
-    """An operator that ran. work: without its tensors. reads, writes, mutates: indexes of storages; writes are new ones.
-    node: a number of the autograd node that it made or belongs to (None: none). path: of the module, "" outside all.
-    workspace_bytes: what its kernel takes beside. given: the input whose place the output takes."""
+    """An operator that ran. work: without its tensors. reads, writes, mutates: indexes of storages; writes are new
+    ones. node: a number of the autograd node that it made or belongs to (None: none). path: of the module, "" outside
+    all. workspace_bytes: what its kernel takes beside. given: the input whose place the output takes."""
     work: operators.Work
     phase: str
     path: str
@@ -73,7 +73,7 @@ class Tracer(TorchDispatchMode):
         self._watch: Dict[int, Any] = {}
         self._phase = "forward"
         self._stack: List[str] = []
-        self._bounds: List[int] = []  # numbers of autograd nodes at which the module changed, and the module from there on
+        self._bounds: List[int] = []  # numbers of autograd nodes at which the module changed
         self._bound_paths: List[str] = []
         self._last_node = 0
         self._kernel: Optional[List] = None
@@ -137,8 +137,8 @@ class Tracer(TorchDispatchMode):
     # ------------------------------------------------------------ storages
 
     def watch(self, tensor: torch.Tensor, role: str = "feature map", name: str = "", of: Optional[int] = None) -> int:
-        """Registers a tensor's storage, or finds it; returns its index. role, name, of: replace those that it has, if it is
-        new or a role other than the default is given."""
+        """Registers a tensor's storage, or finds it; returns its index. role, name, of: replace those that it has, if
+        it is new or a role other than the default is given."""
         index = self._index(tensor, len(self.ops) - 1, "")
         known = self.storages[index]
         if role != "feature map" and known.role in ("feature map", "gradient map", "saved"):
@@ -202,8 +202,8 @@ class Tracer(TorchDispatchMode):
         mutates = sorted({reads[i] for i in work.mutates if i < len(reads)})
         if operators.KINDS[work.kind].free and not writes and not mutates:
             return
-        self.ops.append(Op(dataclasses.replace(work, inputs=[], outputs=[]), self._phase, path, node, sorted(set(reads)),
-                           writes, mutates, self._workspace(work)))
+        self.ops.append(Op(dataclasses.replace(work, inputs=[], outputs=[]), self._phase, path, node,
+                           sorted(set(reads)), writes, mutates, self._workspace(work)))
 
     @contextlib.contextmanager
     def kernel(self, name: str, kind: str, flops: float, reads: Iterable[torch.Tensor]) -> Iterator[None]:
@@ -239,8 +239,8 @@ class Tracer(TorchDispatchMode):
         return [s for s in self.storages if s.born <= at and (s.died is None or s.died >= at)]
 
     def give_sums(self) -> None:
-        """Autograd adds gradients of one tensor in place where nobody else holds them, but not under a dispatch mode. So
-        such a sum takes the place of an input that is freed right after it."""
+        """Autograd adds gradients of one tensor in place where nobody else holds them, but not under a dispatch mode.
+        So such a sum takes the place of an input that is freed right after it."""
         for at, op in enumerate(self.ops):
             if op.work.name != "aten.add" or op.phase != "backward" or len(op.reads) != 2 or not op.writes:
                 continue
