@@ -185,6 +185,17 @@ def kernels_of_gpus():
     names = [op.work.name for op in step.ops]
     expect("attention is one kernel each way", [n for n in names if "attention" in n] == ["attention", "attention backward"],
            names)
+    if hasattr(torch.ops.aten, "_fused_rms_norm"):
+        step = joint.trace(torch.nn.RMSNorm(128), lambda out, y: out.sum(), x, None, None, "H100")
+        expect("an RMS norm saves a number for each row", step.saved_bytes == 64 * 4, step.saved_bytes)
+
+    class Cast(torch.nn.Module):
+        def forward(self, x):
+            with torch.autocast("cuda", torch.bfloat16):
+                return drop[0](x).exp()
+
+    step = joint.trace(Cast(), lambda out, y: out.sum(), x, None, None, "H100")
+    expect("a GPU's autocast is seen", any(s.dtype == "bf16" for s in step.saved), [s.dtype for s in step.saved])
     net, loss, x, y = NETS["mixed"](True)
     cpu, gpu = (joint.trace(net, loss, x, y, "sgd", g) for g in (None, "A100-40"))
     expect("a GRU is one kernel", sum(op.work.kind == "rnn" for op in gpu.ops) == 2 and len(gpu.ops) < len(cpu.ops) / 2)

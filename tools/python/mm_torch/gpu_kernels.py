@@ -34,6 +34,8 @@ KERNELS = {k.name: k for k in (
            "estimated", "estimated: kernels nchwToNhwc in profiles; algorithms are chosen when it runs"),
     Kernel("batch norm", "cuDNN: saves mean and inverse deviation as a CPU does; no reserve space but for channels-last "
            "f16, which is not counted", "pytorch aten/native/cudnn/BatchNorm.cpp"),
+    Kernel("rms norm", "one kernel: saves its input and one inverse for each row; on a CPU what each part saves",
+           "pytorch aten/native/layer_norm.cpp"),
     Kernel("linear", "cuBLAS: one workspace for the process, of 32 MiB from Hopper on, else 8.1 MiB",
            "pytorch aten/cuda/CublasHandlePool.cpp"),
     Kernel("optimizer", "foreach: all parameters at once, with intermediate values of all", "pytorch torch/optim"))}
@@ -92,10 +94,11 @@ class _Attention(torch.autograd.Function):
                                (grad, q, k, v, out, sums, mask)):
             inner = q.new_empty(*batch, heads, _up(rows, 128), _up(width, 32) + 1, dtype=torch.float32)
             grads = [torch.empty_like(t) for t in (q, k, v)]
+            of_mask = torch.empty_like(mask) if ctx.needs_input_grad[3] else None
             # With fewer heads of keys, the kernel makes gradients for all heads, and adds them up.
             expanded = [t.new_empty(*t.shape[:-3], heads, *t.shape[-2:]) for t in (k, v) if t.shape[-3] != heads]
         del inner, expanded
-        return (*grads, None, None, None)
+        return (*grads, of_mask, None, None)
 
 
 def _attention_flops(q, k, v, causal, products):
@@ -141,12 +144,13 @@ class _Recurrent(torch.autograd.Function):
     def forward(ctx, x, hx, cx, mode, layers, ways, dropout, tracer, *weights):
         steps, batch = x.shape[0], x.shape[1]
         width = hx.shape[-1]
+        cell = width if cx is None else cx.shape[-1]
         flops = 2 * steps * batch * sum(w.numel() for w in weights if w.dim() == 2)
         parts = _GATES[mode] + (2 if mode == "lstm" else 1) + (1 if dropout else 0)
         with tracer.kernel(mode, "rnn", flops, (x, hx, cx, *weights)):
             out = x.new_empty(steps, batch, width * ways)
             state = [torch.empty_like(t) for t in (hx, cx) if t is not None]
-            reserve = x.new_empty(layers * ways * steps * batch * width * parts * x.element_size(), dtype=torch.uint8)
+            reserve = x.new_empty(layers * ways * steps * batch * cell * parts * x.element_size(), dtype=torch.uint8)
         ctx.save_for_backward(x, hx, cx, out, reserve, *weights)
         ctx.flops, ctx.tracer, ctx.mode = flops, tracer, mode
         return (out, *state)
@@ -177,12 +181,51 @@ def _recurrent(mode, tracer, used, own):
     return call
 
 
+# ---------------------------------------------------------------- others
+
+class _RmsNorm(torch.autograd.Function):
+    """From torch 2.9 on, a GPU has one kernel for it; a CPU runs its parts."""
+
+    @staticmethod
+    def forward(ctx, x, weight, axes, tracer):
+        with tracer.kernel("rms norm", "elementwise", 0, (x, weight)):
+            out = torch.empty_like(x)
+            inverse = x.new_empty(x.shape[:x.dim() - axes], dtype=torch.float32)
+        ctx.save_for_backward(x, weight, inverse)
+        ctx.tracer = tracer
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, inverse = ctx.saved_tensors
+        with ctx.tracer.kernel("rms norm backward", "elementwise", 0, (grad, x, weight, inverse)):
+            grads = [torch.empty_like(t) if t is not None else None for t in (x, weight)]
+        return (*grads, None, None)
+
+
+def _rms_norm(tracer, used):
+    def rms_norm(input, normalized_shape, weight=None, eps=None):
+        used.add("rms norm")
+        return _RmsNorm.apply(input, weight, len(normalized_shape), tracer)
+    return rms_norm
+
+
+def _autocast_of_gpu(own):
+    """Autocast of a GPU, as that of the CPU, on which a step is traced."""
+    def autocast(device_type, dtype=None, enabled=True, cache_enabled=None):
+        return own("cpu", dtype or torch.get_autocast_dtype(device_type), enabled, cache_enabled)
+    return autocast
+
+
 def stand_ins(tracer: Any, used: set) -> Dict[Any, Dict[str, Callable]]:
     """{module: {name: function}}, for fakes.replaced. used: gets the names of KERNELS that ran."""
     vf = torch._VF
     dropout, torch_dropout = _dropout(used)
-    return {F: {"scaled_dot_product_attention": _attention(tracer, used), "dropout": dropout},
-            torch: {"dropout": torch_dropout},
+    functional = {"scaled_dot_product_attention": _attention(tracer, used), "dropout": dropout}
+    if hasattr(torch.ops.aten, "_fused_rms_norm"):
+        functional["rms_norm"] = _rms_norm(tracer, used)
+    autocast = {"autocast": _autocast_of_gpu(torch.autocast)}
+    return {F: functional, torch: {"dropout": torch_dropout, **autocast}, torch.amp: autocast,
             vf: {mode: _recurrent(mode, tracer, used, getattr(vf, mode)) for mode in _GATES}}
 
 
