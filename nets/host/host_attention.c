@@ -12,9 +12,9 @@
  *
  * That is causal attention; in full attention each row sees all blocks of keys, whole.
  *
- * The input's channels are q, of `heads` times `size`, then k and v, of `kv_heads` times `size`. A thread computes a head
- * of k and v with its group of heads of q, one after the other. With bf16 maps it copies a head to f32 in the workspace,
- * and rounds the results once. */
+ * The input's channels are q, of `heads` times `size`, then k and v, of `kv_heads` times `size`. A thread computes a
+ * head of k and v with its group of heads of q, one after the other. With bf16 maps it copies a head to f32 in the
+ * workspace, and rounds the results once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,8 +236,8 @@ static const float *widen(const attention_op *op, const char *from, int64_t row,
     return to;
 }
 
-/* With panels: copies the head to its panels. The panels of gradients are set to zero; those of k and v collect what the
- * heads of a group give. */
+/* With panels: copies the head to its panels. The panels of gradients are set to zero; those of k and v collect what
+ * the heads of a group give. */
 static void fill(const attention_run *run, const place *at, head *h) {
     const attention_op *op = run->op;
     const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Rotary embeddings (Su et al. 2021, "RoFormer"): channels i and i + size / 2 of each head of the queries and keys, as a
- * point of the plane, turn by the angle place * base^(-2 i / size); the gradient turns back. Angles are products of f32,
- * as in transformers' Llama. */
+/* Rotary embeddings (Su et al. 2021, "RoFormer"): channels i and i + size / 2 of each head of the queries and keys, as
+ * a point of the plane, turn by the angle place * base^(-2 i / size); the gradient turns back. Angles are products of
+ * f32, as in transformers' Llama. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

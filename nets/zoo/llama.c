@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Llama: Touvron et al. 2023, "LLaMA"; Dubey et al. 2024, "The Llama 3 Herd of Models". RMS norms, rotary embeddings,
  * grouped queries, SwiGLU; no biases. Layers and parameters have the names of transformers' files, without "model."
- * (embed_tokens, layers.0.self_attn.q_proj, ...). Positions are not scaled, as Llama 3.1 and later do beyond 8192 tokens
- * (rope_scaling). */
+ * (embed_tokens, layers.0.self_attn.q_proj, ...). Positions are not scaled, as Llama 3.1 and later do beyond 8192
+ * tokens (rope_scaling). */
 #include "nets/zoo/layers.h"
 
 static const float DEVIATION = 0.02f, EPS = 1e-5f;
