@@ -241,6 +241,8 @@ def bad_input_is_refused():
             return self.linear(x) if self.linear.weight.sum() > 0 else x
 
     refused("a net that asks for values", "values")(lambda: mm.plan(Asks(), lambda out, y: out.sum(), torch.ones(1, 4), **quiet))
+    refused("a batch that does not fit the net", "cannot be traced")(
+        lambda: mm.plan(torch.nn.Linear(4, 4), lambda out, y: out.sum(), torch.ones(1, 5), **quiet))
     refused("a GPU", "no GPU")(lambda: mm.plan(net, loss, x, y, gpu="nothing", **quiet))
     refused("a budget", "12 apples")(lambda: mm.plan(net, loss, x, y, budget="12 apples", **quiet))
     refused("an optimizer's name", "torch.optim")(lambda: mm.plan(net, loss, x, y, "none", **quiet))
@@ -329,6 +331,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if "--deep" in sys.argv:
         sys.argv.remove("--deep")
-        run(real_sizes, seven_billion)
+        run(seven_billion, real_sizes)  # in this order: the first one tells how much memory it took
     run(as_real_steps, nothing_changes, works_of_operators, rates_of_gpus, kernels_of_gpus, plans_tell, bad_input_is_refused,
         as_a_program)

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import logging
 import sys
 from collections import defaultdict
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -136,6 +137,17 @@ def assumptions() -> Dict[Any, Dict[str, Callable]]:
     return {sys.modules[module]: {name: (lambda *_, value=value, **__: value) for name, value in functions.items()
                                   if hasattr(sys.modules[module], name)}
             for module, functions in ASSUMED.items() if module in sys.modules}
+
+
+@contextlib.contextmanager
+def silent(logger: str) -> Iterator[None]:
+    """Inside, a logger says nothing: of an error that is raised, torch prints the whole stack, too."""
+    found = logging.getLogger(logger)
+    before, found.disabled = found.disabled, True
+    try:
+        yield
+    finally:
+        found.disabled = before
 
 
 @contextlib.contextmanager

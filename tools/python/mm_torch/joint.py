@@ -161,7 +161,7 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
     standing = {**fakes.assumptions(), **(gpu_kernels.stand_ins(tracer, used) if gpu else {})}
     made = fakes.Fakes()
     with torch.compiler.set_stance("force_eager"), FakeTensorMode(allow_non_fake_inputs=True), made.instead(net), \
-            fakes.replaced(standing):
+            fakes.replaced(standing), fakes.silent("torch._subclasses.fake_tensor"):
         own = made.optimizer(optimizer, net, bool(gpu))
         try:
             if own is not None:
@@ -171,6 +171,8 @@ def trace(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None,
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise ValueError(f"{type(net).__name__} cannot be planned without running: it asks for a tensor's values, by "
                              f"{error.func}, which fakes do not have") from None
+        except (RuntimeError, NotImplementedError) as error:
+            raise ValueError(f"{type(net).__name__} cannot be traced on fake tensors: {str(error).splitlines()[0]}") from error
         finally:
             for p in net.parameters():
                 p.grad = None
