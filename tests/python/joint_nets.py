@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Nets for joint.py, small and of real size, and what real steps of them take on the CPU."""
+"""Nets for joint_plans.py, small and of real size, and what real steps of them take on the CPU."""
 
 import importlib.util
 import weakref

@@ -29,7 +29,7 @@ graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
 plans_without_running_are_as_real_steps_() {
-    MM_COMMAND=$here/../../tools/mm with_torch joint.py
+    MM_COMMAND=$here/../../tools/mm with_torch joint_plans.py
 }
 
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3 --settle; }
