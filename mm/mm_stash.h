@@ -71,8 +71,9 @@ typedef struct mm_stash_options {
     const char *device; /* as mm_options.device */
     int64_t
         device_bytes; /* the budget of the arena, which is reserved at creation, and of what callers keep. Required */
-    int64_t pinned_bytes; /* pinned host memory for what leaves the arena; reserved at creation */
-    const char *policy;   /* "swap-async" (default). Policies that recompute are refused */
+    int64_t
+        pinned_bytes;   /* pinned host memory for what leaves the arena; reserved at creation, and kept until the end */
+    const char *policy; /* "swap-async" (default). Policies that recompute are refused */
     mm_log log;
     const mm_facts *facts; /* this and the two below: as in mm_options */
     int codec_threads;
@@ -87,6 +88,9 @@ typedef struct mm_stash_options {
     void (*reclaim)(void *ctx);
     void *reclaim_ctx;
     uint64_t modes; /* of mm_stash_mode */
+    /* The largest budget that mm_stash_budget_set may set; addresses are reserved for it, memory is not. 0:
+     * device_bytes */
+    int64_t device_most_bytes;
 } mm_stash_options;
 
 /* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */
@@ -104,6 +108,12 @@ MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *optio
 /* Waits for the device, and frees. Entries that are left are lost, pointers to them become invalid, and their number is
  * logged as a warning. No other call may be under way. NULL is legal. */
 MM_API void mm_stash_destroy(mm_stash *stash);
+
+/* Changes the budget, while there is no entry: from 1 to device_most_bytes. Pinned memory, statistics and learned
+ * orders stay; the orders are planned again. A smaller arena takes effect at once; a larger one when an iteration
+ * begins, as far as the device has memory then. On failure nothing has changed. MM_ERR_INVALID: the budget is out of
+ * range. MM_ERR_ORDER: there are entries. MM_ERR_DEVICE. */
+MM_API MM_CHECKED mm_status mm_stash_budget_set(mm_stash *stash, int64_t device_bytes);
 
 /* A tensor that is put. */
 typedef struct mm_stash_tensor {

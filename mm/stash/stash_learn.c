@@ -59,11 +59,16 @@ void mm_learner_wait(mm_learner *l) {
     pthread_mutex_unlock(&l->lock);
 }
 
-static void destroy(mm_learner *l, mm_learned_order *o) {
+static void forget_plan(mm_learner *l, mm_learned_order *o) {
     mm_status synced = o->execution ? mm_dispatch_sync(l->dispatch) : MM_OK; /* its last iteration may still run */
     (void)synced;
     mm_execution_destroy(o->execution);
+    o->execution = NULL;
     mm_stash_plan_fini(&o->plan);
+}
+
+static void destroy(mm_learner *l, mm_learned_order *o) {
+    forget_plan(l, o);
     mm_order_fini(&o->order);
     free(o);
 }
@@ -82,6 +87,38 @@ void mm_learner_fini(mm_learner *l) {
     mm_policy_fini(&l->signing);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
+}
+
+/* ---------------------------------------------------------------- another budget */
+
+/* Empties the queue, and stops the planning that is under way. */
+static void stop_planning(mm_learner *l) {
+    pthread_mutex_lock(&l->lock);
+    l->queued = 0;
+    __atomic_store_n(&l->stop, 1, __ATOMIC_RELAXED);
+    while (l->planning) pthread_cond_wait(&l->changed, &l->lock);
+    __atomic_store_n(&l->stop, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void mm_learner_plan_again(mm_learner *l, int64_t device_bytes) {
+    stop_planning(l);
+    l->terms.device_bytes = device_bytes / MM_ALIGN * MM_ALIGN;
+    for (int i = 0; i < l->n; i++) {
+        mm_learned_order *o = l->orders[i];
+        forget_plan(l, o);
+        o->failure = (mm_failure){.status = MM_OK};
+        o->refused = (mm_stash_refused){0};
+        o->told = false;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (l->last) l->queue[l->queued++] = l->last;
+    for (int i = 0; i < l->n; i++) {
+        l->orders[i]->state = MM_LEARNED_NEW;
+        if (l->orders[i] != l->last) l->queue[l->queued++] = l->orders[i];
+    }
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* ---------------------------------------------------------------- what is known */

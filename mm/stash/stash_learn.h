@@ -78,6 +78,10 @@ mm_learned_order *mm_learner_untold(mm_learner *learner);
 /* Says that an iteration has followed the order. */
 void mm_learner_note(mm_learner *learner, mm_learned_order *order);
 
+/* Has the thread plan all orders again, with a budget of device_bytes; the one of the last iteration first. Plans are
+ * gone at once. Executions must be idle. */
+void mm_learner_plan_again(mm_learner *learner, int64_t device_bytes);
+
 /* Whether nothing is left to be planned. */
 bool mm_learner_is_idle(mm_learner *learner);
 /* Waits until all added orders are planned. */

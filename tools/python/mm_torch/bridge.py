@@ -95,7 +95,6 @@ class Core:
         share: allocator.Share, if torch's allocator shares the budget."""
         self.lib, self.stash, self.device, self.on_cuda = lib, None, device, device.type == "cuda"
         self.options, self.share = options, share
-        self.before = library.Stats()  # of earlier stashes
         self.stash = self.create()
         self.lib_put, self.lib_get = lib.mm_stash_put, lib.mm_stash_get
         self.give_back, self.drop = lib.mm_stash_release, lib.mm_stash_drop
@@ -111,22 +110,9 @@ class Core:
         library.check(self.lib, self.lib.mm_stash_create_sized(byref(self.options), ctypes.sizeof(self.options), byref(stash)))
         return stash.value
 
-    def renew(self):
-        """Replaces the stash, which has no entries, by one with the changed options. Its figures continue. If this
-        fails, self.stash is None."""
-        before = self.stats()
-        self.lib.mm_stash_destroy(self.stash)
-        self.stash, self.before = None, before
-        self.stash = self.create()
-
     def stats(self):
-        """Figures of this and earlier stashes: sums, maxima, or the present value (library.SUMMED, library.MOST)."""
         stats = library.Stats()
         self.lib.mm_stash_stats_get_sized(self.stash, byref(stats), ctypes.sizeof(stats))
-        for name in library.SUMMED:
-            setattr(stats, name, getattr(stats, name) + getattr(self.before, name))
-        for name in library.MOST:
-            setattr(stats, name, max(getattr(stats, name), getattr(self.before, name)))
         return stats
 
     # pack() tests the most frequent cases first.

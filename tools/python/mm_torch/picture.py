@@ -107,12 +107,14 @@ def plan(net, loss, x, y, budget, policy, device, file):
     del with_all
     figures = {"saved_bytes": saved, "tensors": tensors, "fits": True, "needed_bytes": None, "planned_bytes": None,
                "held_by": ""}
-    m = session.budget(budget if budget is not None else max(saved, 1), policy, device=device)
+    # The bytes that are saved are a budget for the stash alone; one that is given is, on a GPU, for torch's allocator, too.
+    alone = {"_cuda": None} if budget is None else {}
+    m = session.budget(budget if budget is not None else max(saved, 1), policy, device=device, **alone)
     figures["budget_bytes"] = m.bytes
     try:
-        step(m)
-        m.settle()
-        step(m)
+        for _ in range(2 if m._core.share is None else 3):  # the last one is planned
+            step(m)
+            m.settle()
         stats = m.stats
         figures["needed_bytes"], figures["planned_bytes"] = stats.needed_bytes or None, stats.predicted_bytes or None
     except Infeasible as error:

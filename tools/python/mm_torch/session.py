@@ -128,7 +128,7 @@ class budget:
         if cuda is not None:
             share = allocator.Share(cuda, torch_device, wanted)
             settings.reclaim = library.RECLAIM_FN(lambda _ctx: cuda.empty_cache())
-            share.unplanned, settings.unplanned, settings.device_bytes = settings.unplanned, True, share.first()
+            settings.device_bytes, settings.device_most_bytes = share.first(), wanted
         if torch_device.type == "cpu":
             allocator.keep_heap()
         try:
@@ -178,9 +178,12 @@ class budget:
             raise failure.with_traceback(None) from None
 
     def settle(self):
-        """Waits until all learned orders are planned. Infeasible: the last order does not fit."""
+        """Waits until all learned orders are planned. Infeasible: the last order does not fit. Does nothing while the
+        budget of a GPU is not divided: orders are planned again in what the stash gets then."""
         layouts.check_process()
         core = self._core
+        if core.share is not None and not core.share.needs:
+            return
         try:
             library.check(core.lib, core.lib.mm_stash_wait_planned(core.stash), core.stash)
         except library.Infeasible as error:
