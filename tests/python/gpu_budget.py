@@ -189,6 +189,17 @@ def torch_that_needs_less_gives_the_rest_to_the_stash():
     expect("iterations are planned", m.stats.planned >= 2, m.stats)
 
 
+def an_order_is_refused_only_in_its_share():
+    """Six MiB do not fit into half of the budget, which the first iteration has, but into what the stash gets then."""
+    cuda = Cuda(1 << 40)
+    m = mm.budget(11 * MIB, "liveness", device="cpu", _cuda=cuda)
+    try:
+        chain(m, cuda, 2 * MIB, 4)
+    except mm.Infeasible as error:
+        expect("it fits", False, error)
+    expect("iterations are planned", m.stats.planned >= 2 and m.stats.iterations == 4, m.stats)
+
+
 def captures_are_refused():
     """Nothing is measured, reserved or returned while a CUDA graph is captured."""
     cuda = Cuda(1 << 40)
@@ -256,6 +267,6 @@ def compare_is_deterministic_on_a_gpu():
 
 
 if __name__ == "__main__":
-    checks.run(budgets_are_shared, fragments_count_in_what_torch_needs, the_stash_stays,
+    checks.run(budgets_are_shared, fragments_count_in_what_torch_needs, the_stash_stays, an_order_is_refused_only_in_its_share,
                torch_that_needs_less_gives_the_rest_to_the_stash, captures_are_refused, shortage_is_told,
                compare_is_deterministic_on_a_gpu)

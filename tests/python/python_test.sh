@@ -22,7 +22,9 @@ compare() {
 
 inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py; }
 
-headers_are_mirrored_and_budgets_are_shared_() { with_torch beside.py; }
+headers_are_mirrored_() { with_torch beside.py; }
+
+gpu_budgets_are_shared_() { with_torch gpu_budget.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
