@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""gpu_streams: the order of streams between a program, the bridge and the stash. There is no GPU: libmm has emulated CUDA
-(MM_LIBRARY=libmm_streams.so, and GLIBC_TUNABLES as in gpu_streams_test.sh), whose streams are threads. Operations here are tasks of these threads, each often after a
-delay; tensors lie in emulated device memory, which the CPU cannot touch but in a task. The allocator gives a block to the
-next operation on its stream as soon as Python has freed it, as torch's does. Work that does not wait for what it needs
-gets other bytes, sooner or later; the last case checks that this is seen."""
+"""gpu_streams: the order of streams between a program, the bridge and the stash. There is no GPU: libmm has emulated
+CUDA, whose streams are threads (MM_LIBRARY=libmm_streams.so, and GLIBC_TUNABLES as in gpu_streams_test.sh). Operations
+here are tasks of these threads, many of them after a random delay; tensors lie in emulated device memory, which the CPU
+cannot touch but in a task. The allocator gives a block to the next operation on its stream as soon as Python has freed
+it, as torch's does. Work that does not wait for what it needs gets other bytes, sooner or later: a case checks that
+this is seen."""
 
 import ctypes
 import itertools
@@ -28,7 +29,8 @@ TASK = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 LIBRARY = ctypes.CDLL(os.environ["MM_LIBRARY"])  # with the functions of torch_streams.c
 LIBRARY.streams_create.restype = LIBRARY.streams_alloc.restype = ctypes.c_void_p
 for name, kinds in (("run", [ctypes.c_void_p, TASK, ctypes.c_int64]), ("wait", [ctypes.c_void_p, ctypes.c_void_p]),
-                    ("sync", [ctypes.c_void_p]), ("capture", [ctypes.c_void_p, ctypes.c_int]), ("alloc", [ctypes.c_size_t])):
+                    ("sync", [ctypes.c_void_p]), ("capture", [ctypes.c_void_p, ctypes.c_int]),
+                    ("alloc", [ctypes.c_size_t])):
     getattr(LIBRARY, "streams_" + name).argtypes = kinds
 
 numbers, tasks, failures = itertools.count(1), {}, []
@@ -107,8 +109,8 @@ def at(address):
 
 
 def launch(function, *inputs):
-    """Enqueues out = function(*inputs) on the current stream, as a kernel: it knows addresses, and holds nothing. A
-    program that uses a tensor on another stream calls record_stream; that reaches its own tensors, not results of mm."""
+    """Enqueues out = function(*inputs) on the current stream, as a kernel: it knows addresses, and holds nothing.
+    Programs call record_stream for tensors that they use on another stream; it reaches theirs, not results of mm."""
     out = empty()
     for x in inputs:
         if x.data_ptr() in blocks:
@@ -271,8 +273,8 @@ def results_are_freed_by_other_threads():
 
 
 def a_second_stream_is_waited_for_by_the_program():
-    """README, Limits: record_stream does nothing for a result of mm. A program that uses one on a further stream has the
-    stream of its node wait for that one before the result is freed."""
+    """record_stream does nothing for a result of mm. A program that uses one on a further stream has the stream of its
+    node wait for that one before the result is freed (README, Memory beside the stash)."""
     side, sums = Stream(), []
 
     def use_aside(x):
@@ -336,7 +338,7 @@ class Probe(torch.autograd.Function):
 
 
 def a_wrong_stream_is_seen():
-    """The power of this test: a bridge that names another stream, in a put, a get or a release, gives other gradients."""
+    """The power of this test: a bridge that names another stream in a put, get or release gives other gradients."""
     wrong = Stream()
     for name, place in (("lib_put", 2), ("lib_get", 2), ("give_back", 2)):
         m = budget()

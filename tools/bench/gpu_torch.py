@@ -23,8 +23,9 @@ from torch_rig import EXPANDABLE, row_apart, step_seconds, warm_up
 
 LOSSLESS, LOSSY = "swap-async", "freelunch:rate=4,eligible=all"  # eligible=all: other choices would not fit in half
 ROWS = "eager", "save_on_cpu", LOSSLESS, LOSSY
-# Goals: lossless over save_on_cpu's images/s; lossy over eager's. By an estimate the first is out of reach at batch 128 in
-# half: 2.6 GB out and back at 55 GB/s take 95 ms, which nothing hides, and save_on_cpu about 335 ms: 3.3 times at best.
+# Goals: lossless over save_on_cpu's images/s; lossy over eager's. By an estimate the first is out of reach at batch 128
+# in half: 2.6 GB out and back at 55 GB/s take 95 ms, which nothing hides, and save_on_cpu about 335 ms: 3.3 times at
+# best.
 SPEEDUP, SHARE_OF_EAGER = 5.0, 0.9
 
 

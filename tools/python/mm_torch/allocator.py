@@ -102,12 +102,12 @@ class Share:
         self.cuda.empty_cache()  # the next iteration is measured from here on
         self.cuda.reset_peak_memory_stats(self.device)
         self.left = 0 if was_planned or self.asked and self.needs else max(self.left - 1, 0)
-        needs = peak - max(core.options.device_bytes - stats.arena_bytes, 0)  # without what the program kept for the stash
+        needs = peak - max(core.options.device_bytes - stats.arena_bytes, 0)  # without what the program kept for it
         if not self.needs:
             # What remains after the first iteration, such as an optimizer's state, adds to the second one's peak.
             needs += max(self.cuda.memory_reserved(self.device) - self.base, 0)
             self.waste = min(max(peak / max(allocated, 1), 1.0), WASTE_MOST)
-        needs += needs // SLACK
+        needs = max(needs + needs // SLACK, 1)  # 0 stands for "not measured"
         if self.needs:
             needs = self.needs if self.asked else min(needs, self.needs)
         needs, asked, self.asked = needs + self.asked, self.asked, 0

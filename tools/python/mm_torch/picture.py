@@ -107,7 +107,7 @@ def plan(net, loss, x, y, budget, policy, device, file):
     del with_all
     figures = {"saved_bytes": saved, "tensors": tensors, "fits": True, "needed_bytes": None, "planned_bytes": None,
                "held_by": ""}
-    # The bytes that are saved are a budget for the stash alone; one that is given is, on a GPU, for torch's allocator, too.
+    # The bytes that are saved are a budget for the stash alone; one that is given is on a GPU also torch's.
     alone = {"_cuda": None} if budget is None else {}
     m = session.budget(budget if budget is not None else max(saved, 1), policy, device=device, **alone)
     figures["budget_bytes"] = m.bytes
