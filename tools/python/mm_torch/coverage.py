@@ -16,6 +16,7 @@ import torch
 from . import classify
 
 NEED = 0.8
+LITTLE = 16  # less than 1/LITTLE of the managed bytes is not worth another order of puts, and so another plan
 SMALL_MOST = 1 << 20  # so many bytes of small tensors are not worth a warning
 
 # Classes of bytes beside the managed ones: name: (in words, what to do about it). EXCLUDED: not in the share.
@@ -44,10 +45,11 @@ class Uncovered(RuntimeError):
 
 
 class Coverage:
-    """Counts one iteration of a Core. told: called with the figures when it has ended."""
+    """Counts one iteration of a Core. told: a method that is called with the figures when it has ended; its object is
+    not kept alive."""
 
     def __init__(self, core, told):
-        self.core, self.told = weakref.ref(core), told
+        self.core, self.told = weakref.ref(core), weakref.WeakMethod(told)
         self.bytes, self.seen = dict.fromkeys(CLASSES, 0), set()
         self.holds = []  # place, bytes and weak reference of each storage that the program seems to hold
         self.managed_bytes = self.compiled_bytes = self.passes = 0
@@ -108,7 +110,8 @@ class Coverage:
             torch.UntypedStorage._free_weak_ref(weak)
         self.holds.clear()
         core = self.core()
-        core.let_go = core.let_go - kept | gone - kept
+        if self.let_go_bytes * LITTLE >= self.managed_bytes:
+            core.let_go = core.let_go - kept | gone - kept
 
     def end(self):
         """The iteration has ended: hands the figures over."""
@@ -117,7 +120,9 @@ class Coverage:
             core.coverage = None
             if self.holds:
                 self.backward_ended()
-            self.told(self.figures())
+            told = self.told()
+            if told is not None:
+                told(self.figures())
 
     def leave(self):
         """The `with` is left without an error: the iteration has ended if its backward pass has, or if nothing of it is
