@@ -94,6 +94,7 @@ def _deleted(address, out=_out, process=Process):
 
 _python = Python(*(_address(getattr(ctypes.pythonapi, name)) for name in (
     "Py_IsInitialized", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")), _deleted)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_python))  # for ever: tensors may be freed after the modules
 
 
 def _dense(shape, strides):
