@@ -49,8 +49,8 @@ DTYPES = {
 storage_of = torch.Tensor.untyped_storage
 
 # _out: results that autograd has: address of a DLManaged → what is needed until the tensor is freed. held: a result's
-# storage → its record, and its version as it was handed out, so that a result that is saved again, in a double backward,
-# gets the same entry.
+# storage → its record, and its version as it was handed out, so that a result that is saved again, in a double
+# backward, gets the same entry.
 _out = {}
 held = {}
 
