@@ -99,8 +99,8 @@ class _Kept(getattr(checkpoint, "_VersionWrapper", object)):
 
 
 def _respects(mode):
-    """Since torch 2.14 the program says whether what a selective checkpoint keeps goes to the hooks. If it does not say,
-    it does inside a budget."""
+    """Since torch 2.14 the program says whether what a selective checkpoint keeps goes to the hooks. If it does not
+    say, it does inside a budget."""
     said = mode.__dict__.get("respect_saved_tensors_hooks")
     return True if said is None and here() is not None else said
 

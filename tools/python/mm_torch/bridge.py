@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Connects autograd with the stash: which saved tensors it packs, which it leaves alone, what it gives back. pack() gives
-autograd a record (records.py) in place of the tensor.
+"""Connects autograd with the stash: which saved tensors it packs, which it leaves alone, what it gives back. pack()
+gives autograd a record (records.py) in place of the tensor.
 
 While the program keeps a tensor (the stash did not take it), records have aliases of it, which autograd gets back
 unchanged. A result of the stash that may be read again shares the version counter of the tensor that was put, so a

@@ -21,8 +21,10 @@ from torch.nn import functional as F
 from torch.utils import checkpoint
 
 HALVES = frozenset((torch.float16, torch.bfloat16))
-_MAKERS = frozenset((checkpoint.__file__, os.path.join(os.path.dirname(__file__), "active.py")))  # of selective checkpoints
-APPLY = getattr(getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None)  # torch 2.14: C++, None
+# Files that save what a selective checkpoint has just made.
+_MAKERS = frozenset((checkpoint.__file__, os.path.join(os.path.dirname(__file__), "active.py")))
+# Custom functions are applied by this code; since torch 2.14 by code in C++: None.
+APPLY = getattr(getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None)
 MADE = ("made",)
 SCANS_MOST = 3
 

@@ -49,8 +49,8 @@ DTYPES = {
 storage_of = torch.Tensor.untyped_storage
 
 # _out: results that autograd has: address of a DLManaged → what is needed until the tensor is freed. held: a result's
-# storage → its record, and its version as it was handed out, so that a result that is saved again, in a double backward,
-# gets the same entry.
+# storage → its record, and its version as it was handed out, so that a result that is saved again, in a double
+# backward, gets the same entry.
 _out = {}
 held = {}
 
@@ -94,6 +94,7 @@ def _deleted(address, out=_out, process=Process):
 
 _python = Python(*(_address(getattr(ctypes.pythonapi, name)) for name in (
     "Py_IsInitialized", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")), _deleted)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_python))  # for ever: tensors may be freed after the modules
 
 
 def _dense(shape, strides):

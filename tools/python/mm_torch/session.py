@@ -86,8 +86,8 @@ class budget:
     default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
     are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log:
     gets messages, a line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of
-    the saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict,
-    Uncovered is raised, by the next operation that saves, or when the `with` is left.
+    the saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with
+    strict, Uncovered is raised, by the next operation that saves, or when the `with` is left.
 
     ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
     forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
