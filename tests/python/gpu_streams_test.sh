@@ -5,7 +5,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python
-export MM_LIBRARY=$mm
+export MM_LIBRARY=$mm TORCH=2.6
 # The emulation needs more thread-local memory than is left for a library that is opened at run time.
 export GLIBC_TUNABLES=glibc.rtld.optional_static_tls=32768
 
