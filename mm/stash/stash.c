@@ -271,6 +271,35 @@ mm_status mm_stash_touched_get(mm_stash *s, mm_touched *touched_out) {
     return mm_failure_restore(&failure);
 }
 
+/* ---------------------------------------------------------------- the budget */
+
+static mm_status set_budget(mm_stash *s, int64_t bytes) {
+    const int64_t most = mm_pool_bytes(s->pool);
+    MM_TRY(pay(s));
+    if (bytes <= 0 || bytes > most)
+        return mm_fail(MM_ERR_INVALID, "mm_stash_budget_set: device_bytes is %lld: must be from 1 to %lld",
+                       (long long)bytes, (long long)most);
+    if (s->stats.entries > 0)
+        return mm_fail(MM_ERR_ORDER,
+                       "mm_stash_budget_set: there are %lld entries; the budget can change while there is none",
+                       (long long)s->stats.entries);
+    MM_TRY(mm_dispatch_sync(s->dispatch)); /* the last iteration may still run */
+    if (bytes < s->limit_bytes) MM_TRY(mm_stash_arena_limit(s, bytes));
+    s->options.device_bytes = bytes;
+    s->was_planned = false; /* its plan is gone */
+    mm_learner_plan_again(&s->learner, bytes);
+    return MM_OK;
+}
+
+mm_status mm_stash_budget_set(mm_stash *s, int64_t device_bytes) {
+    MM_TRY(mm_check_given(s, "mm_stash_budget_set", "stash"));
+    stash_enter(s);
+    mm_failure failure;
+    mm_failure_save(&failure, set_budget(s, device_bytes));
+    stash_exit(s);
+    return mm_failure_restore(&failure);
+}
+
 /* ---------------------------------------------------------------- plans */
 
 void mm_stash_iteration_end(mm_stash *s) {

@@ -10,7 +10,7 @@
 #include "mm/stash/stash_table.h"
 
 /* No padding follows the last member, as with mm_options. */
-_Static_assert(offsetof(mm_stash_options, modes) + sizeof(uint64_t) == sizeof(mm_stash_options),
+_Static_assert(offsetof(mm_stash_options, device_most_bytes) + sizeof(int64_t) == sizeof(mm_stash_options),
                "no padding at the end");
 
 static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_stash_options *taken) {
@@ -24,6 +24,10 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     if (taken->pinned_bytes < 0)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: pinned_bytes is %lld: must be 0 or more",
                        (long long)taken->pinned_bytes);
+    if (taken->device_most_bytes == 0) taken->device_most_bytes = taken->device_bytes;
+    if (taken->device_most_bytes < taken->device_bytes)
+        return mm_fail(MM_ERR_INVALID, "mm_stash_create: device_most_bytes is %lld, less than device_bytes, %lld",
+                       (long long)taken->device_most_bytes, (long long)taken->device_bytes);
     if (taken->modes & ~(uint64_t)MM_STASH_TAKE_ALWAYS)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: modes 0x%llx: mm %s knows MM_STASH_TAKE_ALWAYS alone",
                        (unsigned long long)taken->modes, MM_VERSION);
@@ -37,6 +41,15 @@ static mm_status check_budget(const mm_stash *s) {
     if (s->options.device_bytes <= info.free_bytes) return MM_OK;
     return mm_fail(MM_ERR_NOMEM, "mm_stash_create: the budget is %s, and the device %s has %s free",
                    MM_SIZE_TEXT(s->options.device_bytes), s->device->name, MM_SIZE_TEXT(info.free_bytes));
+}
+
+/* The arena: memory for the budget, and addresses for the largest one. */
+static mm_status open_arena(mm_stash *s) {
+    const mm_stash_options *o = &s->options;
+    if (o->device_most_bytes == o->device_bytes)
+        return mm_pool_create(s->device, MM_MEMORY_DEVICE, o->device_bytes, &s->pool);
+    MM_TRY(mm_pool_create_trimmed(s->device, o->device_most_bytes, &s->pool));
+    return mm_pool_restore(s->pool, o->device_bytes);
 }
 
 static mm_status open_lane(mm_stash *s) {
@@ -91,7 +104,7 @@ static mm_status open_parts(mm_stash *s) {
     s->is_inline = mm_device_is_inline(s->device);
     MM_TRY(open_learner(s));
     MM_TRY(check_budget(s));
-    MM_TRY(mm_pool_create(s->device, MM_MEMORY_DEVICE, o->device_bytes, &s->pool));
+    MM_TRY(open_arena(s));
     MM_TRY(mm_pool_create(s->device, MM_MEMORY_PINNED, o->pinned_bytes, &s->pinned));
     MM_TRY(mm_ranges_init(&s->arena, 0, s->limit_bytes));
     MM_TRY(mm_ranges_init(&s->host, 0, s->learner.terms.pinned_bytes));

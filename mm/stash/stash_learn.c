@@ -59,11 +59,16 @@ void mm_learner_wait(mm_learner *l) {
     pthread_mutex_unlock(&l->lock);
 }
 
-static void destroy(mm_learner *l, mm_learned_order *o) {
+static void forget_plan(mm_learner *l, mm_learned_order *o) {
     mm_status synced = o->execution ? mm_dispatch_sync(l->dispatch) : MM_OK; /* its last iteration may still run */
     (void)synced;
     mm_execution_destroy(o->execution);
+    o->execution = NULL;
     mm_stash_plan_fini(&o->plan);
+}
+
+static void destroy(mm_learner *l, mm_learned_order *o) {
+    forget_plan(l, o);
     mm_order_fini(&o->order);
     free(o);
 }
@@ -82,6 +87,38 @@ void mm_learner_fini(mm_learner *l) {
     mm_policy_fini(&l->signing);
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
+}
+
+/* ---------------------------------------------------------------- another budget */
+
+/* Empties the queue, and stops the planning that is under way. */
+static void stop_planning(mm_learner *l) {
+    pthread_mutex_lock(&l->lock);
+    l->queued = 0;
+    __atomic_store_n(&l->stop, 1, __ATOMIC_RELAXED);
+    while (l->planning) pthread_cond_wait(&l->changed, &l->lock);
+    __atomic_store_n(&l->stop, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void mm_learner_plan_again(mm_learner *l, int64_t device_bytes) {
+    stop_planning(l);
+    l->terms.device_bytes = device_bytes / MM_ALIGN * MM_ALIGN;
+    for (int i = 0; i < l->n; i++) {
+        mm_learned_order *o = l->orders[i];
+        forget_plan(l, o);
+        o->failure = (mm_failure){.status = MM_OK};
+        o->refused = (mm_stash_refused){0};
+        o->told = false;
+    }
+    pthread_mutex_lock(&l->lock);
+    if (l->last) l->queue[l->queued++] = l->last;
+    for (int i = 0; i < l->n; i++) {
+        l->orders[i]->state = MM_LEARNED_NEW;
+        if (l->orders[i] != l->last) l->queue[l->queued++] = l->orders[i];
+    }
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
 }
 
 /* ---------------------------------------------------------------- what is known */
@@ -134,15 +171,37 @@ static mm_learned_order *learn(mm_learner *l, mm_order *order) {
     return o;
 }
 
+static bool plans_in_vain(const mm_learner *l) { return l->in_vain >= MM_LEARNED_IN_VAIN; }
+
+/* Whether a new order is worth a plan: it has come before, or orders do come again. */
+static bool is_worth_it(mm_learner *l, const mm_order *order) {
+    if (!plans_in_vain(l)) return true;
+    const uint64_t hash = mm_order_hash(order);
+    for (int i = 0; i < MM_LEARNED_SEEN; i++)
+        if (l->seen[i] == hash) return true;
+    l->seen[l->next_seen++ % MM_LEARNED_SEEN] = hash;
+    return false;
+}
+
+bool mm_learner_gives_up(mm_learner *l) {
+    const bool now = plans_in_vain(l) && !l->told_in_vain;
+    l->told_in_vain |= now;
+    return now;
+}
+
 bool mm_learner_add(mm_learner *l, mm_order *order) {
     mm_learned_order *o = known(l, order);
-    if (!o) o = learn(l, order);
+    if (!o && is_worth_it(l, order)) {
+        o = learn(l, order);
+        l->in_vain += o != NULL;
+    }
     if (o) mm_learner_note(l, o);
     return o != NULL;
 }
 
 void mm_learner_note(mm_learner *l, mm_learned_order *o) {
     o->used = ++l->clock;
+    if (o->comes++ > 0) l->in_vain = 0;
     if (l->last) l->last->next = o;
     l->last = o;
     l->last_known = true;
@@ -155,6 +214,7 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_desc *first) {
         mm_learned_order *o = l->orders[i];
         const bool refused = o->state == MM_LEARNED_REFUSED;
         if (o->state == MM_LEARNED_NEW || (refused && (o != l->last || !mm_learned_fits_not(o)))) continue;
+        if (plans_in_vain(l) && o->comes < 2) continue;
         if (!mm_stash_desc_equal(&o->order.entries[0], first)) continue;
         if (l->last && l->last->next == o && !refused) {
             found = o;

@@ -1,11 +1,11 @@
 #!/bin/bash
-# mm_torch against plain torch: bad input, loops that drift, random graphs, networks, and the wheel. Skipped where no
-# python3 has torch ('tools/deps python' installs it). $1: libmm.so.
+# mm_torch against plain torch: bad input, loops that drift, real loops' faults, random graphs, networks, and the wheel.
+# Skipped where no python3 has torch from 2.6 (MM_PYTHON names one). $1: libmm.so.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python
-export MM_LIBRARY=$mm
+export MM_LIBRARY=$mm TORCH=2.6
 
 # with_torch ARGUMENT...: runs the script with_torch; what it prints goes to the file out.
 with_torch() {
@@ -22,9 +22,15 @@ compare() {
 
 inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py; }
 
-headers_are_mirrored_and_budgets_are_shared_() { with_torch beside.py; }
+headers_are_mirrored_() { with_torch beside.py; }
+
+gpu_budgets_are_shared_() { with_torch gpu_budget.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
+
+shares_are_told_() { with_torch coverage.py; }
+
+real_loops_faults_stay_away_() { with_torch faults.py; }
 
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
@@ -59,6 +65,7 @@ wheel_installs_without_network_and_loads_() {
     local wheel size needs
     "$here/with_torch" -c 'import ensurepip' >out 2>&1 || skip "no python3 has torch and makes environments: $(<out)"
     with_torch -m venv --system-site-packages env
+    ./env/bin/python -c 'import torch' 2>out || skip "environments made of this python3 do not have its torch"
     ./env/bin/python -m pip install -q --no-index "$here/../../tools/python" >out 2>&1 || fail "pip install failed"
     MM_LIBRARY='' ./env/bin/python -W ignore -c 'import mm_torch as mm, sys, torch
 m = mm.budget("1MiB", device="cpu")

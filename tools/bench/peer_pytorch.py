@@ -42,7 +42,7 @@ import time
 
 from gpu_summary import make_parser, print_table, rate_of
 from torch_nets import NAMES, batch_of, build, is_known, optimizer_of, sizes_of
-from torch_rig import Apart, reason, step_seconds, warm_up
+from torch_rig import EXPANDABLE, Apart, reason, step_seconds, warm_up
 
 MODES = ["keep", "channels_last", "checkpoint", "save_on_cpu", "compile:1.0", "compile:0.5", "compile:0.2",
          "compile_checkpoint"]
@@ -148,9 +148,8 @@ def empty_row(args, net, batch, mode, precision):
 
 
 def environment(args):
-    """The child's environment. With --cap, segments can grow: otherwise fragmentation would count against the limit."""
-    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF") if args.cap else ()
-    return {name: "expandable_segments:True" for name in names}
+    """The child's environment."""
+    return EXPANDABLE if args.cap else {}
 
 
 def start(args, net, batch, mode, precision):

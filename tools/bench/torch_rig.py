@@ -14,6 +14,10 @@ import time
 
 WARM_UP, LEAST_ITERATIONS = 8, 3
 
+# An environment in which the allocator's segments can grow: otherwise fragments would count against a cap. The second
+# name is that of newer torch.
+EXPANDABLE = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "expandable_segments:True")
+
 # ---------------------------------------------------------------- steps
 
 

@@ -55,7 +55,7 @@ def _glibc(files):
 def _metadata(version):
     readme = open(os.path.join(HERE, "README.md"), encoding="utf-8").read()
     return (f"Metadata-Version: 2.1\nName: mm-torch\nVersion: {version}\nSummary: A PyTorch loop inside a byte budget\n"
-            f"License: MIT\nRequires-Python: >=3.7\nDescription-Content-Type: text/markdown\n\n{readme}")
+            f"License: MIT\nRequires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n{readme}")
 
 
 def _licence():

@@ -5,11 +5,13 @@ Prints a row for each policy and share. share: of the bytes that one step saves 
 lossless row must have plain torch's weights, buffers and losses, bit for bit; a lossy row (by the library's statistics)
 losses within 2 % or 0.002. predicted: the most that a step holds, within the budget; kept: the part of it that torch
 keeps, which is never moved; touched: bytes of the arena, which holds the rest, that were written. A run must touch the
-predicted bytes of the arena (or less, if codes are shorter), and no others. Exits with 1 if a row is wrong, with 2 for
-wrong arguments."""
+predicted bytes of the arena (or less, if codes are shorter), and no others. On a GPU budgets are of what is saved
+alone, torch's allocator has no part in them, and torch runs with deterministic settings: otherwise it does not get the
+same bits twice. Exits with 1 if a row is wrong, with 2 for wrong arguments."""
 
 import argparse
 import contextlib
+import os
 import sys
 import time
 
@@ -33,15 +35,24 @@ def policies_of(text):
     return found
 
 
-def train(name, batch, steps, seed, autocast, m=None, settle=True):
+def deterministic():
+    """Has torch compute the same bits each time on a GPU, as far as it can; it warns of operations that cannot. Call it
+    before the GPU is used."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it when it is first used
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+
+
+def train(options, steps, m=None, settle=True):
     """Trains from the same start on one batch, so that losses fall. Returns losses, weights and buffers, seconds."""
-    net, batches = models.make(name, seed)
+    net, batches = models.make(options.net, options.seed)
+    net.to(options.device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    x, y = batches(batch, torch.Generator().manual_seed(seed))
+    x, y = (part.to(options.device) for part in batches(options.batch, torch.Generator().manual_seed(options.seed)))
     losses, started = [], time.perf_counter()
     for step in range(steps):
         with m or contextlib.nullcontext():
-            with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+            with torch.autocast(options.device, torch.bfloat16) if options.autocast else contextlib.nullcontext():
                 output = net(x)
             loss = models.loss(output, y)
             optimizer.zero_grad(set_to_none=True)
@@ -54,10 +65,10 @@ def train(name, batch, steps, seed, autocast, m=None, settle=True):
     return losses, {key: value.clone() for key, value in net.state_dict().items()}, time.perf_counter() - started
 
 
-def moved_bytes(name, batch, seed, autocast):
+def moved_bytes(options):
     """Bytes that one step saves and mm moves; each storage once."""
-    m = mm.budget(session._most(torch.device("cpu")), host=0, device="cpu", unplanned=True)
-    train(name, batch, 1, seed, autocast, m, settle=False)
+    m = mm.budget(session._most(torch.device(options.device)), host=0, device=options.device, unplanned=True, _cuda=None)
+    train(options, 1, m, settle=False)
     return m.stats.put_bytes
 
 
@@ -71,9 +82,8 @@ def row(options, policy, budget, plain):
     losses, state, seconds = plain
     m = None
     try:
-        m = mm.budget(budget, policy, device="cpu", measure_touched=True, log=lambda text: None)
-        found_losses, found, found_seconds = train(options.net, options.batch, options.steps, options.seed,
-                                                   options.autocast, m)
+        m = mm.budget(budget, policy, device=options.device, measure_touched=True, log=lambda text: None, _cuda=None)
+        found_losses, found, found_seconds = train(options, options.steps, m)
     except mm.Infeasible as error:
         least = f"needs {session.text_of(error.minimum)} ({error.minimum} bytes)" if error.minimum else str(error)
         return ["-"] * 7 + [f"infeasible: {least}" + (f", for what {error.producer} saved" if error.producer else "")], \
@@ -114,6 +124,7 @@ def main():
     parser.add_argument("--share", default="1,0.5,0.27", help="budgets, as shares of the moved bytes")
     parser.add_argument("--policy", default="liveness,swap-async,freelunch:codec=zvc,eligible=all,when=always")
     parser.add_argument("--autocast", choices=["bf16"])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.batch = options.batch or models.NETS[options.net][2]
@@ -123,8 +134,10 @@ def main():
         parser.error(f"--share {options.share}: must be numbers separated by commas")
     if options.steps < 1 or options.batch < 1 or min(shares) <= 0:
         parser.error("--steps, --batch and --share must be above 0")
-    plain = train(options.net, options.batch, options.steps, options.seed, options.autocast)
-    moved = moved_bytes(options.net, options.batch, options.seed, options.autocast)
+    if options.device == "cuda":
+        deterministic()
+    plain = train(options, options.steps)
+    moved = moved_bytes(options)
     print(f"{options.net}, batch {options.batch}{', ' + options.autocast if options.autocast else ''}, {options.steps} steps: "
           f"a step saves {session.text_of(moved)} ({moved} bytes) that can be moved; plain torch ends with "
           f"{plain[0][-1]:.4f}", flush=True)

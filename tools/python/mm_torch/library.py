@@ -38,7 +38,7 @@ class Options(ctypes.Structure):
                 ("log", Log), ("facts", c_void_p), ("codec_threads", c_int), ("measure_touched", c_bool),
                 ("unplanned", c_bool), ("delay_seed", c_uint64), ("delay_max_ns", c_int64),
                 ("link_bytes_per_s", c_int64), ("reclaim", RECLAIM_FN), ("reclaim_ctx", c_void_p),
-                ("modes", c_uint64)]
+                ("modes", c_uint64), ("device_most_bytes", c_int64)]
 
 
 class Tensor(ctypes.Structure):
@@ -52,12 +52,6 @@ class Stats(ctypes.Structure):
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
         "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes")]
-
-
-# Fields of Stats that are sums over a stash's life, and that are maxima; the others are present values.
-SUMMED = ("puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "moved_bytes", "out_bytes", "in_bytes",
-          "encoded_bytes", "coded_bytes", "lossy_gets")
-MOST = "peak_bytes", "host_bytes"
 
 
 class HostMemory(ctypes.Structure):
@@ -90,10 +84,12 @@ _SIGNATURES = {
     "mm_host_memory_get": (None, POINTER(HostMemory)),
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
+    "mm_stash_budget_set": (c_int, c_void_p, c_int64),
     "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # void *, not typed: entry and answer
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
     "mm_stash_release": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),
+    "mm_stash_python_deleter": (None, c_void_p),
     "mm_stash_iteration_end": (None, c_void_p),
     "mm_stash_wait_planned": (c_int, c_void_p),
     "mm_stash_stats_get_sized": (None, c_void_p, POINTER(Stats), c_size_t),
