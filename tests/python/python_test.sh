@@ -28,7 +28,7 @@ gpu_budgets_are_shared_() { with_torch gpu_budget.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
-shares_are_told_() { with_torch coverage.py; }
+shares_are_told_() { with_torch coverage_told.py; }
 
 real_loops_faults_stay_away_() { with_torch faults.py; }
 
