@@ -113,7 +113,9 @@ typedef struct mm_stash_tensor {
     int64_t dims[MM_RANK_MAX];    /* outermost first, each at least 1 */
     int64_t strides[MM_RANK_MAX]; /* in elements; dimensions may lie in any order, but without gaps. All 0: in the order
                                      of dims */
-    const char *producer;         /* what made it, such as "ReluBackward0", for messages and rules; copied. NULL: "" */
+    const char *producer;         /* what made it, for messages and rules; copied, up to 159 bytes. NULL: "". Either an
+                                     operation, "ReluBackward0"; or the path of the module that saves it, a blank, and
+                                     the operation: rules match that path and those of the modules around it */
     uint32_t flags;               /* of mm_stash_flag */
 } mm_stash_tensor;
 

@@ -16,7 +16,7 @@ from ctypes import byref, c_uint64, c_void_p
 
 import torch
 
-from . import layouts, library, saved
+from . import layouts, library, paths, saved
 from .layouts import DTYPES, Layout, held, storage_of
 from .saved import FRESH, FRESH_BASE, base_references, producer_of
 
@@ -239,7 +239,7 @@ class Core:
         if begins:
             self.share.begin(self)
         fn, output = x.grad_fn, x.output_nr
-        producer = producer_of(fn)
+        producer = paths.named(producer_of(fn))
         entry = Entry(self, data, total, version)
         entry.seen = layout, start, producer, output
         watch = memory = x.detach()

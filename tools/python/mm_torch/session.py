@@ -12,7 +12,7 @@ from ctypes import byref
 
 import torch
 
-from . import allocator, bridge, layouts, library, picture
+from . import allocator, bridge, layouts, library, paths, picture
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -83,7 +83,8 @@ class budget:
     bytes: the budget for what operations on `device` save inside the `with`: a number, or text such as "6GiB". Not
     counted, and left alone: parameters and their views, tensors that the program holds (buffers, the batch), tensors
     below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
-    refused. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
+    refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules save;
+    net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
     default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
     are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share).
 
@@ -95,8 +96,11 @@ class budget:
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
     allocator has no share in the budget."""
 
-    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
+    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, net=None, **options):
         self._core = None
+        policy = paths.spec(policy, net)
+        if net is not None:
+            paths.register(net)
         layouts.check_process()
         lib = library.get()
         torch_device, name = _device(device)
