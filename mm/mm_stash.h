@@ -64,6 +64,9 @@ typedef enum mm_stash_mode {
     /* Every tensor that is put is taken (MM_STASH_TAKEN), so that a loop with one set of buffers for all its layers may
      * use them again. Tensors that a plan never moves are copied to the arena then, instead of kept by the caller. */
     MM_STASH_TAKE_ALWAYS = 1,
+    /* Callers keep every tensor. The stash copies, plans and moves nothing: it counts, refuses (MM_ERR_INFEASIBLE) what
+     * would exceed the budget, and reports. For a loop that makes room otherwise, by recomputing. */
+    MM_STASH_KEEP_ALWAYS = 2,
 } mm_stash_mode;
 
 /* Options of a stash. Later versions add members at the end, as with mm_options. */

@@ -205,7 +205,7 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     mm_stash_plan p = {.kept = calloc((size_t)o->n_entries + 1, sizeof *p.kept)};
     *plan_out = p;
     if (!p.kept) return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
-    const bool keeps_all = !t->take_always && all + margin(o) <= t->device_bytes;
+    const bool keeps_all = t->keep_always || (!t->take_always && all + margin(o) <= t->device_bytes);
     if (keeps_all) {
         memset(p.kept, true, (size_t)o->n_entries);
         p.kept_bytes = p.needed_bytes = all;

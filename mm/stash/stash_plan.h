@@ -17,6 +17,7 @@ typedef struct mm_stash_terms {
     const mm_facts *facts; /* measured times; NULL: none */
     int64_t device_bytes, pinned_bytes;
     bool take_always;         /* callers keep nothing */
+    bool keep_always;         /* they keep everything */
     const volatile int *stop; /* mm_limits.stop */
 } mm_stash_terms;
 

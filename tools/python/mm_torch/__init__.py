@@ -3,8 +3,9 @@
 
 from . import library
 from .library import Infeasible
+from .fit import fit
 from .session import budget, plan
 
 library.get()  # an import without libmm.so, or with one of another version, fails
 __version__ = library.version()
-__all__ = ["Infeasible", "budget", "plan"]
+__all__ = ["Infeasible", "budget", "fit", "plan"]

@@ -110,7 +110,7 @@ def named(producer):
 
 # ---------------------------------------------------------------- policies by path
 
-_ACTIONS = {"swap-async": "swap"}  # what a policy's name means for what a rule names
+ACTIONS = {"swap-async": "swap"}  # what a policy's name means for what a rule names
 
 
 def spec(policy, net=None):
@@ -128,7 +128,7 @@ def spec(policy, net=None):
                              "by torch.utils.checkpoint")
         if net is not None:
             match(pattern, net)
-        rules.append(f"{pattern}={_ACTIONS.get(action, action)}")
+        rules.append(f"{pattern}={ACTIONS.get(action, action)}")
     if not rules:
         raise ValueError("policy {} has no rule: use {path: action}, such as {\"*\": \"swap-async\"}")
     return "rules:" + ";".join(rules)

@@ -133,7 +133,7 @@ class budget:
             share = allocator.Share(cuda, torch_device, wanted)
             settings.reclaim = library.RECLAIM_FN(lambda _ctx: cuda.empty_cache())
             share.unplanned, settings.unplanned, settings.device_bytes = settings.unplanned, True, share.first()
-        if torch_device.type == "cpu":
+        if torch_device.type == "cpu" and not settings.modes:
             allocator.keep_heap()
         try:
             self._core = bridge.Core(lib, settings, torch_device, share)
