@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
-from . import layouts, library, measure, paths, planner, session, wrap
+from . import allocator, layouts, library, measure, paths, planner, session, wrap
 from .measure import Call, Measured
 from .picture import table
 
@@ -33,8 +33,9 @@ class Cut:
         others/0 ─▶ layers.0/1 ─▶ layers.0/1 output ─▶ layers.1/1 ─▶ …          forward
                                                                                backward: the same, from the end
 
-    A call's layer writes what is saved inside of it, and can run again; the layer after it writes what the call returns,
-    and cannot. What a call is given is read by its backward step. What is saved around calls is of `others`."""
+    A call's layer writes what is saved inside of it, and can run again; the layer after it writes what the call
+    returns, and cannot. What a call is given is read by its backward step. What is saved around calls is of
+    `others`."""
 
     def __init__(self, measured: Measured, calls: List[Call]):
         self.measured, self.calls = measured, calls
@@ -83,11 +84,9 @@ class Cut:
         self.backward.append((name, [saved] + given + [self.declared[k] for k in made if k in keys]))
 
     def _build(self) -> None:
-        saved = {key for key, _ in self.measured.saves}
-        self.edges = {k for c in self.calls for k in c.inputs} | {k for c in self.calls for k in c.outputs if k in saved}
-        self.backward: List[Tuple[str, List[str]]] = []
-        self.last, at = "", 0
-        for call in self.calls:
+        saved = {key for key, _ in self.measured.saves} self.edges = {k for c in self.calls for k in c.inputs} | {k for
+        c in self.calls for k in c.outputs if k in saved} self.backward: List[Tuple[str, List[str]]] = [] self.last, at
+        = "", 0 for call in self.calls:
             self._others(at, call.first, call.inputs)
             self._call(call)
             at = call.last
@@ -115,8 +114,8 @@ def inside_bytes(measured: Measured, call: Call) -> int:
 
 
 def cut_at(measured: Measured, most: int, least: int) -> List[Call]:
-    """The outermost calls that may run again and save at most so many bytes inside; or, if nothing inside of them may be
-    cut, more."""
+    """The outermost calls that may run again and save at most so many bytes inside; or, if nothing inside of them may
+    be cut, more."""
     chosen: List[Call] = []
 
     def visit(calls: List[Call]) -> None:
@@ -145,8 +144,8 @@ def cuts_of(measured: Measured) -> List[Cut]:
 
 
 def cut_by_rules(measured: Measured, rules: Dict[str, str], net: torch.nn.Module) -> Tuple[Cut, str]:
-    """The cut at the modules that patterns of paths name, and the library's policy for it. The first pattern that matches
-    counts; "*" is for modules of which no other pattern names a part. ValueError: as paths.spec."""
+    """The cut at the modules that patterns of paths name, and the library's policy for it. The first pattern that
+    matches counts; "*" is for modules of which no other pattern names a part. ValueError: as paths.spec."""
     patterns = {p: set(paths.match(p, net)) for p in rules if p != "*"}
     acts = {p: "keep" if a == "recompute" else a for p, a in rules.items()}
     paths.spec(acts)
@@ -173,8 +172,8 @@ def cut_by_rules(measured: Measured, rules: Dict[str, str], net: torch.nn.Module
 
 
 class Verdict:
-    """What becomes of a module. saved: bytes inside; ns: forward time; action: recompute, keep, swap, ...; price: ns that
-    a step takes longer; why: the reason, if it must not run again."""
+    """What becomes of a module. saved: bytes inside; ns: forward time; action: recompute, keep, swap, ...; price: ns
+    that a step takes longer; why: the reason, if it must not run again."""
     __slots__ = ("path", "module", "saved", "ns", "action", "price", "why")
 
     def __init__(self, path: str, module: torch.nn.Module, saved: int, ns: int, action: str, why: str):
@@ -218,20 +217,20 @@ class fit(session.budget):
     """Fits a step into a budget: mm.fit(net, loss, x, y, budget="6GiB").
 
     Runs loss(net(x), y) two times forward, without holding what is saved, and once forward and backward, as planned;
-    then everything is as before: gradients, buffers, random states. x: what net is called with; a tuple: its arguments; a
-    dict: its arguments by name. budget: bytes of all that autograd saves at any time, with what runs again; a number, or
-    "6GiB". policy: the library's (policies/README.md): "auto", "recompute-swap", ...; or {path: action}, such as
+    then everything is as before: gradients, buffers, random states. x: what net is called with; a tuple: its arguments;
+    a dict: its arguments by name. budget: bytes of all that autograd saves at any time, with what runs again; a number,
+    or "6GiB". policy: the library's (policies/README.md): "auto", "recompute-swap", ...; or {path: action}, such as
     {"layers.*.mlp": "recompute", "*.attn": "keep", "*": "swap-async"}: the first pattern that matches a module counts.
     host: host memory for what is swapped; default on a GPU: as mm.budget; on the CPU none, where it would be the same
     memory. device: default: that of the net's weights.
 
     `with plan:` wraps the modules with verdict recompute by torch.utils.checkpoint, and is an mm.budget for the rest
-    (report(), stats, svg()); at the end, also after an exception, the net is as it was. Weights are plain torch's, bit for
-    bit. A module is never wrapped if it would not give the same bits, or if running it twice would show: the table says
-    why.
+    (report(), stats, svg()); at the end, also after an exception, the net is as it was. Weights are plain torch's, bit
+    for bit. A module is never wrapped if it would not give the same bits, or if running it twice would show: the table
+    says why.
 
-    Attributes: verdicts: list of Verdict; minimum: the least budget in bytes; planned_bytes: the most that is saved at a
-    time, as planned; price_ns: what running again adds to a step.
+    Attributes: verdicts: list of Verdict; minimum: the least budget in bytes; planned_bytes: the most that is saved at
+    a time, as planned; price_ns: what running again adds to a step.
 
     Infeasible: the budget is too small; `minimum` would do. ValueError: as mm.budget; a path that names no module.
     RuntimeError: inside another budget; a net whose forward passes differ, or read what they save. For the thread that
@@ -274,18 +273,17 @@ class fit(session.budget):
     # ---- planning
 
     def _choose(self, budget: int, pinned: int, rate: int, excess: int) -> None:
-        """Plans every cut, and takes the plan with the least price that fits. excess: bytes that a step was found to take
-        beyond its plan."""
+        """Plans every cut, and takes the plan with the least price that fits. excess: bytes that a step was found to
+        take beyond its plan."""
         policy = self.plan_policy
         if isinstance(policy, dict):
             cut, text = cut_by_rules(self._measured, policy, self.net)
             tried = [(cut, text)]
         else:
             tried = [(cut, policy) for cut in cuts_of(self._measured)] or [(Cut(self._measured, []), policy)]
-        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried]
-        fitting = [(sum(v.price for v in verdicts_of(cut, needs)), i) for i, (cut, needs) in enumerate(plans) if needs["fits"]]
-        self.minimum = min(needs["least_bytes"] for _, needs in plans) + excess
-        if not fitting:
+        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried] fitting =
+        [(sum(v.price for v in verdicts_of(cut, needs)), i) for i, (cut, needs) in enumerate(plans) if needs["fits"]]
+        self.minimum = min(needs["least_bytes"] for _, needs in plans) + excess if not fitting:
             _, needs = min(plans, key=lambda plan: plan[1]["least_bytes"])
             self._refuse(budget, self.minimum, needs["graphs"][0]["held_by"].split("/")[0])
         cut, needs = plans[min(fitting)[1]]
@@ -297,13 +295,13 @@ class fit(session.budget):
     def _refuse(self, budget: int, minimum: int, held: str) -> None:
         by = f", held by {held}" if held else ""
         raise library.Infeasible(
-            f"mm.fit: {type(self.net).__name__} needs at least {minimum} bytes ({session.text_of(minimum)}) for what a step saves, "
-            f"under policy {self.plan_policy}{by}; the budget is {budget} bytes ({session.text_of(budget)})", minimum,
-            producer=held)
+            f"mm.fit: {type(self.net).__name__} needs at least {minimum} bytes ({session.text_of(minimum)}) for what a
+            step saves, " f"under policy {self.plan_policy}{by}; the budget is {budget} bytes
+            ({session.text_of(budget)})", minimum, producer=held)
 
     def _rest_bytes(self, budget: int) -> int:
-        """The part of the budget for what does not run again. Where nothing is moved, it is all of it: when a module runs
-        again, less is saved than at the end of the forward pass, as planned."""
+        """The part of the budget for what does not run again. Where nothing is moved, it is all of it: when a module
+        runs again, less is saved than at the end of the forward pass, as planned."""
         again = {v.path for v in self.verdicts if v.action == "recompute"} if self._moves else ()
         most = max((self.cut.again_bytes(c) for c in self.cut.calls if c.path in again), default=0)
         return max(budget - most, 1)
@@ -313,8 +311,8 @@ class fit(session.budget):
         policy = self.plan_policy
         if not self._moves:
             return {"policy": "liveness", "host": 0, "modes": library.KEEP_ALWAYS, "_cuda": None}
-        text = {p: "keep" if a == "recompute" else a for p, a in policy.items()} if isinstance(policy, dict) else "swap-async"
-        return {"policy": text, "host": pinned}
+        text = {p: "keep" if a == "recompute" else a for p, a in policy.items()} if isinstance(policy, dict) else
+        "swap-async" return {"policy": text, "host": pinned}
 
     def _prove(self, loss: Callable, x: Any, y: Any, weights: List[torch.Tensor]) -> int:
         """Runs a step as planned. Returns the most bytes that it was found to need."""
@@ -328,6 +326,8 @@ class fit(session.budget):
             if self._moves or not error.minimum:
                 raise
             return error.minimum
+        finally:
+            allocator.trim_heap()
         return self.peak_bytes
 
     # ---- running

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Measures the modules of a net in two forward passes: what autograd saves inside of each, what it is given, how long it
-takes, and whether it could run again and give the same bits.
+"""Measures the modules of a net in two forward passes: what autograd saves inside of each, what it is given, how long
+it takes, and whether it could run again and give the same bits.
 
 Nothing that is saved is held: the hooks are a budget's, whose stash answers that it took the tensor. So a measurement
 needs no more memory than a forward pass without gradients. Afterwards buffers, attributes that are numbers, and random
@@ -21,7 +21,7 @@ import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils import _pytree as pytree
 
-from . import bridge, library, paths, session, wrap
+from . import allocator, bridge, library, paths, session, wrap
 from .layouts import storage_of
 
 PIECE = 256  # MM_ALIGN: pieces of a stash are multiples of it
@@ -61,8 +61,8 @@ class Call:
 
 @dataclasses.dataclass
 class Measured:
-    """top: the calls inside of no other one of the net. saves: what was saved, in order: the storage's key, and bytes of
-    the stash. sizes: bytes by storage's key, of saved tensors and of what calls are given and return."""
+    """top: the calls inside of no other one of the net. saves: what was saved, in order: the storage's key, and bytes
+    of the stash. sizes: bytes by storage's key, of saved tensors and of what calls are given and return."""
     top: List[Call]
     calls: List[Call]
     saves: List[Tuple[Any, int]]
@@ -84,8 +84,8 @@ def call_of(net: torch.nn.Module, x: Any) -> Any:
 
 
 def _random_states(device: torch.device) -> Tuple:
-    numpy = sys.modules.get("numpy")
-    return (torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None, random.getstate(),
+    numpy = sys.modules.get("numpy") return (torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type ==
+    "cuda" else None, random.getstate(),
             numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None)
 
 
@@ -133,7 +133,8 @@ class _NoStash:
             return entry
 
         def unpack(_record):
-            raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which cannot be "
+            raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which
+            cannot be "
                                "measured: use mm.budget")
 
         core.lib_put, core.put, core.unpack = lib_put, put, unpack
@@ -242,7 +243,8 @@ class _Meter:
                 call.why = call.why or f"changes its {key}"
         hooked = any(m._forward_hooks or m._forward_pre_hooks for m in call.module.modules() if m is not call.module)
         call.why = call.why or next((inner.why if " inside" in inner.why else f"{inner.why} ({inner.path} inside)"
-                                     for inner in call.inside if inner.why), "has forward hooks inside" if hooked else "")
+                                     for inner in call.inside if inner.why), "has forward hooks inside" if hooked else
+                                     "")
 
     def metered(self, path: str, module: torch.nn.Module) -> Callable:
         inner = wrap.function_of(module)
@@ -282,6 +284,7 @@ class _Meter:
         finally:
             for weak in self.pinned:
                 torch.UntypedStorage._free_weak_ref(weak)
+            allocator.trim_heap()  # a training that follows is not to begin with the gaps of this pass
         return self.found
 
     def look_back(self) -> None:
@@ -313,8 +316,8 @@ def copy_rate(device: torch.device) -> int:
 
 
 def measurable(net: torch.nn.Module) -> Iterator[Tuple[str, torch.nn.Module]]:
-    """Modules of the net but itself, with paths. Of a compiled or scripted module only the whole: what is inside is never
-    called."""
+    """Modules of the net but itself, with paths. Of a compiled or scripted module only the whole: what is inside is
+    never called."""
     closed: set = set()
     for path, module in paths.modules_of(net):
         if id(module) in closed:

@@ -83,9 +83,10 @@ class budget:
     bytes: the budget for what operations on `device` save inside the `with`: a number, or text such as "6GiB". Not
     counted, and left alone: parameters and their views, tensors that the program holds (buffers, the batch), tensors
     below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
-    refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules save;
-    net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
-    default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
+    refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules
+    save. net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host
+    memory for moved tensors; default: four times the budget, at most half of what is free. device: default: the
+    current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
     are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share).
 
     ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a

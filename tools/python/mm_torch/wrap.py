@@ -62,9 +62,9 @@ class _Again(contextlib.AbstractContextManager):
 
 
 def checkpointed(module: torch.nn.Module, begins: Optional[Callable[[], None]] = None) -> Callable:
-    """The module's forward function in a checkpoint. Every tensor in its arguments, also in tuples and dicts, is saved by
-    the checkpoint, so that hooks see it. Without gradients nothing is wrapped. begins: called when it begins to run
-    again."""
+    """The module's forward function in a checkpoint. Every tensor in its arguments, also in tuples and dicts, is saved
+    by the checkpoint, so that hooks see it; one that is given several times stays one (self-attention asks whether
+    query is key). Without gradients nothing is wrapped. begins: called when it begins to run again."""
     inner = function_of(module)
     norms = [m for m in module.modules() if isinstance(m, _NormBase)]
 
@@ -73,15 +73,16 @@ def checkpointed(module: torch.nn.Module, begins: Optional[Callable[[], None]] =
         if not torch.is_grad_enabled():
             return inner(*args, **kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        tensors = [leaves[i] for i in places]
-        for i in places:
+        tensors = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor)}.values())
+        numbers = {id(tensor): i for i, tensor in enumerate(tensors)}
+        places = [(i, numbers[id(leaf)]) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        for i, _ in places:
             leaves[i] = None
 
         def run(*given: torch.Tensor) -> Any:
             full = list(leaves)
-            for i, tensor in zip(places, given):
-                full[i] = tensor
+            for i, number in places:
+                full[i] = given[number]
             args_again, kwargs_again = pytree.tree_unflatten(full, spec)
             return inner(*args_again, **kwargs_again)
 
