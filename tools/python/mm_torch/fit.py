@@ -84,9 +84,12 @@ class Cut:
         self.backward.append((name, [saved] + given + [self.declared[k] for k in made if k in keys]))
 
     def _build(self) -> None:
-        saved = {key for key, _ in self.measured.saves} self.edges = {k for c in self.calls for k in c.inputs} | {k for
-        c in self.calls for k in c.outputs if k in saved} self.backward: List[Tuple[str, List[str]]] = [] self.last, at
-        = "", 0 for call in self.calls:
+        saved = {key for key, _ in self.measured.saves}
+        self.edges = {k for c in self.calls for k in c.inputs}
+        self.edges |= {k for c in self.calls for k in c.outputs if k in saved}
+        self.backward: List[Tuple[str, List[str]]] = []
+        self.last, at = "", 0
+        for call in self.calls:
             self._others(at, call.first, call.inputs)
             self._call(call)
             at = call.last
@@ -281,9 +284,11 @@ class fit(session.budget):
             tried = [(cut, text)]
         else:
             tried = [(cut, policy) for cut in cuts_of(self._measured)] or [(Cut(self._measured, []), policy)]
-        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried] fitting =
-        [(sum(v.price for v in verdicts_of(cut, needs)), i) for i, (cut, needs) in enumerate(plans) if needs["fits"]]
-        self.minimum = min(needs["least_bytes"] for _, needs in plans) + excess if not fitting:
+        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried]
+        fitting = [(sum(v.price for v in verdicts_of(cut, needs)), i)
+                   for i, (cut, needs) in enumerate(plans) if needs["fits"]]
+        self.minimum = min(needs["least_bytes"] for _, needs in plans) + excess
+        if not fitting:
             _, needs = min(plans, key=lambda plan: plan[1]["least_bytes"])
             self._refuse(budget, self.minimum, needs["graphs"][0]["held_by"].split("/")[0])
         cut, needs = plans[min(fitting)[1]]
@@ -295,9 +300,9 @@ class fit(session.budget):
     def _refuse(self, budget: int, minimum: int, held: str) -> None:
         by = f", held by {held}" if held else ""
         raise library.Infeasible(
-            f"mm.fit: {type(self.net).__name__} needs at least {minimum} bytes ({session.text_of(minimum)}) for what a
-            step saves, " f"under policy {self.plan_policy}{by}; the budget is {budget} bytes
-            ({session.text_of(budget)})", minimum, producer=held)
+            f"mm.fit: {type(self.net).__name__} needs at least {minimum} bytes ({session.text_of(minimum)}) for what a "
+            f"step saves, under policy {self.plan_policy}{by}; the budget is {budget} bytes "
+            f"({session.text_of(budget)})", minimum, producer=held)
 
     def _rest_bytes(self, budget: int) -> int:
         """The part of the budget for what does not run again. Where nothing is moved, it is all of it: when a module
@@ -311,8 +316,9 @@ class fit(session.budget):
         policy = self.plan_policy
         if not self._moves:
             return {"policy": "liveness", "host": 0, "modes": library.KEEP_ALWAYS, "_cuda": None}
-        text = {p: "keep" if a == "recompute" else a for p, a in policy.items()} if isinstance(policy, dict) else
-        "swap-async" return {"policy": text, "host": pinned}
+        if isinstance(policy, dict):
+            return {"policy": {p: "keep" if a == "recompute" else a for p, a in policy.items()}, "host": pinned}
+        return {"policy": "swap-async", "host": pinned}
 
     def _prove(self, loss: Callable, x: Any, y: Any, weights: List[torch.Tensor]) -> int:
         """Runs a step as planned. Returns the most bytes that it was found to need."""

@@ -84,8 +84,9 @@ def call_of(net: torch.nn.Module, x: Any) -> Any:
 
 
 def _random_states(device: torch.device) -> Tuple:
-    numpy = sys.modules.get("numpy") return (torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type ==
-    "cuda" else None, random.getstate(),
+    numpy = sys.modules.get("numpy")
+    return (torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            random.getstate(),
             numpy.random.get_state() if numpy is not None and hasattr(numpy, "random") else None)
 
 
@@ -133,8 +134,8 @@ class _NoStash:
             return entry
 
         def unpack(_record):
-            raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which
-            cannot be "
+            raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which "
+                               "cannot be "
                                "measured: use mm.budget")
 
         core.lib_put, core.put, core.unpack = lib_put, put, unpack
@@ -243,8 +244,8 @@ class _Meter:
                 call.why = call.why or f"changes its {key}"
         hooked = any(m._forward_hooks or m._forward_pre_hooks for m in call.module.modules() if m is not call.module)
         call.why = call.why or next((inner.why if " inside" in inner.why else f"{inner.why} ({inner.path} inside)"
-                                     for inner in call.inside if inner.why), "has forward hooks inside" if hooked else
-                                     "")
+                                     for inner in call.inside if inner.why),
+                                    "has forward hooks inside" if hooked else "")
 
     def metered(self, path: str, module: torch.nn.Module) -> Callable:
         inner = wrap.function_of(module)
