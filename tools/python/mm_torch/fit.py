@@ -24,6 +24,8 @@ from .picture import table
 LEAST_SHARE = 512  # of what a step saves: modules that save less than 1/LEAST_SHARE are no candidates
 CUTS_MOST = 6
 _BACKWARD = 2  # a backward pass computes two products for each one of the forward pass
+_PROOFS = 3  # most steps that prove a plan, each with a better measurement
+_BESIDE = ("recompute",)  # tried beside auto, whose least budget depends on the times that were measured
 _NO_RATE = 10**10  # bytes a second, which policies ask for even where there is no memory to copy to
 
 
@@ -259,19 +261,20 @@ class fit(session.budget):
         else:
             pinned = session.size(host) if host is not None else 0
         rate = measure.copy_rate(torch_device) if pinned else _NO_RATE
-        self._measured = measure.measure(net, loss, x, y, torch_device)
         self.net, self.plan_policy, self.peak_again_bytes = net, policy, 0
-        excess = 0
-        for last in (False, True):
+        excess, let_go = 0, frozenset()
+        for _ in range(_PROOFS):
+            self._measured = measure.measure(net, loss, x, y, torch_device, let_go)
             self._choose(wanted, pinned, rate, excess)
             super().__init__(self._rest_bytes(wanted), **self._rest(pinned), device=torch_device, log=log, net=net)
-            self.bytes, self.policy = wanted, str(policy)
+            self.bytes, self.policy, self._core.let_go = wanted, str(policy), let_go
             found = self._prove(loss, x, y, weights)
-            if found <= wanted:
+            learned = let_go | self._core.let_go
+            if found <= wanted and learned == let_go:
                 return
-            excess += found - min(self.planned_bytes, wanted)
-            if last:
-                self._refuse(wanted, self.minimum + excess, "")
+            excess += max(found - wanted, 0)
+            let_go = learned  # the stash takes these tensors from now on: they must be in the plan
+        self._refuse(wanted, self.minimum + excess, "")
 
     # ---- planning
 
@@ -283,7 +286,8 @@ class fit(session.budget):
             cut, text = cut_by_rules(self._measured, policy, self.net)
             tried = [(cut, text)]
         else:
-            tried = [(cut, policy) for cut in cuts_of(self._measured)] or [(Cut(self._measured, []), policy)]
+            cuts = cuts_of(self._measured) or [Cut(self._measured, [])]
+            tried = [(cut, text) for cut in cuts for text in (policy, *(_BESIDE if policy == "auto" else ()))]
         plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried]
         fitting = [(sum(v.price for v in verdicts_of(cut, needs)), i)
                    for i, (cut, needs) in enumerate(plans) if needs["fits"]]

@@ -119,10 +119,10 @@ class _NoStash:
     """Has a budget's hooks classify what is saved, and hold none of it: its stash answers to each put that it took the
     tensor. saved(storage's key, bytes) is called for each."""
 
-    def __init__(self, device: torch.device, saved: Callable[[Any, int, str], None]):
+    def __init__(self, device: torch.device, let_go: frozenset, saved: Callable[[Any, int, str], None]):
         session_ = session.budget(1 << 16, "liveness", host=0, device=device, modes=library.KEEP_ALWAYS, _cuda=None)
         core, kind = session_._core, bridge.Core
-        self.session, self.core = session_, core
+        self.session, core.let_go, core.coverage = session_, let_go, None
 
         def lib_put(_stash, _tensor, _stream, answer, _at):
             answer._obj[0], answer._obj[1] = 0, library.TAKEN
@@ -183,8 +183,8 @@ def _checksum(value: Any) -> int:
 class _Meter:
     """Wraps the forward functions of a net's modules for one forward pass."""
 
-    def __init__(self, net: torch.nn.Module, device: torch.device, before: Optional[Measured]):
-        self.net, self.device, self.before = net, device, before
+    def __init__(self, net: torch.nn.Module, device: torch.device, let_go: frozenset, before: Optional[Measured]):
+        self.net, self.device, self.let_go, self.before = net, device, let_go, before
         self.found = Measured([], [], [], {}, {})
         self.open: List[Call] = []
         self.counts: Dict[str, int] = {}
@@ -208,8 +208,8 @@ class _Meter:
                 alias.data = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             base = leaf._base if leaf._is_view() else leaf
             storage = storage_of(leaf)
-            if base.is_leaf or storage.nbytes() < bridge.SMALL_BYTES or leaf.device != self.device:
-                continue
+            if base.is_leaf and base.requires_grad or storage.nbytes() < bridge.SMALL_BYTES or leaf.device != self.device:
+                continue  # a batch or a mask counts, although the program may hold it: the hooks cannot always tell
             own = leaf.numel() * leaf.element_size()
             nbytes = own if leaf._is_view() and own * bridge.SHARE < storage.nbytes() else storage.nbytes()
             self.pinned.append(storage._weak_ref())
@@ -278,7 +278,7 @@ class _Meter:
             with contextlib.ExitStack() as wrapped:
                 for path, module in measurable(self.net):
                     wrapped.enter_context(wrap.replaced(module, self.metered(path, module)))
-                with as_it_was(self.net, self.device), _NoStash(self.device, self.saved):
+                with as_it_was(self.net, self.device), _NoStash(self.device, self.let_go, self.saved):
                     result = loss(call_of(self.net, x), y)
                     self.look_back()
                     del result
@@ -330,7 +330,9 @@ def measurable(net: torch.nn.Module) -> Iterator[Tuple[str, torch.nn.Module]]:
             yield path, module
 
 
-def measure(net: torch.nn.Module, loss: Callable, x: Any, y: Any, device: torch.device) -> Measured:
-    """Runs loss(net(x), y) twice from the same state, without holding what is saved. Raises what the net raises."""
-    first = _Meter(net, device, None).run(loss, x, y)
-    return _Meter(net, device, first).run(loss, x, y)
+def measure(net: torch.nn.Module, loss: Callable, x: Any, y: Any, device: torch.device,
+            let_go: frozenset = frozenset()) -> Measured:
+    """Runs loss(net(x), y) twice from the same state, without holding what is saved. let_go: places of the program whose
+    tensors it does not keep (bridge.Core). Raises what the net raises."""
+    first = _Meter(net, device, let_go, None).run(loss, x, y)
+    return _Meter(net, device, let_go, first).run(loss, x, y)
