@@ -28,6 +28,8 @@ saved_tensors_are_named_by_modules_() { with_torch paths.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
+modules_run_again_within_a_budget_() { with_torch fit.py; }
+
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3 --settle; }

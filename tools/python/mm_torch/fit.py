@@ -321,8 +321,9 @@ class fit(session.budget):
         if not self._moves:
             return {"policy": "liveness", "host": 0, "modes": library.KEEP_ALWAYS, "_cuda": None}
         if isinstance(policy, dict):
-            return {"policy": {p: "keep" if a == "recompute" else a for p, a in policy.items()}, "host": pinned}
-        return {"policy": "swap-async", "host": pinned}
+            rules = {p: "keep" if a == "recompute" else a for p, a in policy.items()}
+            return {"policy": rules, "host": pinned, "_cuda": None}
+        return {"policy": "swap-async", "host": pinned, "_cuda": None}
 
     def _prove(self, loss: Callable, x: Any, y: Any, weights: List[torch.Tensor]) -> int:
         """Runs a step as planned. Returns the most bytes that it was found to need."""

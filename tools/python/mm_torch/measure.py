@@ -135,8 +135,7 @@ class _NoStash:
 
         def unpack(_record):
             raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which "
-                               "cannot be "
-                               "measured: use mm.budget")
+                               "cannot be measured: use mm.budget")
 
         core.lib_put, core.put, core.unpack = lib_put, put, unpack
 
@@ -208,7 +207,8 @@ class _Meter:
                 alias.data = torch.empty(0, dtype=leaf.dtype, device=leaf.device)
             base = leaf._base if leaf._is_view() else leaf
             storage = storage_of(leaf)
-            if base.is_leaf and base.requires_grad or storage.nbytes() < bridge.SMALL_BYTES or leaf.device != self.device:
+            small = storage.nbytes() < bridge.SMALL_BYTES
+            if base.is_leaf and base.requires_grad or leaf.device != self.device or small:
                 continue  # a batch or a mask counts, although the program may hold it: the hooks cannot always tell
             own = leaf.numel() * leaf.element_size()
             nbytes = own if leaf._is_view() and own * bridge.SHARE < storage.nbytes() else storage.nbytes()
@@ -332,7 +332,7 @@ def measurable(net: torch.nn.Module) -> Iterator[Tuple[str, torch.nn.Module]]:
 
 def measure(net: torch.nn.Module, loss: Callable, x: Any, y: Any, device: torch.device,
             let_go: frozenset = frozenset()) -> Measured:
-    """Runs loss(net(x), y) twice from the same state, without holding what is saved. let_go: places of the program whose
-    tensors it does not keep (bridge.Core). Raises what the net raises."""
+    """Runs loss(net(x), y) twice from the same state, without holding what is saved. let_go: places of the program
+    whose tensors it does not keep (bridge.Core). Raises what the net raises."""
     first = _Meter(net, device, let_go, None).run(loss, x, y)
     return _Meter(net, device, let_go, first).run(loss, x, y)
