@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """resident: the memory of a process that trains six transformer layers, of which a step saves 216 MiB: with plain
-torch, with a checkpoint around each layer, and by mm.fit at shares of what is saved. Each way is a process of its own. Checks
-that fit's processes take less the less they are given, about as checkpoints do, with the same losses."""
+torch, with a checkpoint around each layer, and by mm.fit at shares of what is saved. Each way is a process of its own.
+Checks that fit's processes take less the less they are given, about as checkpoints do, with the same losses."""
 
 import contextlib
 import os
