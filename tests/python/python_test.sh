@@ -32,6 +32,10 @@ modules_run_again_within_a_budget_() { with_torch fit.py; }
 
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
+plans_without_running_are_as_real_steps_() {
+    MM_COMMAND=$here/../../tools/mm with_torch joint_plans.py
+}
+
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3 --settle; }
 
 resnet20_is_bit_equal_at_each_share_() {

@@ -75,6 +75,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     package = os.path.join(HERE, NAME)
     files = {f"{NAME}/{name}": os.path.join(package, name) for name in sorted(os.listdir(package)) if name.endswith(".py")}
     files[f"{NAME}/libmm.so.1"] = library
+    files.update({f"{NAME}/{name}": os.path.join(ROOT, "tools", "facts", name) for name in ("gpus.csv", "assumptions.csv")})
     files.update({f"{NAME}/{name}": path for name, path in sorted(others.items())})
     info = f"{NAME}-{version}.dist-info"
     texts = {f"{NAME}/VERSION": f"{version}\n", f"{info}/METADATA": _metadata(version),

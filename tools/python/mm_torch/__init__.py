@@ -15,7 +15,7 @@ from .active import aside  # noqa: E402
 from .coverage import CoverageWarning, Uncovered  # noqa: E402
 from .fit import fit  # noqa: E402
 from .library import Infeasible  # noqa: E402
-from .session import budget, plan  # noqa: E402
+from .session import budget  # noqa: E402
 
 __version__ = library.version()
 __all__ = ["CoverageWarning", "Infeasible", "Uncovered", "aside", "budget", "fit", "plan"]
@@ -23,3 +23,11 @@ __all__ = ["CoverageWarning", "Infeasible", "Uncovered", "aside", "budget", "fit
 for _fault in classify.faults(bridge.Core, records.Entry):
     warnings.warn(f"mm_torch {__version__} with torch {torch.__version__} and Python {platform.python_version()}: {_fault}; "
                   "budgets may manage less than they should", RuntimeWarning, stacklevel=2)
+
+
+def __getattr__(name):
+    if name != "plan":
+        raise AttributeError(f"module {__name__} has no attribute {name!r}")
+    from .planned import plan  # only when it is used: it imports the parts of torch that trace
+    globals()["plan"] = plan
+    return plan

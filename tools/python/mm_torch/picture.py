@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Reports of a session: a table by producer, a picture of the plan, and the table of mm.plan."""
-
-import sys
-
-import torch
+"""Reports of a session: a table by producer, and a picture of the plan."""
 
 from . import coverage, session
-from .library import Infeasible
 
 
 def table(rows, right):
@@ -82,51 +77,3 @@ def svg(m, path):
 
 def _xml(text):
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def plan(net, loss, x, y, budget, policy, device, file):
-    """See session.plan."""
-    file = file or sys.stdout
-    kept = [(b, b.detach().clone()) for b in net.buffers()]
-    weights = [p for p in net.parameters() if p.requires_grad]
-    device = device if device is not None else weights[0].device
-
-    def step(m):
-        try:
-            with torch.random.fork_rng(), m:
-                torch.autograd.grad(loss(net(x), y), weights, allow_unused=True)
-        finally:
-            with torch.no_grad():
-                for buffer, value in kept:
-                    buffer.copy_(value)
-
-    # The first step finds out what is saved: it has all the memory, and no plan.
-    torch_device, _ = session._device(device)
-    with_all = session.budget(session._most(torch_device), policy, host=0, device=device, unplanned=True, _cuda=None)
-    step(with_all)
-    saved, tensors = with_all.stats.put_bytes, with_all.stats.puts
-    del with_all
-    figures = {"saved_bytes": saved, "tensors": tensors, "fits": True, "needed_bytes": None, "planned_bytes": None,
-               "held_by": ""}
-    m = session.budget(budget if budget is not None else max(saved, 1), policy, device=device)
-    figures["budget_bytes"] = m.bytes
-    try:
-        step(m)
-        m.settle()
-        step(m)
-        stats = m.stats
-        figures["needed_bytes"], figures["planned_bytes"] = stats.needed_bytes or None, stats.predicted_bytes or None
-    except Infeasible as error:
-        figures.update(fits=False, needed_bytes=error.minimum, held_by=error.producer)
-    rows = [("  saved tensors", str(saved), f"{session.text_of(saved)} in {tensors}")]
-    for key, words in (("needed_bytes", "minimum budget"), ("planned_bytes", "planned in the budget"),
-                       ("budget_bytes", "budget")):
-        if figures[key] is not None:
-            rows.append((f"  {words}", str(figures[key]), session.text_of(figures[key])))
-    needs = f" (needs {session.text_of(figures['needed_bytes'])})" if figures["needed_bytes"] is not None else ""
-    verdict = "fits" if figures["fits"] else "does not fit"
-    lines = [f"{type(net).__name__}, {policy}: {verdict} {session.text_of(m.bytes)}{needs}"] + table(rows, (1,))
-    if figures["held_by"]:
-        lines.append(f"  held by                {figures['held_by']}")
-    print("\n".join(lines), file=file)
-    return figures

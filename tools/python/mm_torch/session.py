@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""mm.budget, with its statistics, report and picture; mm.plan."""
+"""mm.budget, with its statistics, report and picture."""
 
 import ctypes
 import decimal
@@ -285,10 +285,3 @@ def _drain():
     """Runs an empty backward pass: after a pass that failed, torch holds the tasks of that pass, and so a part of its
     graph, until the next pass."""
     torch.zeros((), requires_grad=True).backward()
-
-
-def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
-    """Runs a step (loss(net(x), y) and its gradients) up to three times, and prints as `mm plan` does what the policy
-    needs at least, and what it takes in the budget (default: all that is saved). Restores gradients, buffers and the
-    random state. Returns the figures."""
-    return picture.plan(net, loss, x, y, budget, policy, device, file)
