@@ -65,6 +65,9 @@ typedef enum mm_stash_mode {
     /* Every tensor that is put is taken (MM_STASH_TAKEN), so that a loop with one set of buffers for all its layers may
      * use them again. Tensors that a plan never moves are copied to the arena then, instead of kept by the caller. */
     MM_STASH_TAKE_ALWAYS = 1,
+    /* Callers keep every tensor. The stash copies, plans and moves nothing: it counts, refuses (MM_ERR_INFEASIBLE) what
+     * would exceed the budget, and reports. For a loop that makes room otherwise, by recomputing. */
+    MM_STASH_KEEP_ALWAYS = 2,
 } mm_stash_mode;
 
 /* Options of a stash. Later versions add members at the end, as with mm_options. */
@@ -124,7 +127,9 @@ typedef struct mm_stash_tensor {
     int64_t dims[MM_RANK_MAX];    /* outermost first, each at least 1 */
     int64_t strides[MM_RANK_MAX]; /* in elements; dimensions may lie in any order, but without gaps. All 0: in the order
                                      of dims */
-    const char *producer;         /* what made it, such as "ReluBackward0", for messages and rules; copied. NULL: "" */
+    const char *producer;         /* what made it, for messages and rules; copied, up to 159 bytes. NULL: "". Either an
+                                     operation, "ReluBackward0"; or the path of the module that saves it, a blank, and
+                                     the operation: rules match that path and those of the modules around it */
     uint32_t flags;               /* of mm_stash_flag */
 } mm_stash_tensor;
 

@@ -28,9 +28,12 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     if (taken->device_most_bytes < taken->device_bytes)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: device_most_bytes is %lld, less than device_bytes, %lld",
                        (long long)taken->device_most_bytes, (long long)taken->device_bytes);
-    if (taken->modes & ~(uint64_t)MM_STASH_TAKE_ALWAYS)
-        return mm_fail(MM_ERR_INVALID, "mm_stash_create: modes 0x%llx: mm %s knows MM_STASH_TAKE_ALWAYS alone",
-                       (unsigned long long)taken->modes, MM_VERSION);
+    if (taken->modes > MM_STASH_KEEP_ALWAYS)
+        return mm_fail(
+            MM_ERR_INVALID,
+            "mm_stash_create: modes 0x%llx: mm %s knows MM_STASH_TAKE_ALWAYS and MM_STASH_KEEP_ALWAYS, one at "
+            "a time",
+            (unsigned long long)taken->modes, MM_VERSION);
     return MM_OK;
 }
 
@@ -88,6 +91,7 @@ static mm_status open_learner(mm_stash *s) {
     l->terms.rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
     l->terms.facts = s->options.facts;
     l->terms.take_always = s->options.modes & MM_STASH_TAKE_ALWAYS;
+    l->terms.keep_always = s->options.modes & MM_STASH_KEEP_ALWAYS;
     l->terms.device_bytes = s->options.device_bytes / MM_ALIGN * MM_ALIGN;
     l->terms.pinned_bytes = s->options.pinned_bytes / MM_ALIGN * MM_ALIGN;
     return MM_OK;

@@ -10,9 +10,9 @@
 
 const char mm_stash_signs_part[] = "mm.signs";
 
-enum { NAME_BYTES = 128 };
+enum { NAME_BYTES = MM_STASH_PRODUCER_CAPACITY + 32 };
 
-/* Layer kinds, found by a word in the producer's name; the first match counts. Rules name layers by their kind. */
+/* Layer kinds, found by a word in the operation's name; the first match counts. Rules name layers by their kind. */
 static const struct {
     const char *word;
     mm_layer_kind kind;
@@ -33,8 +33,9 @@ static const struct {
 };
 
 static mm_layer_kind kind_of(const char *producer) {
+    const char *path_end = strrchr(producer, ' '), *operation = path_end ? path_end + 1 : producer;
     for (size_t i = 0; i < sizeof producers / sizeof *producers; i++)
-        if (strstr(producer, producers[i].word)) return producers[i].kind;
+        if (strstr(operation, producers[i].word)) return producers[i].kind;
     return MM_LAYER_OTHER;
 }
 
@@ -94,6 +95,18 @@ static mm_status add_layer(const build *b, const char *name, mm_layer_kind kind,
     return mm_graph_set_properties(b->out->graph, *layer_out, &properties);
 }
 
+/* Has rules name the layer by the path of its entry's module, and by those of the modules around it: layers.3.mlp.0,
+ * layers.3.mlp, layers.3, layers. */
+static mm_status add_path(const build *b, mm_layer layer, const char *producer) {
+    char path[MM_STASH_PRODUCER_CAPACITY];
+    snprintf(path, sizeof path, "%s", producer);
+    for (char *end = strrchr(path, ' '); end && end != path; end = strrchr(path, '.')) {
+        *end = '\0';
+        MM_TRY(mm_graph_add_part(b->out->graph, layer, path));
+    }
+    return MM_OK;
+}
+
 static mm_status add_entry(const build *b, int entry, bool backward) {
     const mm_stash_desc *kind = &b->order->entries[entry];
     const bool bytes = (kind->flags & b->exact) || !mm_dtype_table[kind->dtype].has_sign;
@@ -105,6 +118,7 @@ static mm_status add_entry(const build *b, int entry, bool backward) {
     snprintf(name, sizeof name, "tensor %d of %s", entry, mm_stash_producer(kind));
     MM_TRY(mm_graph_add_tensor(b->out->graph, &desc, &b->out->tensor[entry]));
     MM_TRY(add_layer(b, name, kind_of(kind->producer), &b->layer[entry]));
+    MM_TRY(add_path(b, b->layer[entry], kind->producer));
     if (bytes || !(kind->flags & MM_STASH_SIGNS)) return MM_OK;
     return mm_graph_add_part(b->out->graph, b->layer[entry], mm_stash_signs_part);
 }

@@ -8,8 +8,10 @@
 #include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_desc.h"
 #include "mm/stash/stash_off_plan.h"
 #include "mm/stash/stash_planned.h"
+#include "mm/stash/stash_report.h"
 #include "mm/stash/stash_table.h"
 #include "mm/stash/stash_unplanned.h"
 
@@ -57,6 +59,7 @@ static void end(mm_stash *s) {
 mm_status mm_stash_begin(mm_stash *s, const mm_stash_desc *first) {
     if (s->stats.entries > 0 && !s->marked) return MM_OK;
     if (s->marked) end(s);
+    if (s->learner.terms.keep_always) return MM_OK;
     if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_stash_unplanned_clear(s))
         MM_TRY(mm_stash_planned_try(s, first));
     return is_following(s) ? MM_OK : begin_unplanned(s);
@@ -64,12 +67,25 @@ mm_status mm_stash_begin(mm_stash *s, const mm_stash_desc *first) {
 
 /* ---------------------------------------------------------------- events */
 
+/* MM_STASH_KEEP_ALWAYS: the caller keeps the tensor, if the budget has room for it. */
+static mm_status keep(mm_stash *s, mm_stash_slot *e, const void *data) {
+    const int64_t needed = s->stats.kept_bytes + mm_stash_piece(&e->kind);
+    if (needed <= s->options.device_bytes) {
+        e->kept = (void *)data;
+        return MM_OK;
+    }
+    mm_stash_note_refusal(s, &e->kind, s->recorded.n_entries, needed);
+    return mm_fail(MM_ERR_INFEASIBLE, "no room for %s of %s: %s are kept, and the budget is %s",
+                   MM_SIZE_TEXT(mm_stash_piece(&e->kind)), mm_stash_producer(&e->kind),
+                   MM_SIZE_TEXT(s->stats.kept_bytes), MM_SIZE_TEXT(s->options.device_bytes));
+}
+
 mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     e->iteration = s->iteration;
     const bool follows = is_following(s) && mm_stash_planned_put(s, e, data);
     if (is_following(s) && !follows) mm_stash_go_off_plan(s);
     if (!follows) e->number = s->recorded.n_entries;
-    if (!follows) MM_TRY(mm_stash_unplanned_put(s, e, data));
+    if (!follows) MM_TRY((s->learner.terms.keep_always ? keep : mm_stash_unplanned_put)(s, e, data));
     if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
     mm_stash_note_peak(s);
     mm_order_put(&s->recorded, &e->kind);

@@ -10,6 +10,9 @@
 
 #include "mm/core/status.h"
 
+/* Bytes of a producer's name with its NUL: a module's path and an operation. Chosen: paths of wrapped networks reach 80. */
+enum { MM_STASH_PRODUCER_CAPACITY = 160 };
+
 /* What an entry is. */
 typedef struct mm_stash_desc {
     mm_dtype dtype;
@@ -17,7 +20,7 @@ typedef struct mm_stash_desc {
     int rank;                  /* at least 1 */
     int64_t dims[MM_RANK_MAX]; /* in the order in memory, without dimensions of 1; unused ones are 0 */
     int64_t bytes;
-    char producer[64]; /* cut to this length */
+    char producer[MM_STASH_PRODUCER_CAPACITY]; /* cut to this length */
 } mm_stash_desc;
 
 typedef enum mm_order_event_kind { MM_ORDER_PUT, MM_ORDER_GET, MM_ORDER_RETURN, MM_ORDER_END } mm_order_event_kind;

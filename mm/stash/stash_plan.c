@@ -66,8 +66,10 @@ static bool holds_still(const mm_plan *plan, const mm_stash_graph *g, int32_t *s
 }
 
 static bool has_signs(const mm_graph *graph) {
-    for (int i = 0; i < mm_graph_layers(graph); i++)
-        if (mm_graph_layer(graph, i)->n_parts > 0) return true;
+    for (int i = 0; i < mm_graph_layers(graph); i++) {
+        const mm_layer_info *layer = mm_graph_layer(graph, i);
+        if (layer->n_parts > 0 && strcmp(layer->parts[layer->n_parts - 1], mm_stash_signs_part) == 0) return true;
+    }
     return false;
 }
 
@@ -143,15 +145,17 @@ static int64_t mark_unmoved(const mm_stash_plan *p, const mm_order *o, bool *kep
 }
 
 /* Plans the entries that are not kept. An earlier plan has moved all of these entries, so the policy moves them always,
- * and does not search for what to move, which takes longest. */
+ * and does not search for what to move, which takes longest. Rules may name entries that are kept. */
 static mm_status plan_moved(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *p) {
     mm_stash_terms terms = *t;
     mm_policy policy = *t->policy, signing;
     policy.config.when = MM_WHEN_ALWAYS;
+    policy.config.names_absent = true;
     terms.policy = &policy;
     if (t->signing) {
         signing = *t->signing;
         signing.config.when = MM_WHEN_ALWAYS;
+        signing.config.names_absent = true;
         terms.signing = &signing;
     }
     return plan_rest(&terms, o, p);
@@ -201,7 +205,7 @@ mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stas
     mm_stash_plan p = {.kept = calloc((size_t)o->n_entries + 1, sizeof *p.kept)};
     *plan_out = p;
     if (!p.kept) return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
-    const bool keeps_all = !t->take_always && all + margin(o) <= t->device_bytes;
+    const bool keeps_all = t->keep_always || (!t->take_always && all + margin(o) <= t->device_bytes);
     if (keeps_all) {
         memset(p.kept, true, (size_t)o->n_entries);
         p.kept_bytes = p.needed_bytes = all;

@@ -17,6 +17,7 @@ typedef struct mm_stash_terms {
     const mm_facts *facts; /* measured times; NULL: none */
     int64_t device_bytes, pinned_bytes;
     bool take_always;         /* callers keep nothing */
+    bool keep_always;         /* they keep everything */
     const volatile int *stop; /* mm_limits.stop */
 } mm_stash_terms;
 
@@ -33,7 +34,8 @@ typedef struct mm_stash_plan {
 typedef struct mm_stash_refused {
     int64_t needed_bytes, device_bytes, tensor_bytes; /* needed_bytes 0: nothing is refused */
     int tensor;                                       /* the entry of the event that needs most */
-    char producer[64], policy[256];                   /* producer of that entry; a policy that would fit, "": none is
+    char producer[MM_STASH_PRODUCER_CAPACITY],
+        policy[256]; /* producer of that entry; a policy that would fit, "": none is
                                                          known */
 } mm_stash_refused;
 

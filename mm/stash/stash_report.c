@@ -61,7 +61,7 @@ bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
                           .fate = MM_STASH_FATE_UNPLANNED,
                           .codec = "",
                           .gets = count_gets(&o->order, i)};
-    if (s->was_planned && o->plan.kept[i])
+    if (s->learner.terms.keep_always || (s->was_planned && o->plan.kept[i]))
         line.fate = MM_STASH_FATE_KEPT;
     else if (plan_of(s))
         report_moves(o, i, &line);

@@ -24,10 +24,11 @@ enum { NESTINGS = 32 };
 static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
     mm_schedule s;
     const mm_recompute_mode mode = config->recompute;
-    for (int r = 0; r < config->n_rules; r++)
-        MM_TRY(
-            mm_selector_find(&config->rules[r].selector, survey->graph,
-                             survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph)));
+    for (int r = 0; r < config->n_rules; r++) {
+        uint8_t *named = survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph);
+        const mm_status found = mm_selector_find(&config->rules[r].selector, survey->graph, named);
+        if (!config->names_absent) MM_TRY(found);
+    }
     MM_TRY(order_tensors(survey));
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);

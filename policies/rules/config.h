@@ -133,6 +133,7 @@ typedef struct mm_engine_config {
     int signs_whole; /* CODE_SWAP, lossless, maps of which signs alone are read: 1: the code moves; 0: a mask stays */
     mm_coding coding;
     mm_when when;
+    bool names_absent; /* a rule may name layers that the graph does not have */
     mm_sharing sharing;
     mm_comet_config comet;
     mm_algorithms algorithms;

@@ -146,6 +146,45 @@ TEST_CASE(held_entries_stay_and_one_too_many_is_refused_with_numbers) {
     mm_stash_destroy(s);
 }
 
+TEST_CASE(keep_always_counts_moves_nothing_and_refuses_what_exceeds_the_budget) {
+    enum { BYTES = 16 * KIB };
+    mm_stash *s = stash_create((mm_stash_options){.device_bytes = 2 * BYTES, .modes = MM_STASH_KEEP_ALWAYS});
+    stash_rig r;
+    stash_item items[3];
+    const mm_stash_tensor like = stash_tensor_f32("layers.0 ReluBackward0", BYTES / 4);
+    stash_rig_init(&r, s, 10);
+    for (int round = 0; round < 3; round++) {
+        mm_stash_refusal refusal;
+        mm_stash_line line;
+        for (int i = 0; i < 2; i++) stash_expect_ok(stash_rig_put(&r, &like, &items[i]));
+        assert_int_equal(stash_stats_of(s).kept_bytes, 2 * BYTES);
+        stash_expect_refused(stash_rig_put(&r, &like, &items[2]), MM_ERR_INFEASIBLE,
+                             "of layers.0 ReluBackward0: 32768 bytes (32KiB) are kept");
+        assert_true(mm_stash_refusal_get(s, &refusal));
+        assert_int_equal(refusal.needed_bytes, 3 * BYTES);
+        assert_int_equal(refusal.tensor, 2);
+        for (int i = 1; i >= 0; i--) {
+            stash_expect_ok(stash_rig_get(&r, &items[i]));
+            stash_rig_give_back(&r, &items[i]);
+            stash_rig_drop(&r, &items[i]);
+        }
+        assert_int_equal(stash_stats_of(s).entries, 0);
+        assert_int_equal(stash_stats_of(s).kept_bytes, 0);
+        stash_expect_ok(mm_stash_wait_planned(s));
+        assert_true(mm_stash_report(s, 1, &line));
+        assert_int_equal(line.fate, MM_STASH_FATE_KEPT);
+        assert_string_equal(line.producer, "layers.0 ReluBackward0");
+        assert_false(mm_stash_report(s, 2, &line));
+    }
+    const mm_stash_stats stats = stash_stats_of(s);
+    assert_int_equal(stats.iterations, 3);
+    assert_int_equal(stats.planned + stats.off_plan, 0);
+    assert_int_equal(stats.moved_bytes + stats.out_bytes, 0);
+    assert_int_equal(stats.peak_bytes, 2 * BYTES);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
 TEST_CASE(wrong_calls_are_refused_and_change_nothing) {
     static float elems[64];
     mm_stash *s;
@@ -157,6 +196,9 @@ TEST_CASE(wrong_calls_are_refused_and_change_nothing) {
                          MM_ERR_INVALID, "pinned_bytes is -1");
     stash_expect_refused(mm_stash_create(&(mm_stash_options){.device_bytes = INT64_MAX}, &s), MM_ERR_NOMEM,
                          "the budget is");
+    for (uint64_t modes = 3; modes < 5; modes++)
+        stash_expect_refused(mm_stash_create(&(mm_stash_options){.device_bytes = 1, .modes = modes}, &s),
+                             MM_ERR_INVALID, "one at a time");
     s = stash_create((mm_stash_options){.device_bytes = 64 * KIB});
     struct {
         mm_stash_tensor tensor;

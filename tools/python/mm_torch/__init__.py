@@ -14,11 +14,12 @@ library.get()  # an import without libmm.so, or with one of another version, fai
 from . import bridge, classify, records  # noqa: E402
 from .active import aside  # noqa: E402
 from .coverage import CoverageWarning, Uncovered  # noqa: E402
+from .fit import fit  # noqa: E402
 from .library import Infeasible  # noqa: E402
 from .session import budget  # noqa: E402
 
 __version__ = library.version()
-__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "aside", "budget", "plan"]
+__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "aside", "budget", "fit", "plan"]
 
 # Imported when they are first used, with the parts of torch that trace and compile, which take seconds: name, module.
 _LATER = {"plan": "planned"}

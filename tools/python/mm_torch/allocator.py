@@ -27,6 +27,13 @@ def keep_heap():
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
 
 
+def trim_heap():
+    """Returns the heap's free memory to the system, also between blocks. Does nothing if the C library is not glibc."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 # (allocator, device): the Share that set the cap.
 _owners = {}
 

@@ -13,7 +13,7 @@ from ctypes import byref, c_void_p
 
 import torch
 
-from . import classify, layouts, library, saved
+from . import classify, layouts, library, paths, saved
 from .classify import FRESH_BASE, HALVES, base_references
 from .layouts import DTYPES, Layout, Process, held, storage_of
 from .records import ANSWER_OFFSET, Ended, Entry, Record, left_alone, unchanged
@@ -201,7 +201,7 @@ class Core:
         if begins:
             self.share.begin(self)
         fn, output = x.grad_fn, x.output_nr
-        producer = producer_of(fn)
+        producer = paths.named(producer_of(fn))
         entry = Entry(self, data, total, version)
         entry.seen = layout, start, producer, output
         watch = memory = x.detach()

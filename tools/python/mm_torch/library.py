@@ -12,6 +12,7 @@ RANK_MAX = 8
 F32, I32, U8, F16, BF16 = range(5)
 SIGNS, EXACT = 1, 2
 KEPT, TAKEN = 0, 1
+KEEP_ALWAYS = 2  # of mm_stash_mode
 FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
 LOG_WARNING = 1
 

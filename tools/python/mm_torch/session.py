@@ -12,7 +12,7 @@ from ctypes import byref
 
 import torch
 
-from . import active, allocator, bridge, coverage, layouts, library, picture
+from . import active, allocator, bridge, coverage, layouts, library, paths, picture
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -82,12 +82,14 @@ class budget:
     bytes: the budget for what operations on `device` save inside the `with`: a number, or text such as "6GiB". Not
     counted, and left alone: parameters and their views, tensors that the program holds (buffers, the batch), tensors
     below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
-    refused. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
-    default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
-    are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log:
-    gets messages, a line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of
-    the saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with
-    strict, Uncovered is raised, by the next operation that saves, or when the `with` is left.
+    refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules
+    save. net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host
+    memory for moved tensors; default: four times the budget, at most half of what is free. device: default: the
+    current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones are planned. On
+    a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log: gets messages, a
+    line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of the saved bytes is
+    managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict, Uncovered is
+    raised, by the next operation that saves, or when the `with` is left.
 
     ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
     forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
@@ -97,9 +99,12 @@ class budget:
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
     allocator has no share in the budget."""
 
-    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, need=coverage.NEED, strict=False,
-                 **options):
+    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, net=None, need=coverage.NEED,
+                 strict=False, **options):
         self._core = None
+        policy = paths.spec(policy, net)
+        if net is not None:
+            paths.register(net)
         layouts.check_process()
         lib = library.get()
         torch_device, name = _device(device)
@@ -135,7 +140,7 @@ class budget:
             share = allocator.Share(cuda, torch_device, wanted)
             settings.reclaim = library.RECLAIM_FN(lambda _ctx: cuda.empty_cache())
             settings.device_bytes, settings.device_most_bytes = share.first(), wanted
-        if torch_device.type == "cpu":
+        if torch_device.type == "cpu" and not settings.modes:
             allocator.keep_heap()
         try:
             self._core = bridge.Core(lib, settings, torch_device, share)
