@@ -26,7 +26,7 @@ headers_are_mirrored_() { with_torch beside.py; }
 
 gpu_budgets_are_shared_() { with_torch gpu_budget.py; }
 
-saved_tensors_are_named_by_modules_() { with_torch paths.py; }
+saved_tensors_are_named_by_modules_() { with_torch named.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
@@ -34,7 +34,7 @@ shares_are_told_() { with_torch coverage_told.py; }
 
 real_loops_faults_stay_away_() { with_torch faults.py; }
 
-modules_run_again_within_a_budget_() { with_torch fit.py; }
+modules_run_again_within_a_budget_() { with_torch fitted.py; }
 
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
