@@ -22,6 +22,8 @@ compare() {
 
 inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py; }
 
+what_people_see_is_hinted_and_read_() { with_torch interface.py; }
+
 headers_are_mirrored_and_budgets_are_shared_() { with_torch beside.py; }
 
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }

@@ -5,7 +5,7 @@
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python
-export MM_LIBRARY=$mm HOME=$PWD
+export MM_LIBRARY=$mm
 
 # trains_with PACKAGE CASE...
 trains_with() {

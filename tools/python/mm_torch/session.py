@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """mm.budget, with its statistics, report and picture; mm.plan."""
 
+from __future__ import annotations
+
 import ctypes
 import decimal
 import re
@@ -8,11 +10,13 @@ import sys
 import threading
 import types
 import weakref
+from collections.abc import Callable, Iterator
 from ctypes import byref
+from typing import Any, TextIO
 
 import torch
 
-from . import allocator, bridge, layouts, library, picture
+from . import allocator, bridge, layouts, library, picture, snapshot
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -74,7 +78,7 @@ def _device(device):
 class budget:
     """Keeps what autograd saves inside a byte budget.
 
-        with mm.budget("6GiB", policy="freelunch:rate=4") as m:
+        with mm.budget("6GiB", policy="freelunch:rate=4,eligible=all") as m:
             for x, y in batches:
                 loss = criterion(net(x), y)
                 loss.backward()
@@ -95,7 +99,8 @@ class budget:
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
     allocator has no share in the budget."""
 
-    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
+    def __init__(self, bytes: str | int, policy: str = "swap-async", host: str | int | None = None,
+                 device: torch.device | str | None = None, log: Callable[[str], Any] | None = None, **options: Any) -> None:
         self._core = None
         layouts.check_process()
         lib = library.get()
@@ -140,7 +145,7 @@ class budget:
         self._core.called = self._log, settings  # kept alive as long as the stash may call them
         self._hooks = None
 
-    def __enter__(self):
+    def __enter__(self) -> budget:
         global _active, _active_thread
         layouts.check_process()
         me = threading.get_ident()
@@ -159,7 +164,7 @@ class budget:
         self._hooks = hooks
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         global _active, _active_thread
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
@@ -177,7 +182,7 @@ class budget:
         if failure is not None and type(error[1]) is RuntimeError and str(error[1]).startswith(quoted):
             raise failure.with_traceback(None) from None
 
-    def settle(self):
+    def settle(self) -> None:
         """Waits until all learned orders are planned. Infeasible: the last order does not fit."""
         layouts.check_process()
         core = self._core
@@ -189,7 +194,7 @@ class budget:
             raise
 
     @property
-    def stats(self):
+    def stats(self) -> types.SimpleNamespace:
         """Figures since the budget was created: those of mm_stash_stats (mm_stash.h), and numbers of tensors: saved; of
         these left alone (params, small, held by the program, other), or in the stash already (duplicates; of these
         views of another shape). held_bytes: storages of held tensors, each time one is saved. torch_bytes: what torch's
@@ -204,13 +209,13 @@ class budget:
         return types.SimpleNamespace(**figures)
 
     @property
-    def touched(self):
+    def touched(self) -> types.SimpleNamespace:
         """Bytes of the arena written under plans, and stray ones among them (measure_touched=True)."""
         core, touched = self._core, library.Touched()
         library.check(core.lib, core.lib.mm_stash_touched_get(core.stash, byref(touched)))
         return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
 
-    def entries(self):
+    def entries(self) -> Iterator[types.SimpleNamespace]:
         """Yields the tensors put in the last complete iteration, in order: producer, bytes, fate, codec, code_bytes,
         lossy, gets, signs and exact (what readers need)."""
         core, line, i = self._core, library.Line(), 0
@@ -221,19 +226,26 @@ class budget:
                                         exact=bool(line.flags & library.EXACT))
             i += 1
 
-    def segments(self):
+    def segments(self) -> Iterator[types.SimpleNamespace]:
+        """Yields what the plan of the last complete iteration has in memory: entry (index in entries(); -1: scratch or a
+        pool of codes), pinned (in host memory, else in the arena), code, offset and bytes there, first and last event."""
         core, segment, i = self._core, library.Segment(), 0
         while core.lib.mm_stash_plan_segment(core.stash, i, byref(segment)):
             yield types.SimpleNamespace(**{name: getattr(segment, name) for name, _ in library.Segment._fields_})
             i += 1
 
-    def report(self):
+    def report(self) -> str:
         """A text about the last complete iteration: who holds the memory, and what became of it."""
         return picture.report(self)
 
-    def svg(self, path):
+    def svg(self, path: str) -> None:
         """Draws where and when the plan of the last iteration has each tensor. Raises OSError."""
         picture.svg(self, path)
+
+    def snapshot(self, path: str) -> None:
+        """Writes the plan of the last iteration as torch.cuda.memory._dump_snapshot would: for pytorch.org/memory_viz. Device
+        0: the arena; device 1: host memory. RuntimeError: it has no plan, or one that keeps all. Raises OSError."""
+        snapshot.write(self, path)
 
 
 def _sayer(log):
@@ -250,8 +262,10 @@ def _drain():
     torch.zeros((), requires_grad=True).backward()
 
 
-def plan(net, loss, x, y, budget=None, policy="swap-async", device=None, file=None):
+def plan(net: torch.nn.Module, loss: Callable[..., torch.Tensor], x: Any, y: Any, budget: str | int | None = None,
+         policy: str = "swap-async", device: torch.device | str | None = None, file: TextIO | None = None) -> dict[str, Any]:
     """Runs a step (loss(net(x), y) and its gradients) up to three times, and prints as `mm plan` does what the policy
     needs at least, and what it takes in the budget (default: all that is saved). Restores gradients, buffers and the
-    random state. Returns the figures."""
+    random state. Returns the figures: saved_bytes, tensors, budget_bytes, fits, needed_bytes and planned_bytes (None: not
+    known), held_by. file: where it prints; default: standard output. Raises ValueError as mm.budget."""
     return picture.plan(net, loss, x, y, budget, policy, device, file)
