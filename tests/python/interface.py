@@ -111,7 +111,7 @@ def snapshots_are_read_by_torch():
             for device, pinned in enumerate((False, True)):
                 own = [s for s in data["segments"] if s["device"] == device]
                 peak = replay(data["device_traces"][device], own)
-                # What an event needs at once is held at once; the trace may free one block before it allocates the next.
+                # What an event needs at once is held at once; a block may be freed before the next one is allocated.
                 events = range(max(s.last for s in segments) + 1)
                 most = max(sum(s.bytes for s in segments if s.pinned is pinned and s.first < t < s.last) for t in events)
                 expect(f"{policy}, device {device}: peak", most <= peak <= sum(s["total_size"] for s in own), (most, peak))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Lets torchvision's wheel for GPUs be imported beside torch's for CPUs. Its own operators cannot be loaded there, and it
-registers two of them nevertheless, which fails: "operator torchvision::nms does not exist". This declares these two
+"""Lets torchvision's wheel for GPUs be imported beside torch's for CPUs. Its own operators cannot be loaded there, and
+it registers two of them nevertheless, which fails: "operator torchvision::nms does not exist". This declares these two
 before. 'tools/deps python' installs it, with torchvision_on_cpu.pth, which imports it whenever Python starts."""
 
 import glob

@@ -1,5 +1,5 @@
 #!/bin/bash
-# mm_torch in the trainers that people use (trainers.py). Each case is skipped where its package is not installed.
+# mm_torch in the trainers that people use (trainers_equal.py). Each case is skipped where its package is not installed.
 # $1: libmm.so.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
@@ -10,7 +10,7 @@ export MM_LIBRARY=$mm
 # trains_with PACKAGE CASE...
 trains_with() {
     local status=0
-    MODULES=$1 "$here/with_torch" trainers.py "${@:2}" >out 2>&1 </dev/null || status=$?
+    MODULES=$1 "$here/with_torch" trainers_equal.py "${@:2}" >out 2>&1 </dev/null || status=$?
     ((status != 77)) || skip "$(<out)"
     ((status == 0)) || fail "$*: status $status"
 }

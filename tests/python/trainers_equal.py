@@ -2,7 +2,7 @@
 """mm.hf, mm.lightning and mm.accelerate: weights as without them, bit for bit; steps inside the budget and all else
 outside of it; nothing left after an exception.
 
-    trainers.py CASE...
+    trainers_equal.py CASE...
 
 Models are tiny and random. Each case imports its own package."""
 
@@ -187,7 +187,7 @@ def lightning():
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
     class Net(package.LightningModule):
-        """manual: optimizes by itself. fault: the step that fails. skip: the step at which it skips the epoch's rest."""
+        """manual: optimizes by itself. fault: the step that fails. skip: where it skips the rest of an epoch."""
 
         def __init__(self, manual=False, fault=None, skip=None):
             super().__init__()
