@@ -7,6 +7,8 @@ import inspect
 import os
 import pickle
 import pickletools
+import subprocess
+import sys
 import tempfile
 import types
 import typing
@@ -54,6 +56,17 @@ def exports_have_hints_and_docstrings():
             dunder = path.rpartition(".")[2].startswith("__")
             expect(f"mm.{path} has a docstring", dunder or inspect.getdoc(function), "none")
     expect("type checkers read the hints", os.path.exists(os.path.join(os.path.dirname(mm.__file__), "py.typed")))
+
+
+def an_older_torch_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "torch.py"), "w", encoding="utf-8") as file:
+            file.write('__version__ = "2.5.1+cpu"\n')
+        path = os.pathsep.join([folder, os.path.dirname(os.path.dirname(mm.__file__))])
+        done = subprocess.run([sys.executable, "-c", "import mm_torch"], env={**os.environ, "PYTHONPATH": path}, check=False,
+                              stderr=subprocess.PIPE)
+    last = done.stderr.decode().strip().rpartition("\n")[2]
+    expect("an older torch", last.startswith("ImportError") and "needs torch 2.6" in last and "2.5.1" in last, done.stderr)
 
 
 # ---- snapshots
@@ -158,4 +171,5 @@ def without_a_plan_a_snapshot_is_refused():
 
 
 if __name__ == "__main__":
-    run(exports_have_hints_and_docstrings, snapshots_are_read_by_torch, without_a_plan_a_snapshot_is_refused)
+    run(exports_have_hints_and_docstrings, an_older_torch_is_refused, snapshots_are_read_by_torch,
+        without_a_plan_a_snapshot_is_refused)
