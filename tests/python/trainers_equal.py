@@ -38,19 +38,20 @@ def is_inside():
 
 
 class Lines(logging.Handler):
-    """Collects what the logger mm_torch says."""
+    """Collects the reports of the logger mm_torch."""
 
     def __init__(self):
         super().__init__()
         self.lines = []
 
     def emit(self, record):
-        self.lines.append(record.getMessage())
+        if record.getMessage().startswith("mm: the last training step"):
+            self.lines.append(record.getMessage())
 
 
 @contextlib.contextmanager
 def logged():
-    """Yields the list of messages that mm logs in the block."""
+    """Yields the list of reports that mm logs in the block."""
     handler, log = Lines(), logging.getLogger("mm_torch")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -69,7 +70,7 @@ def equal(a, b):
 def expect_in_budget(what, stats, steps):
     """Checks that each step was an iteration of the budget, moved tensors, and that nothing of it is left."""
     expect(f"{what}: steps are iterations", stats.iterations >= steps - 1, stats)
-    expect(f"{what}: planned steps move tensors", stats.planned > 0 and stats.out_bytes > 0, stats)
+    expect(f"{what}: tensors move", stats.out_bytes > 0, stats)
     expect(f"{what}: nothing left", stats.entries == 0, stats)
 
 
