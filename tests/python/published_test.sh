@@ -18,7 +18,10 @@ loads() {
 
 resnet18_loads_() { loads resnet18 float32 module.; }
 
-vgg11_loads_() { loads vgg11 float16; } # half a gigabyte in floats
+vgg11_loads_() { # half a gigabyte in floats
+    [[ ${MM_TEST_DEEP-} ]] || skip "only with --deep"
+    loads vgg11 float16
+}
 
 mobilenet_v2_loads_() { loads mobilenet_v2 bfloat16 _orig_mod.; }
 

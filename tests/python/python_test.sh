@@ -36,6 +36,8 @@ real_loops_faults_stay_away_() { with_torch faults.py; }
 
 modules_run_again_within_a_budget_() { with_torch fitted.py; }
 
+what_people_see_is_hinted_and_read_() { with_torch interface.py; }
+
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
 plans_without_running_are_as_real_steps_() {
@@ -68,9 +70,10 @@ costs_are_told_() {
 wheel_installs_without_network_and_loads_() {
     local wheel size needs
     "$here/with_torch" -c 'import ensurepip' >out 2>&1 || skip "no python3 has torch and makes environments: $(<out)"
-    with_torch -m venv --system-site-packages env
-    ./env/bin/python -c 'import torch' 2>out || skip "environments made of this python3 do not have its torch"
-    ./env/bin/python -m pip install -q --no-index "$here/../../tools/python" >out 2>&1 || fail "pip install failed"
+    with_torch -m venv env
+    with_torch -c 'import torch; print(torch.__path__[0])'
+    dirname "$(tail -n 1 out)" >"$(echo env/lib/python3*/site-packages)/torch.pth"
+    ./env/bin/python -m pip install -q --no-index --no-deps "$here/../../tools/python" >out 2>&1 || fail "pip install failed"
     MM_LIBRARY='' ./env/bin/python -W ignore -c 'import mm_torch as mm, sys, torch
 m = mm.budget("1MiB", device="cpu")
 with m:
@@ -84,7 +87,27 @@ assert m.stats.puts == 1 and sys.prefix in mm.__file__, mm.__file__' >out 2>&1 |
     python3 -m zipfile -e "$wheel" inside || fail "$wheel cannot be read"
     grep -q "^MIT License" inside/mm_torch-*.dist-info/LICENSE || fail "$wheel has no licence"
     needs=$(objdump -T inside/mm_torch/*.so* | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
-    [[ $(printf '%s\n' "$needs" GLIBC_2.34 | sort -V | tail -1) == GLIBC_2.34 ]] || fail "$wheel needs $needs"
+    [[ $(printf '%s\n' "$needs" GLIBC_2.17 | sort -V | tail -1) == GLIBC_2.17 ]] || fail "$wheel needs $needs"
+    [[ $(uname -m) != x86_64 || $wheel == *-manylinux_2_17_x86_64.whl ]] || fail "another tag: $wheel"
+    [[ -e inside/mm_torch/py.typed ]] || fail "$wheel has no py.typed"
+}
+
+# Where bazel is, MM_LIBRARY is not needed.
+sources_make_the_same_wheel_() {
+    "$here/with_torch" -c 'import ensurepip' >out 2>&1 || skip "no python3 has torch and makes environments: $(<out)"
+    with_torch -m venv env
+    mkdir dist wheels made
+    "$here/../../tools/wheel" dist --sdist >out 2>&1 || fail "no source distribution"
+    "$here/../../tools/wheel" wheels >out 2>&1 || fail "no wheel"
+    ./env/bin/python -m pip wheel -q --no-index --no-deps -w made dist/mm_torch-*.tar.gz >out 2>&1 || fail "pip wheel failed"
+    equal wheels/*.whl made/*.whl
+    mkdir bin
+    printf '#!/bin/sh\nexit 1\n' >bin/bazel
+    chmod +x bin/bazel
+    ! PATH=$PWD/bin:$PATH MM_LIBRARY='' ./env/bin/python -m pip wheel --no-index --no-deps -w none dist/*.tar.gz >out 2>&1 ||
+        fail "a wheel without bazel"
+    says out "bazel cannot build libmm.so"
+    says out "tools/deps build"
 }
 
 run_cases

@@ -3,7 +3,7 @@
 """Records what PyTorch computes of a transformer's operations, in float64: outputs and gradients, some elements of
 each.
 
-    tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs Debian's python3-torch
+    tests/nets/references/tokens.py        writes tokens.safetensors beside itself; needs torch
 
 tests/nets/token_ops_test.c computes the same in float32 from the same inputs; `number` below is its formula. What
 begins with "bf16." is of the same inputs rounded to bfloat16: maps, their gradients, and the weights that maps are

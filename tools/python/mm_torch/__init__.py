@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A PyTorch loop inside a byte budget: `with mm_torch.budget("6GiB", policy="freelunch:rate=4") as m: ...`"""
+"""A PyTorch loop inside a byte budget:
+
+    with mm_torch.budget("6GiB", policy="freelunch:rate=4,eligible=all") as m: ...
+"""
 
 import importlib
 import platform
+import re
 import warnings
 
 import torch
@@ -10,6 +14,9 @@ import torch
 from . import library
 
 library.get()  # an import without libmm.so, or with one of another version, fails
+__version__ = library.version()
+if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 6):
+    raise ImportError(f"mm_torch {__version__} needs torch 2.6 or later; this is torch {torch.__version__}")
 
 from . import bridge, classify, records  # noqa: E402
 from .active import aside  # noqa: E402
@@ -17,9 +24,10 @@ from .coverage import CoverageWarning, Uncovered  # noqa: E402
 from .fit import fit  # noqa: E402
 from .library import Infeasible  # noqa: E402
 from .session import budget  # noqa: E402
+from .trainers import accelerate, hf, lightning  # noqa: E402
 
-__version__ = library.version()
-__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "aside", "budget", "fit", "plan"]
+__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "accelerate", "aside", "budget", "fit", "hf", "lightning",
+           "plan"]
 
 # Imported when they are first used, with the parts of torch that trace and compile, which take seconds: name, module.
 _LATER = {"plan": "planned"}

@@ -8,6 +8,7 @@ as torch's own on threads without a budget."""
 import contextlib
 import inspect
 import threading
+from collections.abc import Iterator
 
 import torch
 import torch.utils.checkpoint as checkpoint
@@ -56,7 +57,7 @@ def _is_on_top(core):
 
 
 @contextlib.contextmanager
-def aside():
+def aside() -> Iterator[None]:
     """What autograd saves inside is torch's own, as without a budget: with mm.aside(): ... Does nothing outside of a
     budget, or inside other saved-tensor hooks."""
     session = here()

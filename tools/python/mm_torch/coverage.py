@@ -33,7 +33,8 @@ EXCLUDED = "params", "held"
 
 
 class CoverageWarning(UserWarning):
-    """A budget manages less of what autograd saves than it should."""
+    """A budget manages less of what autograd saves than `need` (mm.budget) says. The text names the largest class of
+    bytes that are left alone, and the remedy."""
 
 
 class Uncovered(RuntimeError):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """mm.budget, with its statistics, report and picture."""
 
+from __future__ import annotations
+
 import ctypes
 import decimal
 import logging
@@ -8,11 +10,13 @@ import re
 import threading
 import types
 import warnings
+from collections.abc import Callable, Iterator
 from ctypes import byref
+from typing import Any
 
 import torch
 
-from . import active, allocator, bridge, coverage, layouts, library, paths, picture
+from . import active, allocator, bridge, coverage, layouts, library, paths, picture, snapshot
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -73,7 +77,7 @@ def _device(device):
 class budget:
     """Keeps what autograd saves inside a byte budget.
 
-        with mm.budget("6GiB", policy="freelunch:rate=4") as m:
+        with mm.budget("6GiB", policy="freelunch:rate=4,eligible=all") as m:
             for x, y in batches:
                 loss = criterion(net(x), y)
                 loss.backward()
@@ -99,8 +103,10 @@ class budget:
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
     allocator has no share in the budget."""
 
-    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, net=None, need=coverage.NEED,
-                 strict=False, **options):
+    def __init__(self, bytes: str | int, policy: str | dict[str, str] = "swap-async", host: str | int | None = None,
+                 device: torch.device | str | None = None, log: Callable[[str], Any] | None = None,
+                 net: torch.nn.Module | None = None, need: float = coverage.NEED, strict: bool = False,
+                 **options: Any) -> None:
         self._core = None
         policy = paths.spec(policy, net)
         if net is not None:
@@ -153,7 +159,7 @@ class budget:
         self._hooks = self._unwatch = None
         self._told = set()
 
-    def __enter__(self):
+    def __enter__(self) -> budget:
         layouts.check_process()
         with _active_lock:
             if active.Active.session is not None:
@@ -172,7 +178,7 @@ class budget:
             self._unwatch = self._core.coverage.watch()
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
         active.end()
@@ -188,7 +194,7 @@ class budget:
         if core.share is not None and isinstance(error[1], core.share.cuda.OutOfMemoryError):
             self._say(core.share.ran_out())
 
-    def tell(self, what, text):
+    def tell(self, what: str, text: str) -> None:
         """Sends a message, the first time that it is about `what`."""
         if what not in self._told:
             self._told.add(what)
@@ -207,7 +213,7 @@ class budget:
                 self._log_given(text)
 
     @property
-    def coverage(self):
+    def coverage(self) -> types.SimpleNamespace | None:
         """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes (of
         these compiled_bytes by compiled regions), let_go_bytes (managed from the second iteration on), and those of
         coverage.CLASSES; share: what is managed of what is not the program's own. None: it has not ended yet."""
@@ -216,7 +222,7 @@ class budget:
             core.coverage.end()
         return self._coverage
 
-    def settle(self):
+    def settle(self) -> None:
         """Waits until all learned orders are planned. Infeasible: the last order does not fit. Does nothing while the
         budget of a GPU is not divided: orders are planned again in what the stash gets then."""
         layouts.check_process()
@@ -231,7 +237,7 @@ class budget:
             raise
 
     @property
-    def stats(self):
+    def stats(self) -> types.SimpleNamespace:
         """Figures since the budget was created: those of mm_stash_stats (mm_stash.h), and numbers of tensors: saved; of
         these left alone (params, small, held by the program, other), or in the stash already (duplicates; of these
         views of another shape). held_bytes: storages of held tensors, each time one is saved. torch_bytes: what torch's
@@ -246,13 +252,13 @@ class budget:
         return types.SimpleNamespace(**figures)
 
     @property
-    def touched(self):
+    def touched(self) -> types.SimpleNamespace:
         """Bytes of the arena written under plans, and stray ones among them (measure_touched=True)."""
         core, touched = self._core, library.Touched()
         library.check(core.lib, core.lib.mm_stash_touched_get(core.stash, byref(touched)))
         return types.SimpleNamespace(bytes=touched.total_bytes, stray=touched.stray_bytes)
 
-    def entries(self):
+    def entries(self) -> Iterator[types.SimpleNamespace]:
         """Yields the tensors put in the last complete iteration, in order: producer, bytes, fate, codec, code_bytes,
         lossy, gets, signs and exact (what readers need)."""
         core, line, i = self._core, library.Line(), 0
@@ -263,19 +269,27 @@ class budget:
                                         exact=bool(line.flags & library.EXACT))
             i += 1
 
-    def segments(self):
+    def segments(self) -> Iterator[types.SimpleNamespace]:
+        """Yields what the plan of the last complete iteration has in memory: entry (index in entries(); -1: scratch or a
+        pool of codes), pinned (in host memory, else in the arena), code, offset and bytes there, first and last event."""
         core, segment, i = self._core, library.Segment(), 0
         while core.lib.mm_stash_plan_segment(core.stash, i, byref(segment)):
             yield types.SimpleNamespace(**{name: getattr(segment, name) for name, _ in library.Segment._fields_})
             i += 1
 
-    def report(self):
+    def report(self) -> str:
         """A text about the last complete iteration: who holds the memory, and what became of it."""
         return picture.report(self)
 
-    def svg(self, path):
+    def svg(self, path: str) -> None:
         """Draws where and when the plan of the last iteration has each tensor. Raises OSError."""
         picture.svg(self, path)
+
+    def snapshot(self, path: str) -> None:
+        """Writes the plan of the last iteration as torch.cuda.memory._dump_snapshot would: for pytorch.org/memory_viz.
+        Device 0: the arena; device 1: host memory. RuntimeError: it has no plan, or one that keeps all. Raises
+        OSError."""
+        snapshot.write(self, path)
 
 
 def _sayer(log):
