@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: MIT
+"""Which values of a graph to save, and which to compute again, within a budget: exact where that is tractable.
+
+    problem = Problem()
+    h = problem.value("h", bytes=4096, again_ns=500, inputs=[x])
+    problem.need(h)                          # the backward pass reads it
+    choice = problem.choose(budget)          # choice.saved, choice.again, choice.bytes, choice.ns
+
+The saved bytes and the time of what runs again trade off. For a price of a byte, the best choice is a least cut of a
+network of flows (Dinic). Choices of all prices are the corners of the lower convex hull of (bytes, time): nothing is
+better at their bytes. Between two corners, parts that differ independently of each other are chosen one by one, as a
+knapsack. So a larger budget never gives a slower choice, and no choice exceeds its budget.
+
+Nothing here knows of torch. Objects belong to one thread."""
+
+import dataclasses
+from collections import deque
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+GRID = 1024  # resolution of the knapsack: parts of the distance between two corners
+STATES_MOST = 24  # intermediate states of one part of the knapsack
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """saved: numbers of values that are saved. again: of those that run again in the backward pass. bytes: of what is
+    saved; ns: of what runs again."""
+    saved: frozenset
+    again: frozenset
+    bytes: int
+    ns: int
+
+
+class Problem:
+    """Values, by numbers in the order in which they are computed."""
+
+    def __init__(self):
+        self.names: List[str] = []
+        self.bytes: List[Optional[int]] = []
+        self.again_ns: List[Optional[int]] = []
+        self.inputs: List[Tuple[int, ...]] = []
+        self.needed: Set[int] = set()
+        self._corners: Dict[Any, Tuple] = {}
+
+    def value(self, name: str, bytes: Optional[int], again_ns: Optional[int], inputs: Sequence[int] = ()) -> int:
+        """Adds a value, and returns its number. bytes: of saving it; None: it cannot be saved. again_ns: the time of
+        computing it again from its inputs; None: it cannot. inputs: numbers of values, those that are always there left
+        out."""
+        self.names.append(name)
+        self.bytes.append(bytes)
+        self.again_ns.append(again_ns)
+        self.inputs.append(tuple(dict.fromkeys(inputs)))
+        return len(self.names) - 1
+
+    def need(self, value: int) -> None:
+        """The backward pass reads this value."""
+        self.needed.add(value)
+
+    def add(self, other: "Problem", count: int = 1) -> int:
+        """Adds the values of another problem, which runs `count` times. Returns the number of its first value here."""
+        first = len(self.names)
+        for name, bytes_, ns, inputs in zip(other.names, other.bytes, other.again_ns, other.inputs):
+            self.value(name, None if bytes_ is None else count * bytes_, None if ns is None else count * ns,
+                       [first + i for i in inputs])
+        self.needed.update(first + i for i in other.needed)
+        return first
+
+    def finish(self, saved: Set[int]) -> Optional[Choice]:
+        """The choice that saves these values (or fewer, if some are not read). None: something cannot run again."""
+        available, again, stack = set(self.needed), set(), list(self.needed)
+        while stack:
+            i = stack.pop()
+            if i in saved:
+                continue
+            if self.again_ns[i] is None:
+                return None
+            again.add(i)
+            for j in self.inputs[i]:
+                if j not in available:
+                    available.add(j)
+                    stack.append(j)
+        kept = frozenset(available - again)
+        return Choice(kept, frozenset(again), sum(self.bytes[i] for i in kept), sum(self.again_ns[i] for i in again))
+
+    # ------------------------------------------------------------ one price
+
+    def cut(self, byte_weight: int, ns_weight: int) -> Choice:
+        """The choice with the least byte_weight * bytes + ns_weight * ns. ValueError: a needed value can neither be
+        saved nor computed again."""
+        flow = _Flow(2 + 2 * len(self.names))
+        endless = 1 + sum(byte_weight * b for b in self.bytes if b) + sum(ns_weight * t for t in self.again_ns if t)
+        relevant, stack = set(self.needed), list(self.needed)
+        while stack:
+            for j in self.inputs[stack.pop()]:
+                if j not in relevant:
+                    relevant.add(j)
+                    stack.append(j)
+        # 0: source, 1: sink. Value i: 2 + 2i on the sink's side: it runs again; 3 + 2i: the backward pass has it.
+        for i in sorted(relevant):
+            enter, leave = 2 + 2 * i, 3 + 2 * i
+            if self.again_ns[i] is None:
+                flow.edge(0, enter, endless)
+            elif self.again_ns[i]:
+                flow.edge(0, enter, ns_weight * self.again_ns[i])
+            flow.edge(enter, leave, endless if self.bytes[i] is None else byte_weight * self.bytes[i])
+            for j in self.inputs[i]:
+                flow.edge(3 + 2 * j, enter, endless)
+            if i in self.needed:
+                flow.edge(leave, 1, endless)
+        if flow.run() >= endless:
+            stuck = [self.names[i] for i in sorted(relevant) if self.bytes[i] is None and self.again_ns[i] is None]
+            raise ValueError(f"values can neither be saved nor computed again: {', '.join(stuck[:4])}")
+        early = flow.side()  # what the source reaches: it is computed in the forward pass only
+        saved = {i for i in relevant if 2 + 2 * i in early and self.bytes[i] is not None}
+        return self.finish(saved)
+
+    # ------------------------------------------------------------ all budgets
+
+    def extremes(self) -> Tuple[Choice, Choice]:
+        """The choice with the least bytes, and that with the least time (and of these, with the least bytes)."""
+        if "extremes" not in self._corners:
+            bytes_ = 1 + sum(b for b in self.bytes if b)
+            ns = 1 + sum(t for t in self.again_ns if t)
+            self._corners["extremes"] = self.cut(ns, 1), self.cut(1, bytes_)
+        return self._corners["extremes"]
+
+    def choose(self, budget: int) -> Optional[Choice]:
+        """The fastest choice found with at most `budget` bytes. None: even the least is larger."""
+        small, large = self.extremes()
+        if budget >= large.bytes:
+            return large
+        if budget < small.bytes:
+            return None
+        while True:
+            key = small.bytes, large.bytes
+            if key not in self._corners:
+                weight = small.ns - large.ns, large.bytes - small.bytes
+                between = self.cut(*weight)
+                value = [weight[0] * c.bytes + weight[1] * c.ns for c in (between, small)]
+                self._corners[key] = (between if value[0] < value[1] else None, None)
+            between, gap = self._corners[key]
+            if between is None:
+                break
+            small, large = (between, large) if between.bytes <= budget else (small, between)
+        if gap is None:
+            gap = _Gap(self, small, large)
+            self._corners[key] = (None, gap)
+        return gap.choose(budget)
+
+
+class _Gap:
+    """Choices between two neighbouring corners of the hull. Values whose fate differs fall apart into parts, of which
+    each may have the fate of either corner, or one between them, whatever the others have."""
+
+    def __init__(self, problem, small, large):
+        self.problem, self.small = problem, small
+        self.span = large.bytes - small.bytes
+        states = [self._states(part, small, large) for part in self._parts(small, large)]
+        self.table(states)
+
+    def _parts(self, small, large):
+        def fate(choice, i):
+            return 1 if i in choice.saved else 2 if i in choice.again else 0
+        touched = small.saved | small.again | large.saved | large.again
+        changed = {i for i in touched if fate(small, i) != fate(large, i)}
+        parent = {i: i for i in changed}
+
+        def root(i):
+            while parent[i] != i:
+                parent[i] = parent[parent[i]]
+                i = parent[i]
+            return i
+        for i in changed:
+            for j in self.problem.inputs[i]:
+                if j in changed:
+                    parent[root(i)] = root(j)
+        parts = {}
+        for i in sorted(changed):
+            parts.setdefault(root(i), []).append(i)
+        return list(parts.values())
+
+    def _states(self, part, small, large):
+        """[(bytes beyond small's, ns below small's, saved values of the part)], from small's fate to large's. Between
+        them the value is saved next which saves most time a byte."""
+        problem, inside = self.problem, set(part)
+        readers = {i: [] for i in part}
+        for i in part:
+            for j in problem.inputs[i]:
+                if j in inside:
+                    readers[j].append(i)
+        # Needed from outside of the part: in both corners, by a value that runs again in both of them, or the backward.
+        outside = {i for i in part if i in problem.needed}
+        for i in (small.again & large.again) - inside:
+            outside.update(j for j in problem.inputs[i] if j in inside)
+
+        def figures(saved):
+            available, again, stack = set(outside), [], list(outside)
+            while stack:
+                i = stack.pop()
+                if i in saved:
+                    continue
+                if problem.again_ns[i] is None:
+                    return None
+                again.append(i)
+                for j in problem.inputs[i]:
+                    if j in inside and j not in available:
+                        available.add(j)
+                        stack.append(j)
+            kept = available.difference(again)
+            return sum(problem.bytes[i] for i in kept), sum(problem.again_ns[i] for i in again), frozenset(kept)
+        first, last = figures(small.saved & inside), figures(large.saved & inside)
+        states, now = [first], first
+        while len(states) < STATES_MOST:
+            best = None
+            for i in part:
+                if i in now[2] or problem.bytes[i] is None:
+                    continue
+                found = figures(now[2] | {i})
+                if found is None or found[1] >= now[1] or found[0] >= last[0]:
+                    continue
+                more = found[0] - now[0]
+                worth = float("inf") if more <= 0 else (now[1] - found[1]) / more
+                if best is None or worth > best[0]:
+                    best = worth, found
+            if best is None:
+                break
+            now = best[1]
+            states.append(now)
+        states.append(last)
+        return [(b - first[0], first[1] - ns, kept | frozenset(()), inside) for b, ns, kept in states]
+
+    def table(self, parts):
+        """best[c]: (most ns saved with c units of the span, states chosen), by dynamic programming; bytes are rounded
+        up."""
+        grid = min(GRID, max(self.span, 1))
+        self.unit = max(self.span, 1) / grid
+        best: List[Tuple[int, Tuple]] = [(0, ())] * (grid + 1)
+        for states in parts:
+            options = {}
+            for state in states:
+                units = max(0, -int(-state[0] // self.unit))
+                if units <= grid and (units not in options or options[units][0] < state[1]):
+                    options[units] = (state[1], state)
+            new = [None] * (grid + 1)
+            for units, (gain, state) in options.items():
+                for c in range(units, grid + 1):
+                    before = best[c - units]
+                    if new[c] is None or before[0] + gain > new[c][0]:
+                        new[c] = (before[0] + gain, (before[1], state))
+            best = new
+        self.best = best
+
+    def choose(self, budget):
+        units = min(int((budget - self.small.bytes) // self.unit), len(self.best) - 1)
+        saved, chain = set(self.small.saved), self.best[units][1]
+        while chain:
+            chain, state = chain
+            saved -= state[3]
+            saved |= state[2]
+        return self.problem.finish(saved)
+
+
+class _Flow:
+    """A network of flows, and its least cut by Dinic's algorithm, with whole numbers."""
+
+    def __init__(self, nodes):
+        self.at = [[] for _ in range(nodes)]  # numbers of edges that leave a node; edge e's reverse is e ^ 1
+        self.to, self.room = [], []
+
+    def edge(self, a, b, capacity):
+        self.at[a].append(len(self.to))
+        self.at[b].append(len(self.to) + 1)
+        self.to += b, a
+        self.room += capacity, 0
+
+    def levels(self):
+        level, queue = [-1] * len(self.at), deque((0,))
+        level[0] = 0
+        while queue:
+            a = queue.popleft()
+            for e in self.at[a]:
+                b = self.to[e]
+                if self.room[e] and level[b] < 0:
+                    level[b] = level[a] + 1
+                    queue.append(b)
+        return level
+
+    def run(self):
+        total = 0
+        while True:
+            level = self.levels()
+            if level[1] < 0:
+                return total
+            total += self.block(level)
+
+    def block(self, level):
+        """Fills all shortest paths."""
+        to, room, at, total = self.to, self.room, self.at, 0
+        place, path, a = [0] * len(at), [], 0
+        while True:
+            if a == 1:
+                amount = min(room[e] for e in path)
+                total += amount
+                cut = 0
+                for k, e in enumerate(path):
+                    room[e] -= amount
+                    room[e ^ 1] += amount
+                for k, e in enumerate(path):
+                    if not room[e]:
+                        cut = k
+                        break
+                a = to[path[cut] ^ 1]
+                del path[cut:]
+                continue
+            edges = at[a]
+            while place[a] < len(edges):
+                e = edges[place[a]]
+                if room[e] and level[to[e]] == level[a] + 1:
+                    break
+                place[a] += 1
+            if place[a] < len(edges):
+                path.append(e)
+                a = to[e]
+            elif path:
+                e = path.pop()
+                a = to[e ^ 1]
+                place[a] += 1
+            else:
+                return total
+
+    def side(self):
+        """Nodes that the source still reaches."""
+        return {node for node, level in enumerate(self.levels()) if level >= 0}
