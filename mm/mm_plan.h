@@ -126,6 +126,32 @@ typedef struct mm_held_step {
     int64_t held[MM_HELD_KINDS]; /* their sum is live_bytes */
 } mm_held_step;
 
+/* What a plan does with a map that waits for the backward pass. Several may apply to one map, but none beside KEEP. */
+typedef enum mm_map_action {
+    MM_MAP_KEEP = 0,          /* it stays on the device */
+    MM_MAP_MASK = 1,          /* its signs are kept, one bit each; the backward pass reads nothing else of it */
+    MM_MAP_COMPRESS = 2,      /* a code of it stays on the device */
+    MM_MAP_RECOMPUTE = 3,     /* forward steps run again in the backward pass */
+    MM_MAP_SWAP = 4,          /* it is copied to host memory and back */
+    MM_MAP_COMPRESS_SWAP = 5, /* a code of it is copied to host memory and back */
+    MM_MAP_ACTIONS
+} mm_map_action;
+
+/* The action's name, such as "compress-swap"; "unknown" for a number that is no action. Static. */
+MM_API const char *mm_map_action_name(mm_map_action action);
+
+/* A managed map or saved tensor that the forward pass writes and the backward pass reads. */
+typedef struct mm_stashed {
+    mm_tensor tensor; /* in the graph; the first of those that share its bytes */
+    char name[MM_PLAN_NAME_CAPACITY];
+    int64_t bytes;
+    int64_t held_bytes; /* what it takes of the device between the passes, as itself or as a code */
+    uint32_t actions;   /* bit k: mm_map_action k applies */
+    char codec[64];     /* spec of the codec of its elements; "": none */
+    int64_t ns;         /* time of what is done with it, each part running alone; 0: not known. A step that computes
+                           several maps again counts with each */
+} mm_stashed;
+
 /* What one graph needs, beside all others in one arena. */
 typedef struct mm_graph_requirement {
     char graph[MM_PLAN_NAME_CAPACITY];
@@ -144,6 +170,8 @@ typedef struct mm_graph_requirement {
     int64_t held[MM_HELD_KINDS];         /* live_bytes by what they are for */
     const mm_held_step *timeline;        /* in the order of execution */
     int n_timeline;
+    const mm_stashed *stashed; /* what the plan does with each map, the largest map first */
+    int n_stashed;
 } mm_graph_requirement;
 
 /* What all graphs need together: they run one after the other in one arena, and share persistent tensors by name. The
@@ -183,8 +211,8 @@ MM_API void mm_requirement_destroy(mm_requirement *requirement);
 MM_API MM_CHECKED mm_status mm_requirement_text(const mm_requirement *requirement, char **text_out);
 
 /* Writes a requirement as a JSON object: its members under their names, but for counts of arrays; `held` by names of
- * kinds with "_" for blanks; times that are not known, no limit, and advice of MM_ADVICE_NONE as null. The caller frees
- * it. MM_ERR_INVALID: a name is not UTF-8. */
+ * kinds with "_" for blanks; `actions` by their names; times and codecs that are not known or none, no limit, and
+ * advice of MM_ADVICE_NONE as null. The caller frees it. MM_ERR_INVALID: a name is not UTF-8. */
 MM_API MM_CHECKED mm_status mm_requirement_json(const mm_requirement *requirement, char **text_out);
 
 /* ---------------------------------------------------------------- refusals of a manager */

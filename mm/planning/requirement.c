@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/account/account_stash.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
@@ -24,6 +25,7 @@ SAME(FEATURE_MAP);
 SAME(GRADIENT_MAP);
 SAME(WORKSPACE);
 SAME(KINDS);
+#undef SAME
 _Static_assert((int)MM_HELD_OTHER == (int)MM_ACCOUNT_REST, "the enums differ");
 
 const char *mm_held_kind_name(mm_held_kind kind) { return mm_account_kind_name((mm_account_kind)kind); }
@@ -34,6 +36,7 @@ typedef struct made {
     char *policy, *refusal;
     mm_graph_requirement *graphs;
     mm_held_step **timelines;
+    mm_stashed **stashes;
 } made;
 
 typedef struct maker {
@@ -102,6 +105,48 @@ mm_status mm_requirement_timeline(const mm_account *account, mm_held_step **time
     return MM_OK;
 }
 
+#define SAME(action) _Static_assert((int)MM_MAP_##action == (int)MM_REMEDY_##action, "the enums differ")
+SAME(KEEP);
+SAME(MASK);
+SAME(COMPRESS);
+SAME(RECOMPUTE);
+SAME(SWAP);
+SAME(COMPRESS_SWAP);
+#undef SAME
+_Static_assert((int)MM_MAP_ACTIONS == (int)MM_REMEDY_KINDS, "the enums differ");
+
+const char *mm_map_action_name(mm_map_action action) { return mm_remedy_kind_name((mm_remedy_kind)action); }
+
+/* Lists what the plan does with each map that waits for the backward pass. */
+static mm_status list_stashed(const mm_planned *planned, mm_stashed **stashed_out, int *n_out) {
+    const mm_graph_facts *facts = planned->facts;
+    mm_stash_account stash;
+    mm_decision *decisions = NULL;
+    MM_TRY(mm_stash_account_init(planned->plan, facts, &stash));
+    mm_stashed *list = calloc((size_t)stash.n_maps + 1, sizeof *list);
+    mm_status status = list ? mm_account_decide(planned->plan, facts, &stash, &decisions)
+                            : mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d maps", stash.n_maps);
+    for (int i = 0; status == MM_OK && i < stash.n_maps; i++) {
+        const mm_stash_map *map = &stash.maps[i];
+        const mm_decision *made = &decisions[i];
+        list[i] = (mm_stashed){.tensor = map->tensor,
+                               .bytes = map->bytes,
+                               .held_bytes = map->held_bytes,
+                               .actions = made->kinds,
+                               .ns = made->ns};
+        mm_refused_put(list[i].name, mm_graph_tensor(planned->plan->graph, map->tensor)->name);
+        if (made->codec >= 0) memcpy(list[i].codec, facts->codecs[made->codec].spec, sizeof list[i].codec);
+    }
+    *n_out = stash.n_maps;
+    free(decisions);
+    mm_stash_account_fini(&stash);
+    if (status == MM_OK)
+        *stashed_out = list;
+    else
+        free(list);
+    return status;
+}
+
 static void describe(const mm_plan *plan, const mm_account *account, mm_graph_requirement *g) {
     char step[MM_PLAN_NAME_CAPACITY];
     mm_refused_put(g->graph, mm_graph_name(plan->graph));
@@ -150,6 +195,8 @@ static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
     g->n_timeline = account.n_steps;
     mm_account_fini(&account);
     MM_TRY(status);
+    MM_TRY(list_stashed(planned, &m->made->stashes[i], &g->n_stashed));
+    g->stashed = m->made->stashes[i];
     g->other_bytes = mm_persistent_table_beside(&m->persistents, graph);
     judge(m, i, planned, g->least_bytes);
     return predict(planned, timed, &g->iteration_ns);
@@ -241,7 +288,8 @@ static mm_status make(maker *m) {
     made->policy = strdup(m->policy.spec);
     made->graphs = calloc((size_t)n, sizeof *made->graphs);
     made->timelines = calloc((size_t)n, sizeof *made->timelines);
-    if (!made->policy || !made->graphs || !made->timelines)
+    made->stashes = calloc((size_t)n, sizeof *made->stashes);
+    if (!made->policy || !made->graphs || !made->timelines || !made->stashes)
         return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d graphs", n);
     made->r = (mm_requirement){.policy = made->policy,
                                .device_bytes = m->request->limits.device_bytes,
@@ -276,7 +324,9 @@ void mm_requirement_destroy(mm_requirement *requirement) {
     made *own = (made *)requirement;
     if (!own) return;
     for (int i = 0; own->timelines && i < own->r.n_graphs; i++) free(own->timelines[i]);
+    for (int i = 0; own->stashes && i < own->r.n_graphs; i++) free(own->stashes[i]);
     free(own->timelines);
+    free(own->stashes);
     free(own->graphs);
     free(own->policy);
     free(own->refusal);

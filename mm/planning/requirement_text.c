@@ -118,14 +118,40 @@ static json_t *timeline_json(const mm_graph_requirement *g) {
     return array;
 }
 
+static json_t *actions_json(uint32_t actions) {
+    json_t *array = json_array();
+    for (int a = 0; array && a < MM_MAP_ACTIONS; a++) {
+        if (!(actions >> a & 1)) continue;
+        if (json_array_append_new(array, json_string(mm_map_action_name((mm_map_action)a))) == 0) continue;
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *stashed_json(const mm_graph_requirement *g) {
+    json_t *array = json_array();
+    for (int i = 0; array && i < g->n_stashed; i++) {
+        const mm_stashed *map = &g->stashed[i];
+        json_t *object =
+            json_pack("{s:s, s:I, s:I, s:o, s:s?, s:o}", "tensor", map->name, "bytes", (json_int_t)map->bytes,
+                      "held_bytes", (json_int_t)map->held_bytes, "actions", actions_json(map->actions), "codec",
+                      map->codec[0] ? map->codec : NULL, "ns", time_json(map->ns));
+        if (json_array_append_new(array, object) == 0) continue;
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
 static json_t *graph_json(const mm_graph_requirement *g) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o}", "graph", g->graph,
-                     "least_bytes", (json_int_t)g->least_bytes, "planned_bytes", (json_int_t)g->planned_bytes,
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}", "graph",
+                     g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes", (json_int_t)g->planned_bytes,
                      "pinned_bytes", (json_int_t)g->pinned_bytes, "moved_bytes", (json_int_t)g->moved_bytes,
                      "stash_bytes", (json_int_t)g->stash_bytes, "other_bytes", (json_int_t)g->other_bytes,
                      "iteration_ns", time_json(g->iteration_ns), "steps", g->steps, "steps_again", g->steps_again,
                      "held_step", g->held_step, "held_by", g->held_by, "live_bytes", (json_int_t)g->live_bytes, "held",
-                     held_json(g->held), "timeline", timeline_json(g));
+                     held_json(g->held), "timeline", timeline_json(g), "stashed", stashed_json(g));
 }
 
 static json_t *graphs_json(const mm_requirement *r) {

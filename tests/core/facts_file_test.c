@@ -291,6 +291,42 @@ static void codec_takes_the_slot_of_its_spec_or_an_empty_one(void **state) {
     assert_true(f->facts->codecs[0].lossless);
 }
 
+/* A code without times of its own gets those of its codec's rates; the rates of the whole spec come first. */
+static void rates_of_codecs_give_codes_their_times(void **state) {
+    fixture *f = *state;
+    mm_graph_facts *facts = f->facts;
+    mm_tensor out;
+    assert_int_equal(mm_graph_find_tensor(f->g.graph, "out", &out), MM_OK);
+    mm_code_facts *code = &facts->codes[out];
+    const int64_t bytes = mm_graph_tensor(f->g.graph, out)->bytes;
+    static const struct {
+        const char *spec;
+        int64_t bytes_per_s, more_ns;
+    } rows[] = {{"zfp:rate=4", 1000, 7}, {"zfp:rate=8", 500, 3}, {"zvc", 0, 0}};
+    write_file(f, "\"steps\": [], \"codecs\": [], \"codec_rates\": {"
+                  "\"zfp\": {\"encode_bytes_per_s\": 500, \"decode_bytes_per_s\": 250, \"launch_ns\": 3},"
+                  "\"zfp:rate=4\": {\"encode_bytes_per_s\": 1000, \"decode_bytes_per_s\": 500, \"launch_ns\": 7}}");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        facts->codecs[0] = (mm_codec_facts){.lossless = true, .fixed_size = true, .gives_value = true};
+        strcpy(facts->codecs[0].spec, rows[i].spec);
+        code = &facts->codes[out];
+        *code = (mm_code_facts){.code_bytes = 16};
+        assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_OK);
+        code = &facts->codes[out];
+        const int64_t ns = rows[i].bytes_per_s ? bytes * 1000000000 / rows[i].bytes_per_s : 0;
+        assert_in_range(code->encode_ns, ns ? ns + rows[i].more_ns : 0, ns ? ns + rows[i].more_ns + 1 : 0);
+        assert_in_range(code->decode_ns, ns ? 2 * ns + rows[i].more_ns : 0, ns ? 2 * ns + rows[i].more_ns + 1 : 0);
+    }
+    *code = (mm_code_facts){.code_bytes = 16, .encode_ns = 5, .decode_ns = 6}; /* measured times stay */
+    strcpy(facts->codecs[0].spec, "zfp");
+    assert_int_equal(load_part(f->path, f->g.graph, MM_FACTS_TIMES, facts), MM_OK);
+    assert_int_equal(facts->codes[out].encode_ns, 5);
+    write_file(f, "\"steps\": [], \"codecs\": [], \"codec_rates\": {\"zfp\": {\"encode_bytes_per_s\": 0}}");
+    expect_format_error(f, "codec_rates: zfp: encode_bytes_per_s");
+    write_file(f, "\"steps\": [], \"codecs\": [], \"codec_rates\": 3");
+    expect_format_error(f, "codec_rates is not an object");
+}
+
 static void file_of_another_graph_is_refused(void **state) {
     fixture *f = *state;
     mm_graph *other;
@@ -501,6 +537,7 @@ int main(void) {
         CASE(what_the_file_leaves_out_stays),
         CASE(times_alone_are_taken_where_sizes_are_the_same),
         CASE(codec_takes_the_slot_of_its_spec_or_an_empty_one),
+        CASE(rates_of_codecs_give_codes_their_times),
         CASE(file_of_another_graph_is_refused),
         CASE(names_that_the_graph_lacks_are_refused),
         CASE(what_simulations_refuse_is_refused),

@@ -11,7 +11,7 @@ import torch
 import checks
 import mm_torch as mm
 from checks import expect
-from mm_torch import library
+from mm_torch import library, planner
 
 MIB = 1 << 20
 
@@ -21,7 +21,7 @@ MIB = 1 << 20
 def header():
     """Returns the headers' text, without comments, line breaks and macros of declarations."""
     text = ""
-    for name in ("mm_base.h", "mm_trace.h", "mm_stash.h", "mm.h"):
+    for name in ("mm_base.h", "mm_trace.h", "mm_stash.h", "mm_plan.h", "mm.h"):
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../mm", name)
         with open(path, encoding="utf-8") as file:
             text += file.read()
@@ -61,7 +61,7 @@ def members(text, name):
 # The headers' types in ctypes; enums are ints.
 TYPES = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "int": ctypes.c_int,
          "bool": ctypes.c_bool, "char*": ctypes.c_char_p, "void*": ctypes.c_void_p, "mm_facts*": ctypes.c_void_p,
-         "mm_dtype": ctypes.c_int, "mm_stash_fate": ctypes.c_int, "mm_log_level": ctypes.c_int, "mm_log": library.Log,
+         "mm_dtype": ctypes.c_int, "mm_stash_fate": ctypes.c_int, "mm_log_level": ctypes.c_int, "mm_log": library.Log, "int*": ctypes.POINTER(ctypes.c_int),
          "fn": library.LOG_FN, "reclaim": library.RECLAIM_FN}
 
 
@@ -75,7 +75,7 @@ def differences(text, version, ranks):
                          ("mm_stash_stats", library.Stats), ("mm_touched", library.Touched),
                          ("mm_stash_refusal", library.Refusal), ("mm_stash_line", library.Line),
                          ("mm_host_memory", library.HostMemory), ("mm_stash_segment", library.Segment),
-                         ("mm_log", library.Log)):
+                         ("mm_log", library.Log), ("mm_plan_limits", planner.Limits)):
         ours = [(member, getattr(kind, "_type_", kind) if hasattr(kind, "_length_") else kind, hasattr(kind, "_length_"))
                 for member, kind in mirror._fields_]
         if ours != [(member, TYPES.get(kind, kind), bool(array)) for member, kind, array in members(text, name)]:

@@ -24,6 +24,8 @@ inputs_are_refused_and_the_next_step_works_() { with_torch inputs.py; }
 
 headers_are_mirrored_and_budgets_are_shared_() { with_torch beside.py; }
 
+graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
+
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3 --settle; }

@@ -96,6 +96,7 @@ void mm_facts_destroy(mm_facts *facts) {
     free(facts->tensors);
     free(facts->path);
     free(facts->graph);
+    free(facts->rates);
     fini(&facts->by_name);
     free(facts);
 }

@@ -114,6 +114,13 @@ typedef struct mm_graph_facts {
 /* Adds times to the facts of any graph, with sizes and codecs as the graph has them. */
 typedef mm_status (*mm_facts_fill)(const void *ctx, const mm_graph *graph, mm_graph_facts *facts);
 
+/* Rates of a codec on any map: for codes of which a file has no times. */
+typedef struct mm_codec_rate {
+    char spec[MM_SPEC_CAPACITY];                    /* the codec's whole spec, or its name alone */
+    int64_t encode_bytes_per_s, decode_bytes_per_s; /* bytes of the map; at least 1 */
+    int64_t launch_ns;                              /* added to each */
+} mm_codec_rate;
+
 /* Facts from a file (mm_facts_load), which names steps and tensors; or a function that gives the times of any graph
  * (mm_facts_of). mm_facts_apply makes facts of a graph from them. */
 struct mm_facts {
@@ -128,6 +135,8 @@ struct mm_facts {
     mm_phase *phases;       /* per step */
     char **tensors;         /* per tensor */
     mm_graph_facts by_name; /* indexed as the names above are */
+    mm_codec_rate *rates;
+    int n_rates;
 };
 
 /* Default of piece_bytes. Chosen: copying 4 MiB of a map, compressed to a quarter, takes 20 us and more on links of up
@@ -234,8 +243,16 @@ MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph,
 MM_CHECKED mm_status mm_graph_facts_merge(const mm_graph_facts *from, const mm_graph *graph, mm_facts_part part,
                                           mm_graph_facts *facts);
 
-/* mm_facts_load of JSON that was read (json_text.h). path: for messages. */
+/* Gives codes without times those that follow from the rates. */
+void mm_facts_rate_codes(const mm_codec_rate *rates, int n, const mm_graph *graph, mm_graph_facts *facts);
+
+/* Reads the key "codec_rates" of a file of facts; NULL: the file has none. path: for messages. MM_ERR_FORMAT,
+ * MM_ERR_NOMEM. The caller frees *rates_out. */
 struct json_t;
+MM_CHECKED mm_status mm_codec_rates_parse(const char *path, const struct json_t *object, mm_codec_rate **rates_out,
+                                          int *n_out);
+
+/* mm_facts_load of JSON that was read (json_text.h). path: for messages. */
 MM_CHECKED mm_status mm_facts_parse(const char *path, const struct json_t *root, mm_facts **facts_out);
 
 /* Writes the facts of a graph to a file (JSON) for mm_facts_load, atomically. The file names steps by layer and phase,

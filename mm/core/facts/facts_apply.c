@@ -240,11 +240,44 @@ static mm_status apply(matching m, mm_facts_part part, mm_graph_facts *facts) {
     return status;
 }
 
+/* ---------------------------------------------------------------- rates of codecs */
+
+/* The rate for a codec: that of its whole spec, else that of its name; NULL: there is none. */
+static const mm_codec_rate *rate_of(const mm_codec_rate *rates, int n, const char *spec) {
+    const mm_codec_rate *found = NULL;
+    const size_t name = strcspn(spec, ":");
+    for (int i = 0; i < n; i++) {
+        if (strcmp(rates[i].spec, spec) == 0) return &rates[i];
+        if (strlen(rates[i].spec) == name && strncmp(rates[i].spec, spec, name) == 0) found = &rates[i];
+    }
+    return found;
+}
+
+static int64_t time_at(int64_t bytes, int64_t bytes_per_s, int64_t launch_ns) {
+    const double ns = (double)launch_ns + (double)bytes / (double)bytes_per_s * 1e9 + 1;
+    return ns < (double)MM_NS_MOST ? (int64_t)ns : MM_NS_MOST;
+}
+
+void mm_facts_rate_codes(const mm_codec_rate *rates, int n, const mm_graph *graph, mm_graph_facts *facts) {
+    for (int c = 0; c < facts->n_codecs; c++) {
+        const mm_codec_rate *rate = rate_of(rates, n, facts->codecs[c].spec);
+        for (int t = 0; rate && t < facts->n_tensors; t++) {
+            mm_code_facts *code = &facts->codes[(size_t)c * (size_t)facts->n_tensors + (size_t)t];
+            const int64_t bytes = mm_graph_tensor(graph, t)->bytes;
+            if (code->code_bytes < 0 || code->encode_ns > 0 || code->decode_ns > 0) continue;
+            code->encode_ns = time_at(bytes, rate->encode_bytes_per_s, rate->launch_ns);
+            code->decode_ns = time_at(bytes, rate->decode_bytes_per_s, rate->launch_ns);
+        }
+    }
+}
+
 mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph, mm_facts_part part, mm_graph_facts *facts) {
     if (from->fill) return from->fill(from->fill_ctx, graph, facts);
     char origin[512];
     snprintf(origin, sizeof origin, "facts file %.480s", from->path);
-    return apply((matching){.from = &from->by_name, .file = from, .graph = graph, .origin = origin}, part, facts);
+    MM_TRY(apply((matching){.from = &from->by_name, .file = from, .graph = graph, .origin = origin}, part, facts));
+    mm_facts_rate_codes(from->rates, from->n_rates, graph, facts);
+    return MM_OK;
 }
 
 mm_status mm_graph_facts_merge(const mm_graph_facts *from, const mm_graph *graph, mm_facts_part part,

@@ -17,11 +17,13 @@
  *       "gives_sign": false, "drops_zeros": false,
  *       "codes": { "conv1.out": { "code_bytes": 4096, "scratch_bytes": 0, "encode_ns": 500, "decode_ns": 500,
  *         "body_bound_bytes": 0, "body_reserve_bytes": 0, "body_typical_bytes": 0,
- *         "body_is_measured": false } } } ] }
+ *         "body_is_measured": false } } } ],
+ *     "codec_rates": { "zvc": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ..., "launch_ns": 2000 } } }
  *
- * Steps, codes and `contention` (mm_contention) may be left out; an entry must have all of its keys, but drops_zeros
- * and body_is_measured, which are false if left out: older files have neither. Version 1 has no sizes of bodies. The
- * counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
+ * codec_rates, by a codec's whole spec or its name, are for codes without an entry of their own; no file that mm writes
+ * has them. Steps, codes, codec_rates and `contention` (mm_contention) may be left out; an entry must have all of its
+ * keys, but drops_zeros and body_is_measured, which are false if left out: older files have neither. Version 1 has no
+ * sizes of bodies. The counts and the sum of the tensors' bytes identify the graph; its name does not matter. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -418,7 +420,7 @@ static mm_status load_all(loader *l, const json_t *root) {
     MM_TRY(load_steps(l, steps));
     MM_TRY(index_tensors(l, codecs));
     for (int c = 0; c < l->facts->n_codecs; c++) MM_TRY(load_codec(l, json_array_get(codecs, (size_t)c), c));
-    return MM_OK;
+    return mm_codec_rates_parse(l->path, json_object_get(root, "codec_rates"), &l->file->rates, &l->file->n_rates);
 }
 
 mm_status mm_facts_parse(const char *path, const json_t *root, mm_facts **facts_out) {

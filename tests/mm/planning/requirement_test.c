@@ -111,6 +111,39 @@ TEST_CASE(the_figures_within_a_budget_are_those_of_the_plans_that_run) {
     destroy_graphs(graphs);
 }
 
+/* What a plan does with each map agrees with what it copies and computes again. */
+TEST_CASE(actions_on_maps_agree_with_copies_and_recomputed_steps) {
+    int seen[MM_MAP_ACTIONS] = {0};
+    mm_graph *graphs[GRAPHS];
+    make_graphs(5, graphs);
+    for (int p = 0; p <= POLICIES; p++) {
+        const char *policy = p < POLICIES ? policies[p] : "freelunch:rate=8,eligible=all,when=always";
+        mm_requirement *r = need_of(graphs, 1, policy, &(mm_plan_limits){.pinned_bytes = PINNED});
+        const mm_graph_requirement *g = &r->graphs[0];
+        uint32_t all = 0;
+        assert_true(g->n_stashed > 0);
+        for (int i = 0; i < g->n_stashed; i++) {
+            const mm_stashed *map = &g->stashed[i];
+            mm_tensor found;
+            expect_ok(mm_graph_find_tensor(graphs[0], map->name, &found));
+            assert_int_equal(found, map->tensor);
+            assert_true(map->actions != 0);
+            assert_true(map->actions == 1u << MM_MAP_KEEP || !(map->actions >> MM_MAP_KEEP & 1));
+            all |= map->actions;
+            if (map->actions == 1u << MM_MAP_KEEP) assert_true(map->held_bytes >= map->bytes);
+            for (int a = 0; a < MM_MAP_ACTIONS; a++) seen[a] += map->actions >> a & 1;
+        }
+        assert_true(g->moved_bytes == 0 || all & (1u << MM_MAP_SWAP | 1u << MM_MAP_COMPRESS_SWAP));
+        assert_true(!(all >> MM_MAP_RECOMPUTE & 1) || g->steps_again > 0);
+        if (strcmp(policy, "liveness") == 0) assert_true(all == 1u << MM_MAP_KEEP);
+        mm_requirement_destroy(r);
+    }
+    for (int a = 0; a < MM_MAP_ACTIONS; a++)
+        if (!seen[a] && a != MM_MAP_MASK && a != MM_MAP_COMPRESS_SWAP)
+            fail_msg("no policy does %s", mm_map_action_name((mm_map_action)a));
+    destroy_graphs(graphs);
+}
+
 /* Persistent tensors of the other graph count, and of that the requirement says how much. */
 TEST_CASE(graphs_together_need_more_than_each_alone) {
     mm_graph *graphs[GRAPHS];
