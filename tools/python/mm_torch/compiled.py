@@ -103,7 +103,7 @@ class backend:
         union, first = cuts.Problem(), {}
         for region, count in ran.items():
             first[region] = union.add(region.problem, count)
-        choice = union.choose(self.bytes) or union.extremes()[0]
+        choice = union.fit(self.bytes) or union.least()
         now = sum(region.choice.ns * count for region, count in ran.items())
         if self.saved_bytes <= self.bytes and choice.ns >= now:
             return
@@ -174,16 +174,16 @@ class _Region:
         acts = partition.activations_of(graph, info.static_lifetime_input_nodes)
         region = partition.Region(graph, info, self.owner.machine, acts)
         self.problem, owner = region.problem, self.owner
-        least = self.problem.extremes()[0]
+        least = self.problem.least()
         if self.wanted is not None:
             self.choice = self.problem.finish(self.wanted) or least
         else:
-            self.choice = self.problem.choose(owner._rest())
+            self.choice = self.problem.fit(owner._rest())
         if self.choice is None:
             self.choice = least
-            if owner.session is None and least.bytes > owner.bytes:
-                self.refusal = (f"mm.backend: a budget of {owner.bytes} bytes: a compiled region saves {least.bytes} bytes at "
-                                "least, even if its backward pass computes again all that it can", least.bytes)
+            if owner.session is None and least.peak_bytes > owner.bytes:
+                self.refusal = (f"mm.backend: a budget of {owner.bytes} bytes: a compiled region needs {least.peak_bytes} "
+                                "bytes at least for what it saves, or computes again at a time", least.peak_bytes)
         return region.saved_nodes(self.choice)
 
     def share(self, choice, first):

@@ -4,12 +4,19 @@
     problem = Problem()
     h = problem.value("h", bytes=4096, again_ns=500, inputs=[x])
     problem.need(h)                          # the backward pass reads it
-    choice = problem.choose(budget)          # choice.saved, choice.again, choice.bytes, choice.ns
+    problem.step([h])                        # in this order
+    choice = problem.choose(budget)          # saved, again, bytes, ns: least ns with at most so many saved bytes
+    choice = problem.fit(budget)             # and peak_bytes: with at most so many at any time
 
 The saved bytes and the time of what runs again trade off. For a price of a byte, the best choice is a least cut of a
 network of flows (Dinic). Choices of all prices are the corners of the lower convex hull of (bytes, time): nothing is
 better at their bytes. Between two corners, parts that differ independently of each other are chosen one by one, as a
 knapsack. So a larger budget never gives a slower choice, and no choice exceeds its budget.
+
+What runs again takes memory, too, and a chain that runs again from its beginning takes all of it at once. So fit() also
+saves values between parts of the chain, which saves no time, but lets each part run again on its own (Chen et al. 2016).
+It simulates the backward pass of each choice of a family that does not depend on the budget, and takes the fastest
+whose peak fits: again, a larger budget is never slower.
 
 Nothing here knows of torch. Objects belong to one thread."""
 
@@ -18,17 +25,20 @@ from collections import deque
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 GRID = 1024  # resolution of the knapsack: parts of the distance between two corners
+LEVELS = 24  # saved bytes that fit() considers, between the least and the most
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # and parts of what runs again
 STATES_MOST = 24  # intermediate states of one part of the knapsack
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """saved: numbers of values that are saved. again: of those that run again in the backward pass. bytes: of what is
-    saved; ns: of what runs again."""
+    saved; ns: of what runs again. peak_bytes: most that is saved or was computed again at a time (-1: not simulated)."""
     saved: frozenset
     again: frozenset
     bytes: int
     ns: int
+    peak_bytes: int = -1
 
 
 class Problem:
@@ -39,29 +49,42 @@ class Problem:
         self.bytes: List[Optional[int]] = []
         self.again_ns: List[Optional[int]] = []
         self.inputs: List[Tuple[int, ...]] = []
+        self.again_bytes: List[int] = []
         self.needed: Set[int] = set()
+        self.steps: List[Tuple[int, ...]] = []
+        self._family: Optional[List[Choice]] = None
         self._corners: Dict[Any, Tuple] = {}
 
-    def value(self, name: str, bytes: Optional[int], again_ns: Optional[int], inputs: Sequence[int] = ()) -> int:
+    def value(self, name: str, bytes: Optional[int], again_ns: Optional[int], inputs: Sequence[int] = (),
+              again_bytes: Optional[int] = None) -> int:
         """Adds a value, and returns its number. bytes: of saving it; None: it cannot be saved. again_ns: the time of
         computing it again from its inputs; None: it cannot. inputs: numbers of values, those that are always there left
-        out."""
+        out. again_bytes: what it takes once it was computed again; None: `bytes`."""
         self.names.append(name)
         self.bytes.append(bytes)
         self.again_ns.append(again_ns)
         self.inputs.append(tuple(dict.fromkeys(inputs)))
+        self.again_bytes.append((bytes or 0) if again_bytes is None else again_bytes)
         return len(self.names) - 1
 
     def need(self, value: int) -> None:
         """The backward pass reads this value."""
         self.needed.add(value)
 
+    def step(self, reads: Sequence[int]) -> None:
+        """Appends a step of the backward pass, and what it reads."""
+        self.steps.append(tuple(reads))
+        self.needed.update(reads)
+
     def add(self, other: "Problem", count: int = 1) -> int:
-        """Adds the values of another problem, which runs `count` times. Returns the number of its first value here."""
+        """Adds another problem, which runs `count` times, after those that are here; so its backward pass runs before
+        theirs. Returns the number of its first value here."""
         first = len(self.names)
-        for name, bytes_, ns, inputs in zip(other.names, other.bytes, other.again_ns, other.inputs):
+        for name, bytes_, ns, inputs, again_bytes in zip(other.names, other.bytes, other.again_ns, other.inputs,
+                                                         other.again_bytes):
             self.value(name, None if bytes_ is None else count * bytes_, None if ns is None else count * ns,
-                       [first + i for i in inputs])
+                       [first + i for i in inputs], again_bytes)
+        self.steps = [tuple(first + i for i in reads) for reads in other.steps] + self.steps
         self.needed.update(first + i for i in other.needed)
         return first
 
@@ -146,6 +169,109 @@ class Problem:
             gap = _Gap(self, small, large)
             self._corners[key] = (None, gap)
         return gap.choose(budget)
+
+
+    # ------------------------------------------------------------ peaks
+
+    def fit(self, budget: int) -> Optional[Choice]:
+        """The fastest choice found whose peak is at most `budget`; of equally fast ones that with the lowest peak.
+        None: none fits."""
+        fitting = [choice for choice in self.family() if choice.peak_bytes <= budget]
+        return min(fitting, key=lambda c: (c.ns, c.peak_bytes), default=None)
+
+    def least(self) -> Choice:
+        """The choice with the lowest peak that fit() knows."""
+        return min(self.family(), key=lambda c: (c.peak_bytes, c.ns))
+
+    def family(self) -> List[Choice]:
+        """All choices among which fit() takes one."""
+        if self._family is None:
+            small, large = self.extremes()
+            found = {}
+            for level in range(LEVELS + 1):
+                base = self.choose(small.bytes + (large.bytes - small.bytes) * level // LEVELS)
+                for parts in PARTS:
+                    if parts <= max(1, len(base.again)):
+                        choice = base if parts == 1 else self.finish(set(base.saved) | self._between(base, parts))
+                        found.setdefault(choice.saved, choice)
+            self._family = [dataclasses.replace(c, peak_bytes=self.peak(c)) for c in found.values()]
+        return self._family
+
+    def _between(self, choice, parts):
+        """Values to save so that what runs again falls apart into parts that take about the same bytes."""
+        chain = sorted(choice.again)
+        place = {value: k for k, value in enumerate(chain)}
+        last = [0] * len(chain)  # the place where the chain reads a value for the last time
+        for k, value in enumerate(chain):
+            for j in self.inputs[value]:
+                if j in place:
+                    last[place[j]] = k
+        for k in range(len(chain) - 1, -1, -1):  # what is read through a view
+            if self.bytes[chain[k]] is None:
+                for j in self.inputs[chain[k]]:
+                    if j in place:
+                        last[place[j]] = max(last[place[j]], last[k])
+        crossing, impossible = [0] * (len(chain) + 1), [0] * (len(chain) + 1)
+        for k, value in enumerate(chain):
+            if last[k] > k:
+                add = crossing if self.bytes[value] is not None else impossible if not self._is_alias(value) else None
+                amount = self.bytes[value] if add is crossing else 1
+                if add is not None:
+                    for p in range(k + 1, last[k] + 1):
+                        add[p] += amount
+        sizes = [0]
+        for value in chain:
+            sizes.append(sizes[-1] + (self.bytes[value] or 0))
+        saved = set()
+        for part in range(1, parts):
+            low, high = (sizes[-1] * (2 * part + side) // (2 * parts) for side in (-1, 1))
+            places = [p for p in range(1, len(chain)) if low <= sizes[p] <= high and not impossible[p]]
+            if places:
+                p = min(places, key=lambda p: crossing[p])
+                saved.update(v for k, v in enumerate(chain[:p]) if last[k] >= p and self.bytes[v] is not None)
+        return saved
+
+    def _is_alias(self, i):
+        return self.bytes[i] is None and self.again_ns[i] == 0
+
+    def peak(self, choice: Choice) -> int:
+        """The most bytes at a time that are saved, or were computed again and are still read: the backward pass in the
+        order of its steps, each of which first computes what it lacks."""
+        order, at = [], {}  # what happens; when a value that runs again does so
+
+        def make(reads):
+            stack, lacking = list(reads), set()
+            while stack:
+                i = stack.pop()
+                if i in choice.again and i not in at and i not in lacking:
+                    lacking.add(i)
+                    stack += self.inputs[i]
+            for i in sorted(lacking):
+                at[i] = len(order)
+                order.append(self.inputs[i])
+        for reads in self.steps:
+            make(reads)
+            order.append(reads)
+        last = {}
+        for k, reads in enumerate(order):
+            for i in reads:
+                last[i] = k
+        for i in sorted(at, reverse=True):  # a view keeps what it shows
+            if self._is_alias(i) and i in last:
+                for j in self.inputs[i]:
+                    last[j] = max(last.get(j, 0), last[i])
+        change = [0] * (len(order) + 1)
+        for i in choice.saved:
+            change[last.get(i, 0) + 1] -= self.bytes[i]
+        for i, k in at.items():
+            if i in last:
+                change[k] += self.again_bytes[i]
+                change[last[i] + 1] -= self.again_bytes[i]
+        now = peak = choice.bytes
+        for amount in change:
+            now += amount
+            peak = max(peak, now)
+        return peak
 
 
 class _Gap:

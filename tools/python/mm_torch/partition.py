@@ -64,6 +64,9 @@ class Region:
         for node in self.order:
             if node in relevant:
                 self._add(node)
+        for node in self.order:
+            if node in self.backward:
+                self.problem.step([self.number[n] for n in node.all_input_nodes if n in self.number])
         for node in self.reads:
             if node in self.number:
                 self.problem.need(self.number[node])
@@ -105,7 +108,9 @@ class Region:
 
     def _value(self, node, bytes_, again):
         inputs = [self.number[n] for n in node.all_input_nodes if n in self.number]
-        self.number[node] = self.problem.value(node.name, bytes_, again, inputs)
+        # What only the backward pass reads is no more computed again than its gradients are.
+        own = node.op == "call_function" and not self.info.is_required_fw(node)
+        self.number[node] = self.problem.value(node.name, bytes_, again, inputs, 0 if own else None)
 
     def _again_ns(self, node):
         """The time of running a node again; None: it must not."""
