@@ -12,6 +12,7 @@ so it is dropped when autograd drops the ticket, also if there is no backward pa
 
 import contextlib
 import itertools
+import threading
 import weakref
 from typing import Collection, Iterator
 from unittest import mock
@@ -25,9 +26,10 @@ from .saved import producer_of
 _EXTRACT = "_extract_fwd_bwd_modules"
 _numbers = itertools.count(1)
 _tickets = weakref.WeakValueDictionary()  # number: _Ticket
+owners = weakref.WeakValueDictionary()  # number: a backend, whose `session` has the stash
 
 _library = torch.library.Library("mm_torch", "DEF")
-_library.define("put(Tensor x, bool own) -> Tensor")
+_library.define("put(Tensor x, int owner, bool own) -> Tensor")
 _library.define("get(Tensor ticket, int[] size, int[] stride, ScalarType dtype, Device device, bool once) -> Tensor")
 
 
@@ -35,13 +37,13 @@ class _Ticket(bytearray):
     """The memory of a ticket. record: bridge.Record of the tensor; None once it was read for the only time."""
 
 
-def _put(x, own):
-    """own: the caller may overwrite x's memory afterwards, so the stash must not leave it to the caller."""
-    active = session._active
-    if active is None:
-        raise RuntimeError("mm.backend: a compiled region ran without its session")
+def _put(x, owner, own):
+    """owner: number of the backend, whose stash it is unless an mm.budget is active. own: the caller may overwrite x's
+    memory afterwards, so the stash must not leave x to the caller."""
+    outer = session._active if session._active_thread == threading.get_ident() else None
+    core = (outer or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
-    ticket.record = record_of(active._core, x.clone() if own else x)
+    ticket.record = record_of(core, x.clone() if own else x)
     _tickets[int.from_bytes(ticket, "little")] = ticket
     return torch.frombuffer(ticket, dtype=torch.int64)
 
@@ -77,7 +79,7 @@ torch.library.impl(_library, "get", "CompositeExplicitAutograd")(_get)
 
 
 @torch.library.register_fake("mm_torch::put", lib=_library)
-def _put_fake(x, own):
+def _put_fake(x, owner, own):
     return torch.empty(1, dtype=torch.int64, device="cpu")
 
 
@@ -95,15 +97,15 @@ def can_leave(node: torch.fx.Node, device: torch.device) -> bool:
 
 
 @contextlib.contextmanager
-def moved(names: Collection[str], own: bool) -> Iterator[None]:
-    """Inside, what torch's partitioner saves of nodes with these names leaves by the operators. `names` may be filled
-    until the partitioner extracts the graphs. own: see _put; what comes back is then read once."""
+def passing(names: Collection[str], owner: int, own: bool) -> Iterator[None]:
+    """Inside, what torch's partitioner saves of nodes with these names goes through the operators. `names` may be filled
+    until the partitioner extracts the graphs. owner, own: see _put; with own, what comes back is read once."""
     extract = getattr(partitioners, _EXTRACT)
 
     def wrapped(joint, *args, num_fwd_outputs, **kwargs):
         forward, backward = extract(joint, *args, num_fwd_outputs=num_fwd_outputs, **kwargs)
         for name in names:
-            _move(forward, backward, name, num_fwd_outputs, own)
+            _replace(forward, backward, name, num_fwd_outputs, owner, own)
         forward.recompile()
         backward.recompile()
         return forward, backward
@@ -111,7 +113,7 @@ def moved(names: Collection[str], own: bool) -> Iterator[None]:
         yield
 
 
-def _move(forward, backward, name, outputs, own):
+def _replace(forward, backward, name, outputs, owner, own):
     """Replaces a saved value in both graphs by a ticket."""
     output = next(iter(forward.graph.find_nodes(op="output")))
     results = list(output.args[0])
@@ -124,7 +126,7 @@ def _move(forward, backward, name, outputs, own):
     with last.meta["val"].fake_mode if hasattr(last.meta.get("val"), "fake_mode") else value.meta["val"].fake_mode:
         fake = torch.empty(1, dtype=torch.int64, device="cpu")
     with forward.graph.inserting_after(last):
-        ticket = forward.graph.call_function(torch.ops.mm_torch.put.default, (value, own))
+        ticket = forward.graph.call_function(torch.ops.mm_torch.put.default, (value, owner, own))
     ticket.meta["val"] = fake
     results[place] = ticket
     output.args = (tuple(results),)

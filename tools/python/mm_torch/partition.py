@@ -52,7 +52,7 @@ class Region:
         self.order = list(graph.nodes)
         self.backward = self._backward()
         self.reads = {n for node in self.backward for n in node.all_input_nodes if n not in self.backward}
-        self.reads |= {n for n in info.required_bw_nodes if n not in self.backward}  # results that no gradient reaches
+        self.reads |= {n for n in info.required_bw_nodes if n.op != "output" and n not in self.backward}  # constant results
         self.overwritten = {node.args[0] for node in self.order if node not in self.backward and
                             getattr(getattr(node.target, "_schema", None), "is_mutable", False) and node.args}
         relevant, stack = set(self.reads), list(self.reads)
@@ -128,6 +128,15 @@ class Region:
             return None
         # What the forward pass does not need runs once, in whichever pass.
         return work.time_ns(self.machine) if self.info.is_required_fw(node) else 0
+
+    def time_ns(self, node: Node) -> int:
+        """The time of running a node once; 0: it is no operator, or not known."""
+        if node.op != "call_function" or node.target is operator.getitem:
+            return 0
+        try:
+            return operators.node_work(node).time_ns(self.machine)
+        except ValueError:
+            return 0
 
     def saved_nodes(self, choice: cuts.Choice) -> List[Node]:
         """What torch's partitioner has to save: the choice's values; what is there anyway, and sizes, as far as the
