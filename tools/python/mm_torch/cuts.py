@@ -49,22 +49,25 @@ class Problem:
         self.bytes: List[Optional[int]] = []
         self.again_ns: List[Optional[int]] = []
         self.inputs: List[Tuple[int, ...]] = []
-        self.again_bytes: List[int] = []
+        self.again_bytes: List[int] = []  # what it takes once it was computed again
+        self.late: List[bool] = []
         self.needed: Set[int] = set()
         self.steps: List[Tuple[int, ...]] = []
         self._family: Optional[List[Choice]] = None
         self._corners: Dict[Any, Tuple] = {}
 
     def value(self, name: str, bytes: Optional[int], again_ns: Optional[int], inputs: Sequence[int] = (),
-              again_bytes: Optional[int] = None) -> int:
+              late: bool = False) -> int:
         """Adds a value, and returns its number. bytes: of saving it; None: it cannot be saved. again_ns: the time of
         computing it again from its inputs; None: it cannot. inputs: numbers of values, those that are always there left
-        out. again_bytes: what it takes once it was computed again; None: `bytes`."""
+        out. late: only the backward pass reads it, so it is a part of that, as its gradients are; its bytes do not count
+        there."""
         self.names.append(name)
         self.bytes.append(bytes)
         self.again_ns.append(again_ns)
         self.inputs.append(tuple(dict.fromkeys(inputs)))
-        self.again_bytes.append((bytes or 0) if again_bytes is None else again_bytes)
+        self.again_bytes.append(0 if late else bytes or 0)
+        self.late.append(late)
         return len(self.names) - 1
 
     def need(self, value: int) -> None:
@@ -80,10 +83,11 @@ class Problem:
         """Adds another problem, which runs `count` times, after those that are here; so its backward pass runs before
         theirs. Returns the number of its first value here."""
         first = len(self.names)
-        for name, bytes_, ns, inputs, again_bytes in zip(other.names, other.bytes, other.again_ns, other.inputs,
-                                                         other.again_bytes):
+        for i, name in enumerate(other.names):
+            bytes_, ns = other.bytes[i], other.again_ns[i]
             self.value(name, None if bytes_ is None else count * bytes_, None if ns is None else count * ns,
-                       [first + i for i in inputs], again_bytes)
+                       [first + j for j in other.inputs[i]], other.late[i])
+            self.again_bytes[-1] = other.again_bytes[i]
         self.steps = [tuple(first + i for i in reads) for reads in other.steps] + self.steps
         self.needed.update(first + i for i in other.needed)
         return first
@@ -199,7 +203,7 @@ class Problem:
 
     def _between(self, choice, parts):
         """Values to save so that what runs again falls apart into parts that take about the same bytes."""
-        chain = sorted(choice.again)
+        chain = sorted(i for i in choice.again if not self.late[i])
         place = {value: k for k, value in enumerate(chain)}
         last = [0] * len(chain)  # the place where the chain reads a value for the last time
         for k, value in enumerate(chain):
@@ -207,7 +211,7 @@ class Problem:
                 if j in place:
                     last[place[j]] = k
         for k in range(len(chain) - 1, -1, -1):  # what is read through a view
-            if self.bytes[chain[k]] is None:
+            if self._is_alias(chain[k]):
                 for j in self.inputs[chain[k]]:
                     if j in place:
                         last[place[j]] = max(last[place[j]], last[k])
@@ -227,7 +231,7 @@ class Problem:
             low, high = (sizes[-1] * (2 * part + side) // (2 * parts) for side in (-1, 1))
             places = [p for p in range(1, len(chain)) if low <= sizes[p] <= high and not impossible[p]]
             if places:
-                p = min(places, key=lambda p: crossing[p])
+                p = min(places, key=lambda p: (crossing[p], abs(2 * parts * sizes[p] - 2 * part * sizes[-1])))
                 saved.update(v for k, v in enumerate(chain[:p]) if last[k] >= p and self.bytes[v] is not None)
         return saved
 

@@ -109,8 +109,8 @@ class Region:
     def _value(self, node, bytes_, again):
         inputs = [self.number[n] for n in node.all_input_nodes if n in self.number]
         # What only the backward pass reads is no more computed again than its gradients are.
-        own = node.op == "call_function" and not self.info.is_required_fw(node)
-        self.number[node] = self.problem.value(node.name, bytes_, again, inputs, 0 if own else None)
+        late = node.op == "call_function" and not self.info.is_required_fw(node)
+        self.number[node] = self.problem.value(node.name, bytes_, again, inputs, late)
 
     def _again_ns(self, node):
         """The time of running a node again; None: it must not."""
