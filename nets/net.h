@@ -46,6 +46,7 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(LAYER_NORM, layer_norm)           \
     OP(RMS_NORM, rms_norm)               \
     OP(PROJECT, project)                 \
+    OP(ROTARY, rotary)                   \
     OP(ATTENTION, attention)             \
     OP(TOKEN_LOSS, token_loss)
 /* clang-format on */
@@ -96,7 +97,10 @@ typedef struct nets_attrs {
     float p;              /* dropout: the rate of zeros */
     bool by_sample;       /* dropout: drops whole samples, not single elements */
     int64_t vocabulary;   /* embedding: how many tokens there are */
-    int64_t heads;        /* attention: into how many parts, attended separately, the channels are divided */
+    int64_t heads;        /* rotary, attention: into how many parts, attended separately, the queries are divided */
+    int64_t kv_heads;     /* rotary, attention: heads of keys and values, each for heads / kv_heads of queries; 0:
+                             as many as of queries (nets_kv_heads) */
+    float base;           /* rotary: pair i of a head's `size` channels turns by place / base^(2 i / size) */
     bool full;            /* attention: each token attends to all, not only to those up to itself */
     bool by_output;       /* project: the weight is [out_channels, channels] */
     float slope;          /* leaky_relu: the factor of negative numbers */
@@ -105,6 +109,11 @@ typedef struct nets_attrs {
     /* embedding, position, class_token, project, token_loss: standard deviation of the initial weights */
     float deviation;
 } nets_attrs;
+
+/* Heads of keys, and of values, in a rotary or attention layer. */
+static inline int64_t nets_kv_heads(const nets_attrs *attrs) {
+    return attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+}
 
 typedef struct nets_layer {
     char name[NETS_NAME_CAPACITY];

@@ -12,7 +12,8 @@
  *
  * That is causal attention; in full attention each row sees all blocks of keys, whole.
  *
- * The input's channels are q, k, v, each of `heads` times `size`. With bf16 maps a thread copies its head to f32 in the
+ * The input's channels are q, of `heads` times `size`, then k and v, of `kv_heads` times `size`. A thread computes a
+ * head of k and v with its group of heads of q, one after the other. With bf16 maps it copies a head to f32 in the
  * workspace, and rounds the results once. */
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ typedef struct attention_op {
     nets_op base;
     const nets_dnn *dnn;
     const nets_simd_row *loops;
-    int64_t samples, tokens, heads, size;
+    int64_t samples, tokens, heads, kv_heads, size;
     nets_cut blocks; /* cuts the tokens */
     nets_dnn_kernel product[PRODUCTS][SIZES];
     const nets_simd_map *lines;
@@ -86,7 +87,7 @@ static block block_of(const attention_op *op, int64_t i, int64_t j) {
 /* How many blocks of keys the block of rows i sees. */
 static int64_t key_blocks(const attention_op *op, int64_t i) { return op->full ? op->blocks.pieces : i + 1; }
 
-static int64_t row_of_x(const attention_op *op) { return 3 * op->heads * op->size; }
+static int64_t row_of_x(const attention_op *op) { return (op->heads + 2 * op->kv_heads) * op->size; }
 static int64_t row_of_y(const attention_op *op) { return op->heads * op->size; }
 
 static mm_status multiply(const head *h, int product, int size, const float *a, const float *b, float *y) {
@@ -180,24 +181,31 @@ static mm_status give_rows(const head *h, int64_t i) {
 
 /* ---------------------------------------------------------------- both */
 
-/* Where a head of a sample lies in the maps: byte offsets of its q and of its y. */
+/* Where a head of q and its k and v lie in the maps: byte offsets. */
 typedef struct place {
-    int64_t x, y, width; /* width: from q to k, and from k to v */
+    int64_t q, k, v, y;
+    bool begins, ends; /* the first, and the last, head of its group */
 } place;
 
-static place place_of(const attention_op *op, int64_t piece) {
-    const int64_t sample = piece / op->heads, first = piece % op->heads * op->size;
-    return (place){.x = (sample * op->tokens * row_of_x(op) + first) * op->elem_bytes,
-                   .y = (sample * op->tokens * row_of_y(op) + first) * op->elem_bytes,
-                   .width = op->heads * op->size * op->elem_bytes};
+/* index: of the head of q, in all samples. */
+static place place_of(const attention_op *op, int64_t index) {
+    const int64_t sample = index / op->heads, head = index % op->heads, group = op->heads / op->kv_heads;
+    const int64_t x = sample * op->tokens * row_of_x(op), y = sample * op->tokens * row_of_y(op);
+    const int64_t k = x + (op->heads + head / group) * op->size;
+    return (place){.q = (x + head * op->size) * op->elem_bytes,
+                   .k = k * op->elem_bytes,
+                   .v = (k + op->kv_heads * op->size) * op->elem_bytes,
+                   .y = (y + head * op->size) * op->elem_bytes,
+                   .begins = head % group == 0,
+                   .ends = head % group == group - 1};
 }
 
-static head head_of(const attention_run *run, int64_t piece, int thread) {
+static head head_of(const attention_run *run, int64_t index, int thread) {
     attention_op *op = run->op;
     const int64_t each = op->blocks.each;
     float *floats = (float *)((char *)run->args->at[NETS_WORKSPACE] + thread * op->place_bytes);
     head h = {.op = op, .thread = thread};
-    if (run->args->at[NETS_SAVED]) h.log_sums = (float *)run->args->at[NETS_SAVED] + piece * op->tokens;
+    if (run->args->at[NETS_SAVED]) h.log_sums = (float *)run->args->at[NETS_SAVED] + index * op->tokens;
     h.s = floats;
     h.dp = h.s + each * each;
     h.o = h.dp + each * each;
@@ -211,15 +219,15 @@ static head head_of(const attention_run *run, int64_t piece, int thread) {
 static void point(const attention_run *run, const place *at, head *h) {
     char *x = run->args->at[NETS_X], *y = run->args->at[NETS_Y], *dx = run->args->at[NETS_DX],
          *dy = run->args->at[NETS_DY];
-    h->q = (float *)(x + at->x);
-    h->k = (float *)(x + at->x + at->width);
-    h->v = (float *)(x + at->x + 2 * at->width);
+    h->q = (float *)(x + at->q);
+    h->k = (float *)(x + at->k);
+    h->v = (float *)(x + at->v);
     h->y = (float *)(y + at->y);
     if (dy) h->dy = (float *)(dy + at->y);
     if (!dx) return;
-    h->dq = (float *)(dx + at->x);
-    h->dk = (float *)(dx + at->x + at->width);
-    h->dv = (float *)(dx + at->x + 2 * at->width);
+    h->dq = (float *)(dx + at->q);
+    h->dk = (float *)(dx + at->k);
+    h->dv = (float *)(dx + at->v);
 }
 
 static const float *widen(const attention_op *op, const char *from, int64_t row, float *to) {
@@ -228,15 +236,16 @@ static const float *widen(const attention_op *op, const char *from, int64_t row,
     return to;
 }
 
-/* With panels: copies the head to its panels. The panels of gradients are set to zero. */
+/* With panels: copies the head to its panels. The panels of gradients are set to zero; those of k and v collect what
+ * the heads of a group give. */
 static void fill(const attention_run *run, const place *at, head *h) {
     const attention_op *op = run->op;
     const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);
-    const char *x = (char *)run->args->at[NETS_X] + at->x;
+    const char *x = run->args->at[NETS_X];
     float *to = h->l + op->blocks.each;
-    h->q = widen(op, x, rx, to);
-    h->k = widen(op, x + at->width, rx, to + panel);
-    h->v = widen(op, x + 2 * at->width, rx, to + 2 * panel);
+    h->q = widen(op, x + at->q, rx, to);
+    h->k = at->begins ? widen(op, x + at->k, rx, to + panel) : to + panel;
+    h->v = at->begins ? widen(op, x + at->v, rx, to + 2 * panel) : to + 2 * panel;
     h->y = to + 3 * panel;
     if (!run->backward) return;
     widen(op, (char *)run->args->at[NETS_Y] + at->y, ry, h->y);
@@ -244,7 +253,7 @@ static void fill(const attention_run *run, const place *at, head *h) {
     h->dq = to + 5 * panel;
     h->dk = h->dq + panel;
     h->dv = h->dk + panel;
-    memset(h->dq, 0, (size_t)(3 * panel) * sizeof *h->dq);
+    memset(h->dq, 0, (size_t)((at->begins ? 3 : 1) * panel) * sizeof *h->dq);
 }
 
 /* Writes a panel to a map, after adding `earlier` unless that is NULL. */
@@ -263,17 +272,15 @@ static void give_all(const attention_run *run, const place *at, const head *h) {
     char *dx = run->args->at[NETS_DX];
     const char *earlier = run->args->at[NETS_EARLIER];
     const float *const gradients[] = {h->dq, h->dk, h->dv};
+    const int64_t parts[] = {at->q, at->k, at->v};
     if (!run->backward) give(op, h->y, row_of_y(op), NULL, (char *)run->args->at[NETS_Y] + at->y);
-    for (int i = 0; run->backward && i < 3; i++) {
-        const int64_t part = at->x + i * at->width;
-        give(op, gradients[i], row_of_x(op), earlier ? earlier + part : NULL, dx + part);
-    }
+    for (int i = 0; run->backward && i < (at->ends ? 3 : 1); i++)
+        give(op, gradients[i], row_of_x(op), earlier ? earlier + parts[i] : NULL, dx + parts[i]);
 }
 
-static mm_status run_head(void *ctx, int64_t piece, int thread) {
-    const attention_run *run = ctx;
-    const place at = place_of(run->op, piece);
-    head h = head_of(run, piece, thread);
+static mm_status run_head(const attention_run *run, int64_t index, int thread) {
+    const place at = place_of(run->op, index);
+    head h = head_of(run, index, thread);
     if (run->op->widens)
         fill(run, &at, &h);
     else
@@ -283,9 +290,16 @@ static mm_status run_head(void *ctx, int64_t piece, int thread) {
     return MM_OK;
 }
 
+static mm_status run_group(void *ctx, int64_t piece, int thread) {
+    const attention_run *run = ctx;
+    const int64_t group = run->op->heads / run->op->kv_heads;
+    for (int64_t i = 0; i < group; i++) MM_TRY(run_head(run, piece * group + i, thread));
+    return MM_OK;
+}
+
 static mm_status run_all(nets_op *base, const nets_op_args *args, bool backward) {
     attention_run run = {(attention_op *)base, args, backward};
-    return mm_host_pool_run(run.op->dnn->pool, run.op->samples * run.op->heads, run_head, &run);
+    return mm_host_pool_run(run.op->dnn->pool, run.op->samples * run.op->kv_heads, run_group, &run);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) { return run_all(base, args, false); }
@@ -349,6 +363,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->samples = desc->y.dims[0];
     op->tokens = nets_shape_rows(&desc->y) / op->samples;
     op->heads = desc->attrs.heads;
+    op->kv_heads = nets_kv_heads(&desc->attrs);
     op->size = nets_shape_channels(&desc->y) / op->heads;
     op->scale = 1.0f / sqrtf((float)op->size);
     op->full = desc->attrs.full;

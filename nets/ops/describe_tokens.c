@@ -200,15 +200,60 @@ const nets_op_info nets_info_project = {
 
 /* ---------------------------------------------------------------- attention */
 
-static bool divides_third(const nets_layer *layer, const nets_shape *in, size_t d) {
+/* Heads of queries, keys and values. */
+static int64_t all_heads(const nets_layer *layer) { return layer->attrs.heads + 2 * nets_kv_heads(&layer->attrs); }
+
+static bool divides_channels(const nets_layer *layer, const nets_shape *in, size_t d) {
     (void)d;
-    return nets_shape_channels(in) % 3 == 0 && nets_shape_channels(in) / 3 % layer->attrs.heads == 0;
+    return nets_shape_channels(in) % all_heads(layer) == 0;
 }
 
-static const nets_attr_rule DIVIDES_WIDTH = {"dividing a third of the channels", NULL, true, divides_third};
+static bool divides_heads(const nets_layer *layer, const nets_shape *in, size_t d) {
+    (void)in, (void)d;
+    return layer->attrs.heads % nets_kv_heads(&layer->attrs) == 0;
+}
+
+static const nets_attr_rule DIVIDES_CHANNELS = {"so that all heads of queries, keys and values divide the channels",
+                                                "kv_heads", true, divides_channels};
+static const nets_attr_rule DIVIDES_HEADS = {"dividing heads", "heads", false, divides_heads};
+
+/* clang-format off */
+#define HEADS    ATTR(heads, "heads of queries, each attended by itself", REQUIRED, EXTENT, &DIVIDES_CHANNELS)
+#define KV_HEADS ATTR(kv_heads, "heads of keys and of values, each for as many neighbouring heads of queries; 0: one for each", \
+                      VALUE(0), EXTENT_OR_0, &DIVIDES_HEADS)
+/* clang-format on */
+
+static mm_status infer_rotary(nets_layer *layer, const nets_shape *in) {
+    const int64_t size = nets_shape_channels(in) / all_heads(layer);
+    if (size % 2)
+        return mm_fail(MM_ERR_INVALID, "layer %s: its heads have %lld channels, must have an even number", layer->name,
+                       (long long)size);
+    return nets_infer_same(layer, in);
+}
+
+/* clang-format off */
+/* Su et al. 2021, "RoFormer"; the pairs are channels i and i + size / 2 of a head, as in transformers' files of Llamas.
+ * The default of `base` is the paper's. */
+const nets_op_info nets_info_rotary = {
+    .name = "rotary",
+    .what = "turns pairs of channels of the queries and keys by the token's place; channels as attention's",
+    .output = "the input's",
+    .example = LAYER("rotary", "rotary", "\"qkv\"", ", \"heads\": 4, \"kv_heads\": 2"),
+    .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
+    .attrs = ATTRS(HEADS, KV_HEADS,
+        ATTR(base, "the longest turn takes nearly 2 pi base tokens", VALUE(10000), ABOVE(1, 1e12), NULL)),
+    .infer = infer_rotary,
+    .steps = {
+        .kind = MM_LAYER_CONCAT,
+        .forward = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .eval = {.uses = {R(X), W(Y)}, .pairs = {INPLACE(X, Y)}},
+        .backward = {.uses = {R(DY), GIVES_DX}, .pairs = {INPLACE(DY, DX)}},
+    },
+};
+/* clang-format on */
 
 static mm_status infer_attention(nets_layer *layer, const nets_shape *in) {
-    return infer_channels(layer, in, nets_shape_channels(in) / 3);
+    return infer_channels(layer, in, nets_shape_channels(in) / all_heads(layer) * layer->attrs.heads);
 }
 
 /* A number for each token and head: [n, heads, tokens]. */
@@ -221,10 +266,10 @@ static nets_shape saved_heads(const nets_attrs *attrs, const nets_shape *x, cons
 const nets_op_info nets_info_attention = {
     .name = "attention",
     .what = "attention; the input's channels are all heads' queries, then keys, then values",
-    .output = "height, width; channels / 3",
+    .output = "height, width; the queries' channels: channels / 3, if kv_heads is heads",
     .example = LAYER("attn", "attention", "\"c_attn\"", ", \"heads\": 4"),
     .min_inputs = 1, .max_inputs = 1, .input_rank = 3,
-    .attrs = ATTRS(ATTR(heads, "parts of the width, each attended by itself", REQUIRED, EXTENT, &DIVIDES_WIDTH),
+    .attrs = ATTRS(HEADS, KV_HEADS,
         ATTR(full, "each token attends to all; else (causal) to those up to itself", FLAG)),
     .infer = infer_attention,
     .steps = {

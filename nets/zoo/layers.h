@@ -9,13 +9,14 @@
 
 typedef struct zoo {
     nets_net *net;
-    int64_t height, width, classes;                           /* of the input */
-    int64_t thin;                                             /* at least 1: divides channels */
-    int64_t layers, tokens_width, heads, context, vocabulary; /* of a network of tokens: `numbers`, in this order */
+    int64_t height, width, classes; /* of the input */
+    int64_t thin;                   /* at least 1: divides channels */
+    /* Of a network of tokens: `numbers`, in this order. The last two are Llama's. */
+    int64_t layers, tokens_width, heads, context, vocabulary, kv_heads, hidden;
     double dropout;
 } zoo;
 
-enum { ZOO_NUMBERS = 8 };
+enum { ZOO_NUMBERS = 10 };
 
 /* `numbers`: the parameters of a family's member, ended by 0. */
 typedef void zoo_builder(const zoo *z, const int numbers[ZOO_NUMBERS]);
@@ -27,6 +28,7 @@ zoo_builder zoo_build_fcn8s;                   /* fcn.c */
 zoo_builder zoo_build_googlenet;               /* googlenet.c */
 zoo_builder zoo_build_gpt;                     /* gpt.c: what zoo_option says */
 zoo_builder zoo_build_inception_v4;            /* inception_v4.c: blocks A, B, C */
+zoo_builder zoo_build_llama;                   /* llama.c: what zoo_option says; the base of rotary embeddings; tied */
 zoo_builder zoo_build_mobilenet_v2;            /* mobile.c */
 zoo_builder zoo_build_efficientnet_b0;         /* */
 zoo_builder zoo_build_nin;                     /* nin.c */

@@ -23,7 +23,7 @@ typedef struct zoo_entry {
     zoo_builder *build;
     int numbers[ZOO_NUMBERS];
     /* size: the input's height and width; 0: a network of tokens, whose layers, width, heads, context and vocabulary
-     * are `numbers`. */
+     * are `numbers`; behind them, a Llama's kv_heads and hidden. */
     int64_t size, classes;
     /* For a family: reads what follows the name up to its '<'. */
     bool (*parse)(const char *rest, int numbers_out[ZOO_NUMBERS]);
@@ -42,6 +42,15 @@ static const zoo_option TOKEN_OPTIONS[] = {{"layers", "N", offsetof(zoo, layers)
                                            {"context", "N", offsetof(zoo, context), 1, MAX_CONTEXT, false},
                                            {"vocabulary", "N", offsetof(zoo, vocabulary), 1, MAX_CLASSES, false},
                                            {"dropout", "P", offsetof(zoo, dropout), 0, 1, true},
+                                           {.name = NULL}};
+
+static const zoo_option LLAMA_OPTIONS[] = {{"layers", "N", offsetof(zoo, layers), 1, MAX_TOKEN_LAYERS, false},
+                                           {"width", "N", offsetof(zoo, tokens_width), 1, MAX_WIDTH, false},
+                                           {"heads", "N", offsetof(zoo, heads), 1, MAX_WIDTH, false},
+                                           {"kv_heads", "N", offsetof(zoo, kv_heads), 1, MAX_WIDTH, false},
+                                           {"hidden", "N", offsetof(zoo, hidden), 1, MAX_WIDTH, false},
+                                           {"context", "N", offsetof(zoo, context), 1, MAX_CONTEXT, false},
+                                           {"vocabulary", "N", offsetof(zoo, vocabulary), 1, MAX_CLASSES, false},
                                            {.name = NULL}};
 
 /* Reads a number in [low, high], without sign or leading zeros, and moves `at` behind it; -1 if there is none. */
@@ -138,6 +147,16 @@ static const zoo_entry ZOO[] = {
      zoo_build_gpt, {4, 128, 4, 128, 256}, 0, 0, NULL},
     {"gpt2", "GPT-2 as published: 12 layers, width 768, 12 heads, context 1024", zoo_build_gpt,
      {12, 768, 12, 1024, 50257}, 0, 0, NULL},
+    {"llama-15m", "a small Llama: 6 layers, width 288, 6 heads, context 256, 32000 tokens", zoo_build_llama,
+     {6, 288, 6, 256, 32000, 6, 768, 10000, true}, 0, 0, NULL},
+    {"llama-110m", "12 layers, width 768, 12 heads, context 1024", zoo_build_llama,
+     {12, 768, 12, 1024, 32000, 12, 2048, 10000, true}, 0, 0, NULL},
+    {"llama-1b", "as Llama 3.2 1B: 16 layers, width 2048, 32 heads, 8 of keys, context 2048", zoo_build_llama,
+     {16, 2048, 32, 2048, 128256, 8, 8192, 500000, true}, 0, 0, NULL},
+    {"llama-3b", "as Llama 3.2 3B: 28 layers, width 3072, 24 heads, 8 of keys, context 2048", zoo_build_llama,
+     {28, 3072, 24, 2048, 128256, 8, 8192, 500000, true}, 0, 0, NULL},
+    {"llama-8b", "as Llama 3 8B: 32 layers, width 4096, 32 heads, 8 of keys, context 2048", zoo_build_llama,
+     {32, 4096, 32, 2048, 128256, 8, 14336, 500000, false}, 0, 0, NULL},
     {"tiny", "a little of everything, 32x32x3, 10 classes", zoo_build_tiny, {0}, 32, 10, NULL},
 };
 /* clang-format on */
@@ -195,7 +214,7 @@ static size_t base_length(const char *name) {
 static bool is_of_tokens(const zoo_entry *entry) { return entry->size == 0; }
 
 static const zoo_option *options_of(const zoo_entry *entry) {
-    return is_of_tokens(entry) ? TOKEN_OPTIONS : IMAGE_OPTIONS;
+    return !is_of_tokens(entry) ? IMAGE_OPTIONS : entry->build == zoo_build_llama ? LLAMA_OPTIONS : TOKEN_OPTIONS;
 }
 
 static bool read_option(const zoo_option *option, const char **at, zoo *z) {
@@ -265,7 +284,9 @@ static zoo zoo_of(const zoo_entry *entry, const int numbers[ZOO_NUMBERS]) {
                  .tokens_width = numbers[1],
                  .heads = numbers[2],
                  .context = numbers[3],
-                 .vocabulary = numbers[4]};
+                 .vocabulary = numbers[4],
+                 .kv_heads = numbers[5],
+                 .hidden = numbers[6]};
 }
 
 mm_status nets_zoo_build(const char *name, nets_net **net_out) {
@@ -283,6 +304,9 @@ mm_status nets_zoo_build(const char *name, nets_net **net_out) {
     if (is_of_tokens(entry) && (z.heads < 1 || z.tokens_width % z.heads != 0))
         return mm_fail(MM_ERR_INVALID, "net %s: heads=%lld must divide width=%lld", base, (long long)z.heads,
                        (long long)z.tokens_width);
+    if (entry->build == zoo_build_llama && (z.heads % z.kv_heads != 0 || z.tokens_width / z.heads % 2 != 0))
+        return mm_fail(MM_ERR_INVALID, "net %s: kv_heads=%lld must divide heads=%lld, and width / heads be even", base,
+                       (long long)z.kv_heads, (long long)z.heads);
     MM_TRY(nets_net_create(name, &z.net));
     entry->build(&z, numbers);
     mm_status status = nets_net_finish(z.net);

@@ -8,7 +8,8 @@
  * stay, maps and the first linear layer change. A size is refused if a layer's window does not fit. `thin` divides the
  * channels of all layers but the last, rounded up, for small instances.
  *
- * A network of tokens has other options: gpt[,layers=N][,width=N][,heads=N][,context=N][,vocabulary=N][,dropout=P], and
+ * A network of tokens has other options: gpt[,layers=N][,width=N][,heads=N][,context=N][,vocabulary=N][,dropout=P];
+ * llama-15m[,layers=N][,width=N][,heads=N][,kv_heads=N][,hidden=N][,context=N][,vocabulary=N]; and
  * gpt2 the same. Width is that of its maps; its samples are `context` tokens.
  *
  * Layers and parameters have torchvision's names if torchvision has the network, else those of the network's first

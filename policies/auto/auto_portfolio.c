@@ -252,9 +252,15 @@ static mm_status try_menu(mm_portfolio *p) {
     return search(p);
 }
 
-/* Filters a menu by the stages in which it is tried: without codecs that nobody named, without lossy ones, all. */
-static bool is_plain(const mm_graph_facts *facts, const mm_rule *rule) {
-    return !rule->offered && (!*rule->codec || facts->codecs[mm_facts_codec(facts, rule->codec)].lossless);
+/* Filters a menu by the stages in which it is tried: without codecs of elements, with those that nobody named, without
+ * lossy ones, all. */
+static bool has_no_codec(const mm_graph_facts *facts, const mm_rule *rule) {
+    (void)facts;
+    return !*rule->codec || rule->mask;
+}
+
+static bool is_unnamed(const mm_graph_facts *facts, const mm_rule *rule) {
+    return has_no_codec(facts, rule) || rule->offered;
 }
 
 static bool is_lossless(const mm_graph_facts *facts, const mm_rule *rule) {
@@ -279,10 +285,10 @@ void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
     menu->n_rules = n;
 }
 
-/* Tries the menu in stages (is_plain), each of which adds to the one before: so that more codecs never give a slower
+/* Tries the menu in stages (has_no_codec), each of which adds to the one before: so that more codecs never give a slower
  * plan. */
 static mm_status try_menus(mm_portfolio *p) {
-    bool (*const stages[])(const mm_graph_facts *, const mm_rule *) = {is_plain, is_lossless, is_any};
+    bool (*const stages[])(const mm_graph_facts *, const mm_rule *) = {has_no_codec, is_unnamed, is_lossless, is_any};
     enum { STAGES = sizeof stages / sizeof *stages };
     const mm_engine_config *whole = p->menu;
     mm_engine_config menus[STAGES];

@@ -313,6 +313,17 @@ static void attention_agrees(void **state) {
         for (int full = 0; full < 2; full++)
             check_op(NETS_ATTENTION, &(nets_attrs){.heads = CASES[i].heads, .full = full},
                      (const int64_t[4]){2, 1, CASES[i].tokens, 3 * CASES[i].heads * CASES[i].size}, 1e-5);
+    for (int kv_heads = 1; kv_heads < 6; kv_heads += kv_heads) /* groups of four, two and one */
+        check_op(NETS_ATTENTION, &(nets_attrs){.heads = 4, .kv_heads = kv_heads},
+                 (const int64_t[4]){2, 1, 70, (4 + 2 * kv_heads) * 24}, 1e-5);
+}
+
+static void rotary_embeddings_agree(void **state) {
+    static const int64_t SIZES[] = {2, 16, 20};
+    (void)state;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
+        check_op(NETS_ROTARY, &(nets_attrs){.heads = 4, .kv_heads = 2}, (const int64_t[4]){2, 1, 70, 8 * SIZES[i]},
+                 1e-6);
 }
 
 /* Some tokens are frequent, some absent. */
@@ -433,6 +444,7 @@ int main(void) {
         cmocka_unit_test(activations_agree),
         cmocka_unit_test(layer_norm_rms_norm_and_positions_agree),
         cmocka_unit_test(attention_agrees),
+        cmocka_unit_test(rotary_embeddings_agree),
         cmocka_unit_test(embeddings_agree),
         cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(convolutions_of_a_network_agree_in_fp32),

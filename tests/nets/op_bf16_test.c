@@ -250,6 +250,8 @@ static const struct {
     {NETS_ATTENTION, {.heads = 2, .full = true}, {2, 1, 70, 48}},
     {NETS_ATTENTION, {.heads = 1, .full = true}, {1, 1, 70, 192}},
     {NETS_ATTENTION, {.heads = 2}, {2, 1, 70, 48}},
+    {NETS_ATTENTION, {.heads = 4, .kv_heads = 2}, {2, 1, 70, 64}},
+    {NETS_ROTARY, {.heads = 2, .kv_heads = 1}, {2, 1, 70, 64}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 96}}, /* tensor cores: tiles of 32, 64 and 128 channels */
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 70, 192}},

@@ -462,7 +462,7 @@ enum { N_CASES = sizeof CASES / sizeof *CASES };
 static const char *const ELSEWHERE[NETS_OP_KINDS] = {
     [NETS_CONCAT] = "op_slices_test",     [NETS_EMBEDDING] = "token_ops_test",   [NETS_POSITION] = "token_ops_test",
     [NETS_LAYER_NORM] = "token_ops_test", [NETS_PROJECT] = "token_ops_test",     [NETS_ATTENTION] = "token_ops_test",
-    [NETS_TOKEN_LOSS] = "token_ops_test", [NETS_CLASS_TOKEN] = "token_ops_test",
+    [NETS_TOKEN_LOSS] = "token_ops_test", [NETS_CLASS_TOKEN] = "token_ops_test", [NETS_ROTARY] = "token_ops_test",
 };
 
 static void each_operation_has_a_case(void **state) {

@@ -60,6 +60,11 @@ static const op_case CASES[] = {
     {"full_attention_of_one_block", NETS_ATTENTION, {.heads = 3, .full = true}, {2, 1, 33, 72}, 2, 0},
     {"full_attention_of_blocks", NETS_ATTENTION, {.heads = 2, .full = true}, {1, 1, 300, 48}, 2, 0},
     {"full_attention_of_64_channels", NETS_ATTENTION, {.heads = 1, .full = true}, {1, 1, 70, 192}, 1, 0},
+    {"grouped_attention", NETS_ATTENTION, {.heads = 6, .kv_heads = 2}, {2, 1, 33, 80}, 2, 0},
+    {"grouped_attention_of_blocks", NETS_ATTENTION, {.heads = 4, .kv_heads = 1}, {1, 1, 300, 144}, 2, 0},
+    {"full_grouped_attention", NETS_ATTENTION, {.heads = 4, .kv_heads = 2, .full = true}, {2, 1, 70, 128}, 2, 0},
+    {"rotary", NETS_ROTARY, {.heads = 3, .kv_heads = 1}, {2, 1, 75, 60}, 1, 0},
+    {"rotary_of_a_large_base", NETS_ROTARY, {.heads = 2, .base = 500000}, {1, 1, 600, 96}, 1, 0},
 };
 
 enum { N_CASES = sizeof CASES / sizeof CASES[0] };
@@ -356,8 +361,9 @@ static void wrong_networks_are_refused(void **state) {
     assert_int_equal(nets_net_create("t", &net), MM_OK);
     assert_int_equal(nets_add1(net, "attn", NETS_ATTENTION, &(nets_attrs){.heads = 5}, add_tokens(net)), -1);
     assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
-    assert_non_null(strstr(mm_last_error(), "\"heads\" must be from 1 to 16777216, dividing a third of the channels, "
-                                            "not 5; the input is 1x5x12"));
+    assert_non_null(strstr(mm_last_error(),
+                           "\"heads\" must be from 1 to 16777216, so that all heads of queries, keys and "
+                           "values divide the channels, not 5"));
     nets_net_destroy(net);
     assert_int_equal(nets_net_create("t", &net), MM_OK);
     nets_add1(net, "loss", NETS_TOKEN_LOSS, &(nets_attrs){.out_channels = 7, .tied = true}, add_tokens(net));

@@ -48,17 +48,17 @@ static void numbers_of_parameters_are_torchvisions(void **state) {
 /* Parameters of a convolution with bias. */
 static int64_t conv(int64_t in, int64_t out, int64_t kernel) { return (in * kernel * kernel + 1) * out; }
 
-/* gpt2: the published file, model.safetensors, without causal masks. alexnet-2012: many ports print this number; the
+/* gpt2: the published file, model.safetensors, without causal masks. llama: the published files' sums; 15m and 110m are
+ * the sizes of karpathy/llama2.c. alexnet-2012: many ports print this number; the
  * paper says "60 million". inception-v4: timm's, 1000 classes. unet: ports with one input channel and one class have
  * 31,030,593; the second class adds 65. overfeat: the paper's table 4 says "145 million"; the exact number follows from
  * its table 1. */
 static void numbers_of_parameters_are_those_published_elsewhere(void **state) {
     (void)state;
-    static const count known[] = {{"alexnet-2012", 60965224},
-                                  {"inception-v4", 42679816},
-                                  {"unet", 31030593 + 65},
-                                  {"overfeat", 145920872},
-                                  {"gpt2", 124439808}};
+    static const count known[] = {{"alexnet-2012", 60965224}, {"inception-v4", 42679816}, {"unet", 31030593 + 65},
+                                  {"overfeat", 145920872},    {"gpt2", 124439808},        {"llama-15m", 15191712},
+                                  {"llama-110m", 109529856},  {"llama-1b", 1235814400},   {"llama-3b", 3212749824},
+                                  {"llama-8b", 8030261248}};
     expect_counts(known, sizeof known / sizeof known[0]);
 }
 

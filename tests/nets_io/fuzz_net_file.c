@@ -225,7 +225,8 @@ static const char of_tokens[] =
     "    {\"name\": \"wpe\", \"op\": \"position\", \"inputs\": [\"wte\"], \"deviation\": 0.5},\n"
     "    {\"name\": \"ln\", \"op\": \"layer_norm\", \"inputs\": [\"wpe\"], \"eps\": 0.001},\n"
     "    {\"name\": \"qkv\", \"op\": \"project\", \"inputs\": [\"ln\"], \"out_channels\": 24, \"bias\": true},\n"
-    "    {\"name\": \"attn\", \"op\": \"attention\", \"inputs\": [\"qkv\"], \"heads\": 2},\n"
+    "    {\"name\": \"turn\", \"op\": \"rotary\", \"inputs\": [\"qkv\"], \"heads\": 2, \"base\": 500},\n"
+    "    {\"name\": \"attn\", \"op\": \"attention\", \"inputs\": [\"turn\"], \"heads\": 2, \"kv_heads\": 2},\n"
     "    {\"name\": \"act\", \"op\": \"gelu\", \"inputs\": [\"attn\"], \"tanh\": true},\n"
     "    {\"name\": \"loss\", \"op\": \"token_loss\", \"inputs\": [\"act\"], \"out_channels\": 7, \"tied\": true}\n  ]\n}\n";
 

@@ -306,7 +306,8 @@ static mm_status parse_around(const json_t *layer, nets_net **net_out) {
     for (size_t i = 0; i < json_array_size(inputs); i++) json_array_set_new(inputs, i, json_string("data"));
     const char *op = json_string_value(json_object_get(first, "op"));
     const bool is_loss = strcmp(op, "loss") == 0, is_of_tokens = strcmp(op, "token_loss") == 0;
-    const int channels = strcmp(op, "embedding") == 0 ? 1 : strcmp(op, "attention") == 0 ? 12 : 4;
+    const bool has_heads = strcmp(op, "attention") == 0 || strcmp(op, "rotary") == 0;
+    const int channels = strcmp(op, "embedding") == 0 ? 1 : has_heads ? 48 : 4;
     if (is_of_tokens) json_object_del(first, "tied"); /* the net has no embedding to tie to */
     const json_int_t told = is_of_tokens ? json_integer_value(json_object_get(first, "out_channels")) : 0;
     const int classes = told > 0 && told <= NETS_MAX_EXTENT ? (int)told : 4;

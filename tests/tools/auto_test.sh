@@ -41,4 +41,13 @@ codes_for_maps_with_zeros_need_not_be_named_() {
     [[ $(values rows lossy) != *true* ]] || fail "lossless codes count as lossy"
 }
 
+# 'auto' without the codec is tried first: with exponent, this plan took a third longer once.
+naming_a_codec_never_makes_a_plan_slower_() {
+    local -a speeds
+    expect 0 bench --simulate "$h200" --net gpt --batch 64 --budgets 48MiB --policies "auto,auto:codecs=exponent" \
+        --quiet --json rows
+    mapfile -t speeds < <(values rows images_per_second)
+    ! is_less "${speeds[1]}" "${speeds[0]}" || fail "${speeds[1]} images/s with exponent, ${speeds[0]} without"
+}
+
 run_cases

@@ -7,18 +7,24 @@
 #include "mm/core/status.h"
 #include "pipeline/codec/block/half_value.h"
 
-/* What wrappers put before names: DataParallel, torch.compile, Lightning, GPT-2 with its head. At most DEPTH of them
- * are nested. */
+/* What wrappers put before names: DataParallel, torch.compile, Lightning, Llama and GPT-2 with their heads. At most
+ * DEPTH of them are nested. */
 static const char *const WORDS[] = {"", "module.", "_orig_mod.", "model.", "transformer."};
 enum { N_WORDS = sizeof WORDS / sizeof *WORDS, DEPTH = 3, CANDIDATES = N_WORDS * N_WORDS * N_WORDS };
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + WEIGHTS_PREFIX_CAPACITY };
 _Static_assert(WEIGHTS_PREFIX_CAPACITY > DEPTH * sizeof "transformer.", "holds DEPTH of the longest word");
 
+/* Finds a parameter under its name with the prefix, or with fewer of the prefix's words: a head lies outside of the
+ * model that it was put on ("model.norm.weight" beside "lm_head.weight"). */
 static const nets_safetensors_tensor *find_named(const nets_safetensors_file *file, const char *prefix,
                                                  const nets_param *param) {
     char name[NAME_CAPACITY];
-    snprintf(name, sizeof name, "%s%s", prefix, param->name);
-    return nets_safetensors_find(file, name);
+    for (size_t length = strlen(prefix);; length--) {
+        if (length > 0 && prefix[length - 1] != '.') continue;
+        snprintf(name, sizeof name, "%.*s%s", (int)length, prefix, param->name);
+        const nets_safetensors_tensor *found = nets_safetensors_find(file, name);
+        if (found || length == 0) return found;
+    }
 }
 
 /* Number of the network's parameters that the file has under names with the prefix. */

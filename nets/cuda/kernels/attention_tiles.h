@@ -24,22 +24,26 @@ enum { WARP = 32 };
 template <typename T> struct head {
     const T *q, *k, *v;
     int64_t x_pitch, y_pitch; /* elements from token to token */
-    int64_t x_at, y_at;       /* offset of q in x; offset in y */
+    int64_t x_at, k_at, v_at; /* offsets of q, k and v in x */
+    int64_t y_at;             /* offset in y */
     int64_t row_at;           /* offset in arrays with one number for each row */
 };
 
-template <typename T> static __device__ inline head<T> head_at(const nets_cuda_attention &a, const T *x) {
-    const int64_t sample = (int64_t)blockIdx.y / a.heads, first = (int64_t)blockIdx.y % a.heads * a.size;
-    const int64_t width = (int64_t)a.heads * a.size;
+/* Head `i` of the queries of all samples. */
+template <typename T> static __device__ inline head<T> head_at(const nets_cuda_attention &a, const T *x, int64_t i) {
+    const int64_t sample = i / a.heads, first = i % a.heads;
+    const int64_t width = (int64_t)a.heads * a.size, kv_width = (int64_t)a.kv_heads * a.size;
     head<T> h;
-    h.x_pitch = 3 * width;
+    h.x_pitch = width + 2 * kv_width;
     h.y_pitch = width;
-    h.x_at = sample * a.tokens * h.x_pitch + first;
-    h.y_at = sample * a.tokens * h.y_pitch + first;
-    h.row_at = (int64_t)blockIdx.y * a.tokens;
+    h.x_at = sample * a.tokens * h.x_pitch + first * a.size;
+    h.k_at = sample * a.tokens * h.x_pitch + width + first / (a.heads / a.kv_heads) * a.size;
+    h.v_at = h.k_at + kv_width;
+    h.y_at = sample * a.tokens * h.y_pitch + first * a.size;
+    h.row_at = i * a.tokens;
     h.q = x + h.x_at;
-    h.k = h.q + width;
-    h.v = h.k + width;
+    h.k = x + h.k_at;
+    h.v = x + h.v_at;
     return h;
 }
 

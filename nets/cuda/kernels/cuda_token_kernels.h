@@ -67,10 +67,11 @@ void nets_cuda_layer_norm_backward(mm_dtype maps, nets_cuda_layer_norm ln, const
 /* The most channels of a head, and the most heads of all samples together. */
 enum { NETS_CUDA_HEAD_MOST = 128, NETS_CUDA_HEADS_MOST = 65535 };
 
-/* A token has q, k and v in x, one after the other, each of heads times `size` channels. */
+/* A token has q, k and v in x, one after the other: q of heads times `size` channels, k and v of kv_heads times `size`.
+ * Heads of q, a group of heads / kv_heads neighbours, share a head of k and v. */
 typedef struct nets_cuda_attention {
     int64_t samples, tokens;
-    int heads, size;
+    int heads, kv_heads, size;
     float scale;
     bool full; /* each token attends to all, not only to those up to itself */
 } nets_cuda_attention;
@@ -82,6 +83,20 @@ int64_t nets_cuda_attention_backward_bytes(nets_cuda_attention a);
 void nets_cuda_attention_backward(mm_dtype maps, nets_cuda_attention a, const void *x, const void *y, const void *dy,
                                   const float *log_sums, const void *earlier, void *scratch, void *dx,
                                   cudaStream_t stream);
+
+/* ---------------------------------------------------------------- op_rotary_kernels.cu */
+
+/* A token has `turned` heads of `size` channels that are turned, then `width - turned * size` channels that are not. */
+typedef struct nets_cuda_rotary {
+    int64_t rows, places, width;
+    int turned, size;
+    double base;
+    bool back; /* turns the other way: the gradient */
+} nets_cuda_rotary;
+
+/* to = from, turned (+ earlier, unless NULL). `to` may be `from`, or `earlier`. */
+void nets_cuda_rotate(mm_dtype maps, nets_cuda_rotary r, const void *from, const void *earlier, void *to,
+                      cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,8 @@
  *   by_query   the same tiles:                      p = e^(s - saved); ds = p (dy v - y dy); dq = scale sum of ds k
  *   by_key     a tile of keys, and over queries:    the same p and ds;  dv = sum of p dy;    dk = scale sum of ds q
  *
- * So p and ds are computed twice, and every sum has one thread and a fixed order: no atomics.
+ * So p and ds are computed twice, and every sum has one thread and a fixed order: no atomics. Where several heads of
+ * queries share one of keys and values, by_key goes over their queries one head after the other.
  *
  * Kernels are templates over E, by_units or by_cores of attention_tiles.h. */
 #include <math.h>
@@ -87,7 +88,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     __shared__ typename E::rows k;
     __shared__ typename E::columns v;
     __shared__ typename E::exchange between;
-    const head<T> h = head_at(a, x);
+    const head<T> h = head_at(a, x, blockIdx.y);
     const int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * E::OWN; /* blocks with the most keys begin first */
     float o[E::ROWS][E::CHANNELS], top[E::ROWS], l[E::ROWS];
     clear<E>(o);
@@ -164,7 +165,7 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     __shared__ typename E::both k;
     __shared__ typename E::rows v;
     __shared__ typename E::exchange between;
-    const head<typename E::T> h = head_at(a, x);
+    const head<typename E::T> h = head_at(a, x, blockIdx.y);
     const int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * E::OWN;
     float dq[E::ROWS][E::CHANNELS], factors[E::ROWS];
     clear<E>(dq);
@@ -193,36 +194,40 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     __shared__ typename E::own k, v;
     __shared__ typename E::both q, g;
     __shared__ typename E::exchange between;
-    const head<typename E::T> h = head_at(a, x);
-    const int64_t first = (int64_t)blockIdx.x * E::OWN, width = (int64_t)a.heads * a.size;
+    const int group = a.heads / a.kv_heads;
+    head<typename E::T> h = head_at(a, x, (int64_t)blockIdx.y * group);
+    const int64_t first = (int64_t)blockIdx.x * E::OWN;
     float dk[E::ROWS][E::CHANNELS], dv[E::ROWS][E::CHANNELS], ones[E::ROWS], factors[E::ROWS];
     clear<E>(dk);
     clear<E>(dv);
     E::fetch(a, h.k, h.x_pitch, first, &k);
     E::fetch(a, h.v, h.x_pitch, first, &v);
-    for (int64_t row = a.full ? 0 : first / E::OTHER * E::OTHER; row < a.tokens; row += E::OTHER) {
-        float s[E::ROWS][E::SCORES], dp[E::ROWS][E::SCORES];
-        go_on<E>(a, h.q, h.x_pitch, dy + h.y_at, h.y_pitch, row, &q, &g);
-        E::multiply(k, q, s);
-        E::multiply(v, g, dp);
-        for (int i = 0; i < E::ROWS; i++)
-            for (int j = 0; j < E::SCORES; j++) {
-                const int64_t query = row + E::column(j), saved = h.row_at + (query < a.tokens ? query : 0);
-                const shares of =
-                    shares_of(a, query, first + E::row(i), s[i][j], dp[i][j], log_sums[saved], at_y[saved]);
-                s[i][j] = of.p;
-                dp[i][j] = of.ds;
-            }
-        E::gather(s, g, &between, dv);
-        E::gather(dp, q, &between, dk);
+    const int64_t begin = a.full ? 0 : first / E::OTHER * E::OTHER; /* the first row that sees these keys */
+    for (int member = 0; member < group; member++) {
+        h = head_at(a, x, (int64_t)blockIdx.y * group + member);
+        for (int64_t row = begin; row < a.tokens; row += E::OTHER) {
+            float s[E::ROWS][E::SCORES], dp[E::ROWS][E::SCORES];
+            go_on<E>(a, h.q, h.x_pitch, dy + h.y_at, h.y_pitch, row, &q, &g);
+            E::multiply(k, q, s);
+            E::multiply(v, g, dp);
+            for (int i = 0; i < E::ROWS; i++)
+                for (int j = 0; j < E::SCORES; j++) {
+                    const int64_t query = row + E::column(j), saved = h.row_at + (query < a.tokens ? query : 0);
+                    const shares of =
+                        shares_of(a, query, first + E::row(i), s[i][j], dp[i][j], log_sums[saved], at_y[saved]);
+                    s[i][j] = of.p;
+                    dp[i][j] = of.ds;
+                }
+            E::gather(s, g, &between, dv);
+            E::gather(dp, q, &between, dk);
+        }
     }
     for (int i = 0; i < E::ROWS; i++) {
         factors[i] = a.scale;
         ones[i] = 1;
     }
-    const typename E::T *before = earlier ? earlier + h.x_at + width : NULL;
-    put<E>(a, dk, factors, first, h.x_pitch, before, dx + h.x_at + width);
-    put<E>(a, dv, ones, first, h.x_pitch, before ? before + width : NULL, dx + h.x_at + 2 * width);
+    put<E>(a, dk, factors, first, h.x_pitch, earlier ? earlier + h.k_at : NULL, dx + h.k_at);
+    put<E>(a, dv, ones, first, h.x_pitch, earlier ? earlier + h.v_at : NULL, dx + h.v_at);
 }
 
 /* ---------------------------------------------------------------- launchers */
@@ -242,15 +247,15 @@ struct attention_gradients {
     void *dx;
 };
 
-template <typename E> static dim3 grid_of(const nets_cuda_attention &a) {
-    return dim3((unsigned)ceil_div(a.tokens, E::OWN), (unsigned)(a.samples * a.heads));
+template <typename E> static dim3 grid_of(const nets_cuda_attention &a, int heads) {
+    return dim3((unsigned)ceil_div(a.tokens, E::OWN), (unsigned)(a.samples * heads));
 }
 
 template <typename E>
 static void launch(const nets_cuda_attention &a, const attention_forward &f, cudaStream_t stream) {
     typedef typename E::T T;
-    MM_LAUNCH(attend<E>, grid_of<E>(a), E::TEAM, 0, stream, a, static_cast<const T *>(f.x), static_cast<T *>(f.y),
-              f.log_sums);
+    MM_LAUNCH(attend<E>, grid_of<E>(a, a.heads), E::TEAM, 0, stream, a, static_cast<const T *>(f.x),
+              static_cast<T *>(f.y), f.log_sums);
 }
 
 template <typename E>
@@ -259,8 +264,8 @@ static void launch(const nets_cuda_attention &a, const attention_gradients &g, c
     const T *x = static_cast<const T *>(g.x), *dy = static_cast<const T *>(g.dy);
     const T *earlier = static_cast<const T *>(g.earlier);
     T *dx = static_cast<T *>(g.dx);
-    MM_LAUNCH(by_query<E>, grid_of<E>(a), E::TEAM, 0, stream, a, x, dy, g.log_sums, g.at_y, earlier, dx);
-    MM_LAUNCH(by_key<E>, grid_of<E>(a), E::TEAM, 0, stream, a, x, dy, g.log_sums, g.at_y, earlier, dx);
+    MM_LAUNCH(by_query<E>, grid_of<E>(a, a.heads), E::TEAM, 0, stream, a, x, dy, g.log_sums, g.at_y, earlier, dx);
+    MM_LAUNCH(by_key<E>, grid_of<E>(a, a.kv_heads), E::TEAM, 0, stream, a, x, dy, g.log_sums, g.at_y, earlier, dx);
 }
 
 /* bf16 maps use tensor cores if rows are whole 16-byte loads. */

@@ -71,14 +71,36 @@ def embedding(vocabulary, width, tokens):
     case("embedding", lambda w: torch.nn.functional.embedding(ids.reshape(2, -1), w), w=number(2, vocabulary, width))
 
 
-def attention(heads, full=False):
+def attention(heads, full=False, kv_heads=None):
+    kv_heads = kv_heads or heads
+
     def compute(x):
         n, tokens, width = x.shape
-        q, k, v = (t.reshape(n, tokens, heads, -1).transpose(1, 2) for t in x.chunk(3, dim=-1))
+        size = width // (heads + 2 * kv_heads)
+        q, k, v = (t.reshape(n, tokens, -1, size).transpose(1, 2)
+                   for t in x.split([heads * size, kv_heads * size, kv_heads * size], dim=-1))
+        if kv_heads != heads:
+            k, v = (t.repeat_interleave(heads // kv_heads, dim=1) for t in (k, v))
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if not full:
             scores = scores.masked_fill(torch.ones(tokens, tokens).triu(1).bool(), float("-inf"))
-        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, tokens, width // 3)
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(n, tokens, heads * size)
+
+    return compute
+
+
+def rotary(heads, kv_heads, base):
+    """As transformers' Llama: channel i of a head and channel i + size / 2 turn together."""
+    def compute(x):
+        n, tokens, width = x.shape
+        size = width // (heads + 2 * kv_heads)
+        speeds = base ** -(torch.arange(0, size, 2) / size)
+        angles = torch.outer(torch.arange(tokens).double(), speeds).repeat(1, 2)
+        turned, rest = x.split([(heads + kv_heads) * size, kv_heads * size], dim=-1)
+        turned = turned.reshape(n, tokens, heads + kv_heads, size)
+        half = torch.cat((-turned[..., size // 2:], turned[..., :size // 2]), dim=-1)
+        turned = turned * angles.cos()[:, None] + half * angles.sin()[:, None]
+        return torch.cat((turned.reshape(n, tokens, -1), rest), dim=-1)
 
     return compute
 
@@ -219,6 +241,11 @@ case("attention_of_64_channels", attention(1), x=number(1, 1, 70, 192))
 case("full_attention_of_one_block", attention(3, True), x=2 * number(1, 2, 33, 72))
 case("full_attention_of_blocks", attention(2, True), x=2 * number(1, 1, 300, 48))
 case("full_attention_of_64_channels", attention(1, True), x=number(1, 1, 70, 192))
+case("grouped_attention", attention(6, kv_heads=2), x=2 * number(1, 2, 33, 80))
+case("grouped_attention_of_blocks", attention(4, kv_heads=1), x=2 * number(1, 1, 300, 144))
+case("full_grouped_attention", attention(4, True, kv_heads=2), x=2 * number(1, 2, 70, 128))
+case("rotary", rotary(3, 1, 10000.0), x=number(1, 2, 75, 60))
+case("rotary_of_a_large_base", rotary(2, 2, 500000.0), x=number(1, 1, 600, 96))
 token_loss("token_loss", 150, 16, 37)
 token_loss("token_loss_of_chunks", 2100, 8, 19)
 torch.set_default_dtype(torch.float32)
