@@ -41,6 +41,11 @@ static void end(mm_stash *s) {
     s->was_planned = is_following(s) && mm_stash_planned_finish(s);
     if (is_following(s)) mm_stash_go_off_plan(s);
     if (!s->was_planned) s->learner.last_known = is_worth_a_plan(s) && mm_learner_add(&s->learner, &s->recorded);
+    if (mm_learner_gives_up(&s->learner))
+        mm_log_send(&s->options.log, MM_LOG_WARNING,
+                    "%d orders of saved tensors in a row never came again, as if shapes change in each iteration: "
+                    "iterations run unplanned, and an order is planned only when it comes a second time",
+                    MM_LEARNED_IN_VAIN);
     s->stats.planned += s->was_planned;
     s->stats.off_plan += s->left_plan;
     s->stats.iterations++;

@@ -134,15 +134,37 @@ static mm_learned_order *learn(mm_learner *l, mm_order *order) {
     return o;
 }
 
+static bool plans_in_vain(const mm_learner *l) { return l->in_vain >= MM_LEARNED_IN_VAIN; }
+
+/* Whether a new order is worth a plan: it has come before, or orders do come again. */
+static bool is_worth_it(mm_learner *l, const mm_order *order) {
+    if (!plans_in_vain(l)) return true;
+    const uint64_t hash = mm_order_hash(order);
+    for (int i = 0; i < MM_LEARNED_SEEN; i++)
+        if (l->seen[i] == hash) return true;
+    l->seen[l->next_seen++ % MM_LEARNED_SEEN] = hash;
+    return false;
+}
+
+bool mm_learner_gives_up(mm_learner *l) {
+    const bool now = plans_in_vain(l) && !l->told_in_vain;
+    l->told_in_vain |= now;
+    return now;
+}
+
 bool mm_learner_add(mm_learner *l, mm_order *order) {
     mm_learned_order *o = known(l, order);
-    if (!o) o = learn(l, order);
+    if (!o && is_worth_it(l, order)) {
+        o = learn(l, order);
+        l->in_vain += o != NULL;
+    }
     if (o) mm_learner_note(l, o);
     return o != NULL;
 }
 
 void mm_learner_note(mm_learner *l, mm_learned_order *o) {
     o->used = ++l->clock;
+    if (o->comes++ > 0) l->in_vain = 0;
     if (l->last) l->last->next = o;
     l->last = o;
     l->last_known = true;
@@ -155,6 +177,7 @@ mm_learned_order *mm_learner_find(mm_learner *l, const mm_stash_desc *first) {
         mm_learned_order *o = l->orders[i];
         const bool refused = o->state == MM_LEARNED_REFUSED;
         if (o->state == MM_LEARNED_NEW || (refused && (o != l->last || !mm_learned_fits_not(o)))) continue;
+        if (plans_in_vain(l) && o->comes < 2) continue;
         if (!mm_stash_desc_equal(&o->order.entries[0], first)) continue;
         if (l->last && l->last->next == o && !refused) {
             found = o;

@@ -63,3 +63,26 @@ bool mm_order_equal(const mm_order *a, const mm_order *b) {
         if (!mm_stash_desc_equal(&a->entries[i], &b->entries[i])) return false;
     return true;
 }
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
+static uint64_t hash(uint64_t before, const void *data, size_t bytes) {
+    const uint8_t *at = data;
+    for (size_t i = 0; i < bytes; i++) before = (before ^ at[i]) * UINT64_C(0x100000001b3);
+    return before;
+}
+
+uint64_t mm_order_hash(const mm_order *o) {
+    uint64_t found = UINT64_C(0xcbf29ce484222325);
+    for (int i = 0; i < o->n_events; i++) {
+        const int32_t event[] = {(int32_t)o->events[i].kind, o->events[i].entry};
+        found = hash(found, event, sizeof event);
+    }
+    for (int i = 0; i < o->n_entries; i++) {
+        const mm_stash_desc *e = &o->entries[i];
+        const uint32_t kind[] = {(uint32_t)e->dtype, e->flags};
+        found = hash(found, kind, sizeof kind);
+        found = hash(found, e->dims, sizeof e->dims);
+        found = hash(found, e->producer, strlen(e->producer));
+    }
+    return found;
+}

@@ -48,5 +48,7 @@ void mm_order_fini(mm_order *order);
 
 bool mm_stash_desc_equal(const mm_stash_desc *a, const mm_stash_desc *b);
 bool mm_order_equal(const mm_order *a, const mm_order *b);
+/* Equal orders have equal hashes; others hardly ever. */
+uint64_t mm_order_hash(const mm_order *order);
 
 #endif

@@ -32,7 +32,7 @@ def refused(what, kind, *words):
             expect(what, type(error) is kind, f"{type(error).__name__}: {error}")
             for word in words:
                 expect(f"{what}: says {word!r}", word in str(error), error)
-            return error
+            return error.with_traceback(None)  # whose frames would keep the graph
         expect(what, False, "nothing is raised")
         return None
     return run
@@ -93,16 +93,18 @@ def too_small():
     m = mm.budget(65536, "liveness", **CPU)
     gradient(lambda a: a.exp().exp().exp().exp().exp(), m)
     refused("an order before", mm.Infeasible, "81920")(m.settle)  # this order has another minimum than those below
-    for what, function, at, minimum, producer in (
-            ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), 0, 81920, "ExpBackward0"),
-            ("a second one", lambda a: a.exp().repeat(5, 1).exp(), 1, 81920, "ExpBackward0"),
-            ("two held at once", lambda a: a.repeat(3, 1).exp() * a.repeat(3, 1).sin(), 2, 98304, "SinBackward0")):
+    # Which of two tensors mul's backward reads first depends on torch; and the second time, the order may be planned.
+    for what, function, *refused_ones in (
+            ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), (81920, 0, "ExpBackward0", "")),
+            ("a second one", lambda a: a.exp().repeat(5, 1).exp(), (81920, 1, "ExpBackward0", "")),
+            ("two held at once", lambda a: a.repeat(3, 1).exp() * a.repeat(3, 1).sin(), (98304, 0, "ExpBackward0", ""),
+             (98304, 2, "SinBackward0", ""), (147456, 2, "SinBackward0", ""))):
         for _ in range(2):
             error = refused(what, mm.Infeasible, "65536")(lambda function=function: gradient(function, m))
             gc.collect()
         if error:
             found = error.minimum, error.tensor, error.producer, error.policy
-            expect(f"{what}: the error has its data", found == (minimum, at, producer, ""), found)
+            expect(f"{what}: the error has its data", found in refused_ones, found)
             enough = mm.budget(error.minimum, "liveness", **CPU)
             expect(f"{what}: with the minimum it runs", torch.equal(gradient(function, enough), gradient(function)))
         step(m)
@@ -217,6 +219,14 @@ def gradient(function, m=None):
     return weight.grad
 
 
+def outcome(function, m=None):
+    """The gradient, or "refused": the tensor was modified in place."""
+    try:
+        return gradient(function, m)
+    except RuntimeError as error:
+        return "refused" if "modified by an inplace operation" in str(error) else str(error)
+
+
 def second_gradients():
     """Small parts of a storage, at its beginning and its end: entries of their own, which a double backward reads
     again."""
@@ -240,7 +250,13 @@ def storages():
         a, b = (weight * 2).unsafe_chunk(2)
         return a.sigmoid_() * b.tanh_()
 
-    def grown(weight):
+    def grown(weight):  # the same bytes elsewhere; the version counter does not change
+        a = weight * 2
+        b = a.sin()
+        a.untyped_storage().resize_(1024 * 1024 * 4)
+        return b
+
+    def resized(weight):  # since torch 2.13, this changes the version
         a = weight * 2
         b = a.sin()
         a.detach().resize_(1024, 1024)
@@ -249,14 +265,16 @@ def storages():
     def emptied(weight):
         a = weight * 2
         b = a.sin()
-        getattr(a, "untyped_storage", a.storage)().resize_(0)
+        a.untyped_storage().resize_(0)
         return b
 
     m = mm.budget("1MiB", **CPU)
-    for function in (chunks, grown):
-        expected = gradient(function)
+    for function in (chunks, grown, resized):
+        expected = outcome(function)
         for i in range(3):  # in some steps the tensors are moved, in others kept
-            expect(f"{function.__name__}, step {i}", torch.equal(gradient(function, m), expected))
+            found = outcome(function, m)
+            expect(f"{function.__name__}, step {i}", type(found) is type(expected) and (
+                isinstance(found, str) or torch.equal(found, expected)), found)
             m.settle()
     refused("a storage that was emptied", RuntimeError, "was resized from 16384 to 0 bytes")(lambda: gradient(emptied, m))
     step(m)
@@ -336,7 +354,8 @@ def forked():
     if child == 0:
         status = 1
         try:
-            step(m)
+            with m:
+                pass
         except RuntimeError as error:
             status = 0 if "forked" in str(error) else 2
         del held, m

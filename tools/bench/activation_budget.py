@@ -30,7 +30,7 @@ SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8)
 class ViT(nn.Module):
     """ViT-Small's blocks (Touvron et al. 2021) over patches of 16 x 16."""
 
-    def __init__(self, width=384, heads=6, blocks=6):
+    def __init__(self, width=384, heads=6, blocks=4):
         super().__init__()
         self.patches = nn.Conv2d(3, width, 16, 16)
         self.place = nn.Parameter(torch.zeros(1, 196, width))
@@ -56,7 +56,7 @@ NETS = {
     "resnet18": (lambda: models.ResNet((64, 128, 256, 512), (2, 2, 2, 2), (7, 2, True), True, 100),
                  lambda: torch.randn(8, 3, 112, 112)),
     "vit": (ViT, lambda: torch.randn(4, 3, 224, 224)),
-    "gpt": (lambda: models.GPT(256, 6, 8, 128, 1000), lambda: torch.randint(1000, (8, 128))),
+    "gpt": (lambda: models.GPT(256, 4, 8, 128, 1000), lambda: torch.randint(1000, (8, 128))),
     "mlp": (mlp, lambda: torch.randn(256, 1024)),
 }
 

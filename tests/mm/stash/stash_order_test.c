@@ -723,7 +723,10 @@ TEST_CASE(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten) {
     mm_stash *s = stash_create((mm_stash_options){.device_bytes = 6 * MAP});
     stash_rig r;
     stash_rig_init(&r, s, 81);
-    for (int i = 0; i < MM_LEARNED_MOST; i++) assert_false(iterate_kind(&r, i));
+    for (int i = 0; i < MM_LEARNED_MOST; i++) {
+        assert_false(iterate_kind(&r, i));
+        assert_true(iterate_kind(&r, i)); /* it comes again, so that the next one is planned, too */
+    }
     for (int i = MM_LEARNED_MOST; i-- > 0;) assert_true(iterate_kind(&r, i));
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST);
     assert_false(iterate_kind(&r, MM_LEARNED_MOST)); /* its order replaces that of number MM_LEARNED_MOST - 1 */
@@ -732,6 +735,49 @@ TEST_CASE(sixteen_orders_are_remembered_and_the_longest_unused_is_forgotten) {
     assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_MOST + 1);
     assert_false(iterate_kind(&r, MM_LEARNED_MOST - 1));
     assert_int_equal(stash_stats_of(s).off_plan, 0);
+    stash_rig_fini(&r);
+    mm_stash_destroy(s);
+}
+
+/* Like iterate_kind, but all orders begin alike. */
+static bool iterate_variant(stash_rig *r, int number) {
+    const mm_stash_tensor first = stash_tensor_f32("First", 64), second = stash_tensor_f32("Second", 64 * (1 + number));
+    const int64_t planned = stash_stats_of(r->stash).planned;
+    stash_item items[2];
+    stash_expect_ok(stash_rig_put(r, &first, &items[0]));
+    stash_expect_ok(stash_rig_put(r, &second, &items[1]));
+    for (int i = 2; i-- > 0;) {
+        stash_expect_ok(stash_rig_get(r, &items[i]));
+        stash_rig_give_back(r, &items[i]);
+        stash_rig_drop(r, &items[i]);
+    }
+    stash_expect_ok(mm_stash_wait_planned(r->stash));
+    return stash_stats_of(r->stash).planned > planned;
+}
+
+static void count_in_vain(void *ctx, mm_log_level level, const char *message) {
+    *(int *)ctx += level == MM_LOG_WARNING && strstr(message, "never came again");
+}
+
+TEST_CASE(orders_that_never_come_again_are_told_once_and_planned_no_more_until_one_does) {
+    int told = 0;
+    mm_stash *s =
+        stash_create((mm_stash_options){.device_bytes = 6 * MAP, .log = {count_in_vain, &told, MM_LOG_WARNING}});
+    stash_rig r;
+    stash_rig_init(&r, s, 82);
+    for (int i = 0; i < MM_LEARNED_IN_VAIN; i++) assert_false(iterate_variant(&r, i));
+    assert_int_equal(told, 1);
+    const int64_t off_plan = stash_stats_of(s).off_plan;
+    for (int i = MM_LEARNED_IN_VAIN; i < 3 * MM_LEARNED_IN_VAIN; i++) assert_false(iterate_variant(&r, i));
+    assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_IN_VAIN);
+    assert_int_equal(stash_stats_of(s).off_plan, off_plan); /* no plan is tried in vain either */
+    assert_false(iterate_variant(&r, 2 * MM_LEARNED_IN_VAIN));
+    assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_IN_VAIN + 1);
+    assert_false(iterate_variant(&r, 2 * MM_LEARNED_IN_VAIN)); /* twice might be chance */
+    assert_true(iterate_variant(&r, 2 * MM_LEARNED_IN_VAIN));
+    assert_false(iterate_variant(&r, 3 * MM_LEARNED_IN_VAIN)); /* now orders come again: a new one is planned at once */
+    assert_int_equal(stash_stats_of(s).plans, MM_LEARNED_IN_VAIN + 2);
+    assert_int_equal(told, 1);
     stash_rig_fini(&r);
     mm_stash_destroy(s);
 }

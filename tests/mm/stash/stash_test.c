@@ -263,3 +263,65 @@ TEST_CASE(a_stream_that_is_being_captured_is_refused_by_name_and_nothing_changes
     stash_rig_fini(&r);
     mm_stash_destroy(s);
 }
+
+/* A Python that notes what it is asked to do. */
+static char python_calls[16];
+static void *python_pending;
+static int python_alive;
+
+static void python_note(char call) {
+    const size_t n = strlen(python_calls);
+    assert_true(n + 1 < sizeof python_calls);
+    python_calls[n] = call;
+    python_calls[n + 1] = '\0';
+}
+
+static int python_is_alive(void) { return python_alive; }
+
+static int python_lock(void) {
+    python_note('l');
+    return 7;
+}
+
+static void python_unlock(int state) {
+    assert_int_equal(state, 7);
+    python_note('u');
+}
+
+static void python_fetch(void **kind, void **value, void **trace) {
+    python_note('f');
+    *kind = python_pending;
+    *value = *trace = NULL;
+    python_pending = NULL;
+}
+
+static void python_restore(void *kind, void *value, void *trace) {
+    assert_true(!value && !trace);
+    python_note('r');
+    python_pending = kind;
+}
+
+static void python_deleted(void *managed) {
+    assert_null(python_pending); /* else Python's function would fail */
+    assert_int_equal(*(int *)managed, 42);
+    python_note('d');
+}
+
+TEST_CASE(a_deleter_leaves_pythons_pending_exception_alone) {
+    mm_stash_python python = {python_is_alive, python_lock,    python_unlock,
+                              python_fetch,    python_restore, python_deleted};
+    struct {
+        int first;
+        char rest[44];
+        mm_stash_python *ctx;
+        void *deleter;
+    } managed = {.first = 42, .ctx = &python};
+    int exception;
+    python_pending = &exception;
+    mm_stash_python_deleter(&managed);
+    assert_string_equal(python_calls, "");
+    python_alive = 1;
+    mm_stash_python_deleter(&managed);
+    assert_string_equal(python_calls, "lfdru");
+    assert_ptr_equal(python_pending, &exception);
+}

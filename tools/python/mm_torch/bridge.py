@@ -1,90 +1,39 @@
 # SPDX-License-Identifier: MIT
-"""Connects autograd with the stash: which saved tensors it packs, which it leaves alone, what it gives back.
+"""Connects autograd with the stash: which saved tensors it packs, which it leaves alone, what it gives back. pack() gives
+autograd a record (records.py) in place of the tensor.
 
-pack() gives autograd a record in place of the tensor:
-
-  tuple (tensor, version, producer, output)   left alone: the tensor itself, without its grad_fn
-  Record ──▶ Entry ──▶ an entry of the stash  one Entry for each storage and version; views of the storage share it
-
-An Entry drops the stash's entry when autograd has released its last Record. While the program keeps the tensor (the
-stash did not take it), records have aliases of it, which autograd gets back unchanged."""
+While the program keeps a tensor (the stash did not take it), records have aliases of it, which autograd gets back
+unchanged. A result of the stash that may be read again shares the version counter of the tensor that was put, so a
+backward pass that changes it is noticed."""
 
 import ctypes
 import sys
 import weakref
-from ctypes import byref, c_uint64, c_void_p
+from ctypes import byref, c_void_p
 
 import torch
 
-from . import layouts, library, saved
-from .layouts import DTYPES, Layout, held, storage_of
-from .saved import FRESH, FRESH_BASE, base_references, producer_of
+from . import classify, layouts, library, saved
+from .classify import FRESH_BASE, HALVES, base_references
+from .layouts import DTYPES, Layout, Process, held, storage_of
+from .records import ANSWER_OFFSET, Ended, Entry, Record, left_alone, unchanged
+from .saved import producer_of
 
 SMALL_BYTES = 4096  # smaller storages are left alone: bookkeeping would cost more than it saves
 SHARE = 4  # a view of less than 1/SHARE of its storage has an entry of its own
 LAYOUTS_MOST = 4096
+PASSES_MOST = 8  # backward passes of one iteration
 COUNTS = ("params", "small", "held", "other", "duplicates", "views",  # numbers of saved tensors, by what became of them
           "put_bytes", "held_bytes")
 
 _Tensor, _STRIDED = torch.Tensor, torch.strided
-_free_storage = torch.UntypedStorage._free_weak_ref
 _is_grad_enabled = torch.is_grad_enabled
-_Answer = c_uint64 * 2  # the entry's number, then mm_stash_answer
-_ANSWER = ctypes.sizeof(c_uint64)
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph  # outside a backward pass: True
+_references = sys.getrefcount
 
 
-class Record:
-    """What autograd holds instead of a tensor: a place in an Entry. alias: an alias of the tensor while the program
-    keeps it; else None."""
-    __slots__ = ("entry", "layout", "offset", "alias", "producer", "output")
-
-    def __init__(self, entry, layout, offset, alias, producer, output):
-        self.entry, self.layout, self.offset, self.alias, self.producer, self.output = \
-            entry, layout, offset, alias, producer, output
-
-
-class Entry:
-    """One version of a storage in the stash. watch: an alias of the tensor for its version counter; its data is emptied
-    if only the counter is needed. memory: the tensor that the program keeps; None if the stash took it. root: a weak
-    reference to the tensor, or to its base: only tensors of one root surely share a version counter. storage: the
-    tensor's storage while the program keeps it; else None. weak: a weak reference that prevents another storage from
-    getting the same address; None where `memory` prevents it. begin: offset in memory's storage of what was put, in
-    bytes. seen: layout, offset, producer, output of the tensor that was put."""
-    __slots__ = ("core", "answer", "watch", "version", "memory", "begin", "root", "key", "storage", "weak", "data", "bytes",
-                 "layout", "seen", "__weakref__")
-
-    def __init__(self, core, data, total, version):
-        self.core, self.data, self.bytes, self.version = core, data, total, version
-        self.key = self.weak = self.storage = None
-        self.answer = _Answer()
-
-    def __del__(self):
-        """Runs on any thread, when autograd has released it."""
-        core = self.core
-        if self.key is not None:
-            found = core.entries.get(self.key)
-            if found is not None and found() in (None, self):  # self: deleted, but not cleared yet
-                core.entries.pop(self.key, None)
-        number = self.answer[0]
-        if number and not layouts.ended:
-            core.drop(core.stash, number)
-        if self.weak is not None:
-            _free_storage(self.weak)
-
-
-class Ended:
-    """Autograd calls it when a backward pass ends, or only deletes it if the pass fails. last: no further pass is
-    expected."""
-
-    def __init__(self, core):
-        self.core, self.last = core, False
-
-    def __call__(self):
-        pass
-
-    def __del__(self):
-        self.core.backward = False
-        self.core.between |= self.last
+# Finer kinds of tensors that are left alone (coverage.CLASSES), and the count that has them.
+_COUNTED = {"subclass": "other", "device": "other"}
 
 
 class Core:
@@ -99,10 +48,18 @@ class Core:
         self.stash = self.create()
         self.lib_put, self.lib_get = lib.mm_stash_put, lib.mm_stash_get
         self.give_back, self.drop = lib.mm_stash_release, lib.mm_stash_drop
+        self.begin()
+
+    def begin(self):
+        """What pack() needs beside the stash."""
         self.layouts, self.empty = {}, {}
+        self.casts = classify.Casts()
+        self.coverage = None  # coverage.Coverage during the first iteration
+        self.let_go = frozenset()  # places of the program whose tensors without a gradient it does not keep
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
-        self.failure = None  # the last exception that a hook raised
         self.backward = self.between = False  # a backward pass runs; one ended, and nothing was put since
+        self.number = self.passes = 0  # of the iteration; of its backward passes that ended
+        self.joins = False  # whether an iteration may have several backward passes; None: they never ended
         for name in COUNTS:
             setattr(self, name, 0)
 
@@ -134,22 +91,23 @@ class Core:
         leaf = x.is_leaf
         if leaf and x.requires_grad:
             self.params += 1
+            if self.coverage is not None:
+                self.coverage.left(x, "params")
             return x, x._version, None, 0
         if type(x) is not _Tensor:
-            return self.leave(x, "other")
+            return self.leave(x, classify.kind_of(x))
         try:
             storage = storage_of(x)
             total = storage.nbytes()
             if total < SMALL_BYTES:
-                if leaf:
-                    self.small += 1
-                    return x, x._version, None, 0
                 return self.leave(x, "small")
             data = x.data_ptr()
         except (RuntimeError, NotImplementedError):  # no storage: sparse, or wrapped by a function transform
             return self.leave(x, "other")
         dtype = x.dtype
-        if x.layout is not _STRIDED or x.device != self.device or dtype not in DTYPES:
+        if x.device != self.device:
+            return self.leave(x, "device")
+        if x.layout is not _STRIDED or dtype not in DTYPES:
             return self.leave(x, "other")
         if not data:  # an empty view has no address
             return self.leave(x, "small")
@@ -157,26 +115,30 @@ class Core:
         if is_view:
             if x._base.is_leaf and x._base.requires_grad:
                 return self.leave(x, "params")
-            if x._base.is_leaf and base_references(x) > FRESH_BASE:
-                self.held_bytes += total
-                return self.leave(x, "held")
+            if x._base.is_leaf and base_references(x) > FRESH_BASE and self.is_held(x, sys.maxsize):
+                return self.leave(x, "held", total)
             if x.is_neg() or x.is_conj():
                 return self.leave(x, "other")
-        if leaf and sys.getrefcount(x) > FRESH:
-            self.held_bytes += total
-            return self.leave(x, "held")
-        if layouts.ended:
+        if leaf:
+            count = _references(x)
+            if count > self.fresh and self.is_held(x, count):
+                return self.leave(x, "held", total)
+            if dtype in HALVES and self.casts.are_of(x):
+                return self.leave(x, "params")
+        elif is_view and dtype in HALVES and x._base.is_leaf and self.casts.are_of(x._base):
+            return self.leave(x, "params")
+        if Process.ended:
             layouts.check_process()
-
         shape, strides = x.shape, x.stride()
         layout = self.layouts.get((shape, strides, dtype)) or self.layout(shape, strides, dtype)
         start = x.storage_offset() * layout.size
         data -= start
         version, cdata = x._version, storage._cdata
         if cdata in held:
-            record = held[cdata]
-            if version == 0 and record.entry.core is self:
+            record, handed_out = held[cdata]
+            if version == handed_out and record.entry.core is self:
                 self.duplicates += 1
+                record.entry.readers += 1
                 return Record(record.entry, layout, start + record.offset, None, producer_of(x.grad_fn), x.output_nr)
             held.pop(cdata, None)  # modified through a view of a part of it: its value is no longer the entry's
         # Unless x is a view, other parts of its storage may have version counters of their own (unsafe_chunk).
@@ -191,6 +153,7 @@ class Core:
             alias, producer, output = entry.memory, entry.seen[2], entry.seen[3]
         else:
             self.duplicates += 1
+            entry.readers += 1
             seen, start_seen, producer, output = entry.seen
             if layout is seen and start == start_seen or alone:
                 alias = entry.memory
@@ -202,12 +165,25 @@ class Core:
             return Record(entry, entry.layout, 0, alias, producer, output)
         return Record(entry, layout, start, alias, producer, output)
 
-    def leave(self, x, why):
-        fn = x.grad_fn
-        setattr(self, why, getattr(self, why) + 1)
-        if fn is None:
-            return x, x._version, None, 0
-        return x.detach(), x._version, fn.name(), x.output_nr
+    def leave(self, x, why, held_bytes=0):
+        """Leaves a tensor alone, and counts it."""
+        count = _COUNTED.get(why, why)
+        setattr(self, count, getattr(self, count) + 1)
+        self.held_bytes += held_bytes
+        if self.coverage is not None:
+            self.coverage.left(x, why)
+        return left_alone(x)
+
+    def is_held(self, x, count):
+        """Whether the program holds x, which has no gradient and `count` references: more than a tensor that an
+        operation has just made. Call it from pack()."""
+        place = classify.place_of(sys._getframe(1).f_back, x)
+        if place is classify.MADE or place in self.let_go or \
+                count <= self.fresh_in_function and place is not None and place[0] is classify.APPLY:
+            return False
+        if self.coverage is not None:
+            self.coverage.hold(x, place)
+        return True
 
     def layout(self, shape, strides, dtype):
         key = (shape, strides, dtype)
@@ -256,13 +232,15 @@ class Core:
         entry.layout, entry.memory, entry.storage = layout, memory, storage
         self.put_bytes += layout.bytes
         stream = self.stream() if self.on_cuda else None
-        if self.between:  # a backward pass has ended, and with it the iteration
-            self.between = False
-            self.lib.mm_stash_iteration_end(self.stash)
+        if self.between:
+            self.after_backward()
+        if self.coverage is not None:
+            self.coverage.put(layout.bytes, sys._getframe(1))
+        entry.number = self.number
         free, described = layout.description(producer.bytes, layout.exact or producer.flags_of(fn, output))
         described[0].data = data
         answer = entry.answer
-        status = self.lib_put(self.stash, described[1], stream, byref(answer), byref(answer, _ANSWER))
+        status = self.lib_put(self.stash, described[1], stream, byref(answer), byref(answer, ANSWER_OFFSET))
         free.append(described)
         if begins:
             self.share.follow(self)
@@ -281,40 +259,57 @@ class Core:
         self.entries[key] = weakref.ref(entry)
         return entry
 
+    def after_backward(self):
+        """A tensor is put after a backward pass has ended. The iteration has ended, too; unless entries of it are left
+        that a later pass of it reads, as in a GAN's step: `joins`, which unpack() finds out."""
+        self.between = False
+        if self.entries and self.joins:
+            self.passes += 1
+            if self.passes < PASSES_MOST:
+                return
+            self.joins = None
+        self.passes = 0
+        self.number += 1
+        self.lib.mm_stash_iteration_end(self.stash)
+
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
     def refuse(self, status):
-        """Raises the exception of a status, and remembers it: autograd may raise another in its place."""
+        """Raises the exception of a status."""
         try:
             library.check(self.lib, status, self.stash)
         except Exception as error:
             if self.share is not None and isinstance(error, (library.Infeasible, MemoryError)):
                 self.share.explain(error)
-            self.failure = error
             raise
+
+    def enter_backward(self):
+        self.backward = True
+        ended = Ended(self)
+        try:
+            torch.autograd.Variable._execution_engine.queue_callback(ended)
+            ended.last = not _is_grad_enabled()  # with create_graph another pass follows
+        except RuntimeError:
+            pass  # no backward pass: the program reads what a grad_fn has saved
 
     def unpack(self, record):
         if type(record) is tuple:
-            tensor, version, producer, output = record
-            if tensor._version == version:
-                return tensor
-            self.failure = saved.modified(tensor, tensor.shape, producer, output, version)
-            raise self.failure
+            if self.coverage is not None and not self.backward:
+                self.enter_backward()
+            return unchanged(record)
         entry = record.entry
-        if entry.watch._version != entry.version:
-            self.failure = saved.modified(entry.watch, record.layout.shape, record.producer.name, record.output, entry.version)
-            raise self.failure
-        if layouts.ended:
+        watch = entry.watch
+        if watch._version != entry.version:
+            raise saved.modified(watch, record.layout.shape, record.producer.name, record.output, entry.version)
+        if Process.ended:
             layouts.check_process()
         if not self.backward:
-            self.backward = True
-            ended = Ended(self)
-            try:
-                torch.autograd.Variable._execution_engine.queue_callback(ended)
-                ended.last = not _is_grad_enabled()  # with create_graph another pass follows
-            except RuntimeError:
-                pass  # no backward pass: the program reads what a grad_fn has saved
+            self.enter_backward()
+        if entry.number != self.number and self.joins is False:
+            self.joins = True
+        if entry.readers == 1 and not _keeps_graph():
+            watch = None  # nobody reads it again
         stream = self.stream() if self.on_cuda else None
         data = c_void_p()  # data: not None while mm_stash_get's result is neither owned by a tensor nor given back
         try:
@@ -323,25 +318,29 @@ class Core:
                 self.refuse(status)
             memory = entry.memory
             if memory is None:
-                return record.layout.result(data.value + record.offset, record, stream, data)
+                return record.layout.result(data.value + record.offset, record, stream, data, watch)
             data.value = None  # the program keeps the tensor: there is nothing to give back
         except BaseException:  # also an interrupt
             if data.value is not None:
                 self.give_back(self.stash, entry.answer[0], stream)
             raise
         if entry.storage.nbytes() < entry.bytes and memory is entry.watch:
-            self.failure = RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
-                                        f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
-            raise self.failure
+            raise RuntimeError(f"mm_torch: a saved tensor's storage was resized from {entry.bytes} to "
+                               f"{entry.storage.nbytes()} bytes before the backward pass: what it saved is gone")
         # In a double backward, a result that is saved again is recognised by its storage, so it needs its own one.
         if record.alias is not None and not _is_grad_enabled():
             return record.alias
         data_now = storage_of(memory).data_ptr() + entry.begin  # resize_ may have moved it
-        return record.layout.result(data_now + record.offset, record, None, data)
+        return record.layout.result(data_now + record.offset, record, None, data, watch)
 
-    def __del__(self):
+    def __del__(self, process=Process):
         stash, self.stash = self.stash, None  # entries may be deleted later: calls with NULL do nothing
-        if stash and not layouts.ended:
+        if process.ended:
+            return
+        if stash:
             self.lib.mm_stash_destroy(stash)
         if self.share is not None:
             self.share.end()
+
+
+Core.fresh, Core.fresh_in_function = classify.calibrate(Core, Entry)

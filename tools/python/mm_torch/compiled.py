@@ -50,7 +50,7 @@ class backend:
         self.machine = machines.named(machine)
         self.inner, self.options, self.policy, self.log = inner, options, policy, log
         self.host_given = host
-        self.session = session.budget(budget, policy or "liveness", host, self.device, log)  # also checks the arguments
+        self.session = self._stash(budget)  # also checks the arguments
         self.bytes = self.session.bytes
         given = session.size(host) if host is not None else None
         self.host = given if given is not None else session._pinned(self.device, self.bytes,
@@ -84,6 +84,12 @@ class backend:
         lines = [f"budget {session.text_of(self.bytes)}, rates of {self.machine.name}: "
                  f"{len(self.regions)} compiled region{'s' if len(self.regions) != 1 else ''} with a backward pass"]
         return "\n".join(lines + [region.line(i) for i, region in enumerate(self.regions)])
+
+    def _stash(self, budget):
+        """A session whose `with` nobody enters: only the operators of leaving.py put tensors into its stash."""
+        made = session.budget(budget, self.policy or "liveness", self.host_given, self.device, self.log)
+        made._core.coverage = None  # it is of what autograd saves
+        return made
 
     def plan(self, parts, budget):
         return moves.plan(parts, budget, self.host, self.policy, self.machine, self.device)
@@ -131,7 +137,7 @@ class backend:
         """Gives the stash all of the budget but so many bytes."""
         if reserve > self._reserve:
             self._reserve = reserve
-            self.session = session.budget(max(self.bytes - reserve, 1), self.policy, self.host, self.device, self.log)
+            self.session = self._stash(max(self.bytes - reserve, 1))
 
     def ended(self, *_):
         self._ended = True

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Describes tensors to the stash, and turns results of the stash into tensors, by DLPack and without a copy."""
 
+import atexit
 import ctypes
 import os
 from ctypes import c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
@@ -9,21 +10,30 @@ import torch
 
 from . import library
 
-# ---- DLPack (dlpack.h, version 0.x, which every torch from 1.13 reads)
+# ---- DLPack (dlpack.h, version 0.x, which every torch reads)
 
-DELETER = ctypes.CFUNCTYPE(None, c_void_p)
+_DELETED = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class DLManaged(ctypes.Structure):
     """DLManagedTensor, with the fields of its DLTensor."""
     _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
                 ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", c_void_p), ("strides", c_void_p),
-                ("byte_offset", c_uint64), ("ctx", c_void_p), ("deleter", DELETER)]
+                ("byte_offset", c_uint64), ("ctx", c_void_p), ("deleter", c_void_p)]
+
+
+class Python(ctypes.Structure):
+    """mm_stash_python: what the deleter in C needs of Python."""
+    _fields_ = [(name, c_void_p) for name in ("is_alive", "lock", "unlock", "fetch", "restore")] + [("deleted", _DELETED)]
+
+
+def _address(function):
+    return ctypes.cast(function, c_void_p).value
 
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
-_from_dlpack = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # without the detour in Python
+_from_dlpack = torch._C._from_dlpack
 _CPU, _CUDA = 1, 2
 
 # torch's type: mm's type, DLPack's code and bits, whether the result must be viewed as torch's type (bool).
@@ -36,42 +46,54 @@ DTYPES = {
     torch.complex64: (library.U8, 5, 64, False), torch.complex128: (library.U8, 5, 128, False),
 }
 
-if hasattr(torch.Tensor, "untyped_storage"):
-    storage_of = torch.Tensor.untyped_storage
-else:
-    storage_of = torch.Tensor._storage  # torch 1.13
+storage_of = torch.Tensor.untyped_storage
 
 # _out: results that autograd has: address of a DLManaged → what is needed until the tensor is freed. held: a result's
-# storage → its record, so that a result that is saved again, in a double backward, gets the same entry.
+# storage → its record, and its version as it was handed out, so that a result that is saved again, in a double backward,
+# gets the same entry.
 _out = {}
 held = {}
 
-# Why the library must not be called any more; None: it may. A forked child does not have the library's threads.
-ended = None
+
+class Process:
+    """ended: why the library must not be called any more; None: it may. A forked child does not have the library's
+    threads; an interpreter that ends has lost the modules' names."""
+    ended = None
 
 
 def _forked():
-    global ended
-    ended = "training in a forked child: the threads that move tensors stayed in its parent; use the start method 'spawn'"
+    Process.ended = "training in a forked child: the threads that move tensors stayed in its parent; use the start " \
+                    "method 'spawn'"
+
+
+def _exits():
+    Process.ended = "the interpreter ends"
 
 
 os.register_at_fork(after_in_child=_forked)
+atexit.register(_exits)
 
 
 def check_process():
-    if ended:
-        raise RuntimeError(f"mm_torch: {ended}")
+    if Process.ended:
+        raise RuntimeError(f"mm_torch: {Process.ended}")
 
 
-@DELETER
-def _deleted(address):
-    managed, layout, record, stream, storage = _out.pop(address)
-    if held.get(storage) is record:
+@_DELETED
+def _deleted(address, out=_out, process=Process):
+    managed, layout, record, stream, storage = out.pop(address)
+    if process.ended:
+        return
+    found = held.get(storage)
+    if found is not None and found[0] is record:
         held.pop(storage, None)
     layout.free.append((managed, address))
     entry = record.entry
-    if not ended:
-        entry.core.give_back(entry.core.stash, entry.answer[0], stream)
+    entry.core.give_back(entry.core.stash, entry.answer[0], stream)
+
+
+_python = Python(*(_address(getattr(ctypes.pythonapi, name)) for name in (
+    "Py_IsInitialized", "PyGILState_Ensure", "PyGILState_Release", "PyErr_Fetch", "PyErr_Restore")), _deleted)
 
 
 def _dense(shape, strides):
@@ -101,7 +123,8 @@ class Layout:
         rank = len(shape)
         self.dims, self.steps = (c_int64 * max(rank, 1))(*shape), (c_int64 * max(rank, 1))(*strides)
         self.template = (None, _CUDA if device.type == "cuda" else _CPU, device.index or 0, rank, code, bits, 1,
-                         ctypes.addressof(self.dims), ctypes.addressof(self.steps), 0, None, _deleted)
+                         ctypes.addressof(self.dims), ctypes.addressof(self.steps), 0, ctypes.addressof(_python),
+                         _address(library.get().mm_stash_python_deleter))
         self.free = []  # unused (DLManaged, address) pairs
         self.puts = {}  # (producer, flags): unused (library.Tensor, address) pairs
         if self.kind == library.U8 and bits > 8 or rank > library.RANK_MAX or not self.dense:
@@ -123,9 +146,10 @@ class Layout:
                 tensor.dims[i], tensor.strides[i] = place
             return free, (tensor, ctypes.addressof(tensor))
 
-    def result(self, data, record, stream, got):
+    def result(self, data, record, stream, got, watch=None):
         """Returns a tensor of this layout at the address `data`, without a copy, which releases the entry when it is
-        freed. Sets got.value to None once the tensor owns the entry; until then the caller must release it."""
+        freed. Sets got.value to None once the tensor owns the entry; until then the caller must release it. watch: a
+        tensor whose version counter the result shares; None: it has one of its own."""
         try:
             managed, address = self.free.pop()
         except IndexError:
@@ -142,5 +166,12 @@ class Layout:
             raise
         storage = storage_of(tensor)._cdata
         _out[address] = managed, self, record, stream, storage
-        held[storage] = record
-        return tensor.view(self.dtype) if self.cast else tensor
+        if self.cast:
+            tensor = tensor.view(self.dtype)
+        if watch is None:
+            held[storage] = record, 0
+            return tensor
+        held[storage] = record, record.entry.version
+        shared = watch.detach()
+        shared.data = tensor
+        return shared

@@ -12,7 +12,6 @@ so it is dropped when autograd drops the ticket, also if there is no backward pa
 
 import contextlib
 import itertools
-import threading
 import weakref
 from typing import Collection, Iterator
 from unittest import mock
@@ -20,7 +19,7 @@ from unittest import mock
 import torch
 from torch._functorch import partitioners
 
-from . import bridge, layouts, library, session
+from . import active, bridge, layouts, records
 from .saved import producer_of
 
 _EXTRACT = "_extract_fwd_bwd_modules"
@@ -34,14 +33,13 @@ _library.define("get(Tensor ticket, int[] size, int[] stride, ScalarType dtype, 
 
 
 class _Ticket(bytearray):
-    """The memory of a ticket. record: bridge.Record of the tensor; None once it was read for the only time."""
+    """The memory of a ticket. record: records.Record of the tensor; None once it was read for the only time."""
 
 
 def _put(x, owner, own):
     """owner: number of the backend, whose stash it is unless an mm.budget is active. own: the caller may overwrite x's
     memory afterwards, so the stash must not leave x to the caller."""
-    outer = session._active if session._active_thread == threading.get_ident() else None
-    core = (outer or owners[owner].session)._core
+    core = (active.here() or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
     ticket.record = record_of(core, x.clone() if own else x)
     _tickets[int.from_bytes(ticket, "little")] = ticket
@@ -49,14 +47,14 @@ def _put(x, owner, own):
 
 
 def record_of(core, x):
-    """Puts a tensor into a stash, whoever else holds it. Returns its bridge.Record."""
+    """Puts a tensor into a stash, whoever else holds it. Returns its records.Record."""
     storage = layouts.storage_of(x)
     layout = core.layout(x.shape, x.stride(), x.dtype)
     start = x.storage_offset() * layout.size
     key = (storage._cdata, x._version, start, layout)
     entry = core.put(x, storage, storage.nbytes(), x.data_ptr() - start, x._version, layout, start, key, True)
     entry.root = weakref.ref(x)
-    return bridge.Record(entry, entry.layout, 0, entry.memory, producer_of(None), 0)
+    return records.Record(entry, entry.layout, 0, entry.memory, producer_of(None), 0)
 
 
 def _get(ticket, size, stride, dtype, device, once):

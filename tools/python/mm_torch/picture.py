@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from . import session
+from . import coverage, session
 from .library import Infeasible
 
 
@@ -26,7 +26,8 @@ def report(m):
     rows = [("producer", "needs", "fate", "codec", "tensors", "bytes", "code", "read")]
     for (producer, fate, codec, needs), (count, size, code, gets) in sorted(groups.items(), key=lambda g: -g[1][1]):
         rows.append((producer, needs, fate, codec, str(count), text_of(size), text_of(code) if code else "-", str(gets)))
-    lines = table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["no iteration has ended yet"]
+    lines = [coverage.line(m.coverage)] if m.coverage is not None else []
+    lines += table(rows, (4, 5, 6, 7)) if len(rows) > 1 else ["no iteration has ended yet"]
     alone = ", ".join(f"{getattr(stats, name)} {words}" for name, words in (
         ("params", "parameters and their views"), ("small", "small"),
         ("held", f"held by the program ({text_of(stats.held_bytes)})"), ("other", "others"))

@@ -1,33 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Finds out about a saved tensor: whether the program holds it, what made it, and whether it was modified."""
-
-import sys
+"""Finds out about a saved tensor: what made it, and whether it was modified."""
 
 import torch
 
 from . import library
 
-
-def base_references(tensor):
-    return sys.getrefcount(tensor._base)
-
-
-def _calibrate():
-    """The reference counts that pack sees: of a tensor that only autograd holds, and of the base of a view that
-    only autograd holds."""
-    seen = []
-
-    class Probe:
-        def pack(self, tensor):
-            seen.append(sys.getrefcount(tensor))
-            return tensor.detach()
-
-    with torch.autograd.graph.saved_tensors_hooks(Probe().pack, lambda tensor: tensor):
-        torch.sigmoid(torch.zeros(1, requires_grad=True))
-    return seen[0], base_references(torch.zeros(2, 2)[0])
-
-
-FRESH, FRESH_BASE = _calibrate()
 
 # Operations that only rearrange or convert: their output of a weight still counts as a weight.
 _CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "ViewBackward0", "PermuteBackward0",

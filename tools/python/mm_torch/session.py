@@ -3,22 +3,21 @@
 
 import ctypes
 import decimal
+import logging
 import re
-import sys
 import threading
 import types
-import weakref
+import warnings
 from ctypes import byref
 
 import torch
 
-from . import allocator, bridge, layouts, library, picture
+from . import active, allocator, bridge, coverage, layouts, library, picture
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_active = None  # the session whose `with` is active; below, the thread that entered it
-_active_thread = None
 _active_lock = threading.Lock()
+_logger = logging.getLogger("mm_torch")
 
 
 def size(text):
@@ -85,7 +84,10 @@ class budget:
     below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
     refused. host: host memory for moved tensors; default: four times the budget, at most half of what is free. device:
     default: the current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones
-    are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share).
+    are planned. On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log:
+    gets messages, a line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of
+    the saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict,
+    Uncovered is raised, by the next operation that saves, or when the `with` is left.
 
     ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
     forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
@@ -95,7 +97,8 @@ class budget:
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
     allocator has no share in the budget."""
 
-    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, **options):
+    def __init__(self, bytes, policy="swap-async", host=None, device=None, log=None, need=coverage.NEED, strict=False,
+                 **options):
         self._core = None
         layouts.check_process()
         lib = library.get()
@@ -116,10 +119,13 @@ class budget:
                              "that the host has")
         if not isinstance(policy, str) or "\0" in policy:
             raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
+        if not 0 <= need <= 1:
+            raise ValueError(f"need {need!r}: must be a share from 0 to 1")
         cuda = options.pop("_cuda", torch.cuda if torch_device.type == "cuda" else None)
         for name in options.keys() - {name for name, _ in library.Options._fields_}:  # ctypes would accept any name
             raise TypeError(f"mm.budget has no option {name!r}")
         self.bytes, self.policy, self.device = wanted, policy, torch_device
+        self._need, self._strict, self._log_given, self._coverage = need, strict, log, None
         self._say = say = _sayer(log)
         self._log = library.LOG_FN(lambda _ctx, _level, message: say(message.decode(errors="replace")))
         settings = library.Options(device=name.encode(), device_bytes=wanted, pinned_bytes=pinned, policy=policy.encode(),
@@ -138,44 +144,72 @@ class budget:
                 raise ValueError(f"{error}; torch.utils.checkpoint recomputes, and nests with mm.budget") from None
             raise
         self._core.called = self._log, settings  # kept alive as long as the stash may call them
-        self._hooks = None
+        self._core.coverage = coverage.Coverage(self._core, self._covered)
+        self._hooks = self._unwatch = None
+        self._told = set()
 
     def __enter__(self):
-        global _active, _active_thread
         layouts.check_process()
-        me = threading.get_ident()
         with _active_lock:
-            if _active is not None:
+            if active.Active.session is not None:
                 raise RuntimeError("mm.budget: another one is active in " +
-                                   ("this thread: they do not nest; use one for both" if _active_thread == me else
+                                   ("this thread: they do not nest; use one for both" if active.here() else
                                     "another thread: forward passes of one process enter one after the other"))
-            _active, _active_thread = self, me
+            active.begin(self)
         hooks = torch.autograd.graph.saved_tensors_hooks(self._core.pack, self._core.unpack)
         try:
             hooks.__enter__()
         except BaseException:
-            _active = _active_thread = None
+            active.end()
             raise
         self._hooks = hooks
+        if self._core.coverage is not None:
+            self._unwatch = self._core.coverage.watch()
         return self
 
     def __exit__(self, *error):
-        global _active, _active_thread
         hooks, self._hooks = self._hooks, None
         hooks.__exit__(*error)
-        _active = _active_thread = None
-        # In torch 1.13, autograd turns an error of a hook into a RuntimeError that quotes it.
+        active.end()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
         core = self._core
-        failure, core.failure = core.failure, None
         if error[0] is not None:
             _drain()
+        elif core.coverage is not None and core.coverage.leave():
+            self.tell("nothing", "autograd saved nothing inside mm.budget: is the forward pass inside the `with`, on this "
+                      "thread, and not under torch.no_grad()?")
         if core.share is not None and isinstance(error[1], core.share.cuda.OutOfMemoryError):
             self._say(core.share.ran_out())
-        if isinstance(error[1], RuntimeError) and str(error[1]).startswith("KeyboardInterrupt: "):
-            raise KeyboardInterrupt from None
-        quoted = f"{type(failure).__name__}: {failure}"
-        if failure is not None and type(error[1]) is RuntimeError and str(error[1]).startswith(quoted):
-            raise failure.with_traceback(None) from None
+
+    def tell(self, what, text):
+        """Sends a message, the first time that it is about `what`."""
+        if what not in self._told:
+            self._told.add(what)
+            self._say(text)
+
+    def _covered(self, found):
+        """Takes the figures of the first iteration."""
+        self._coverage = found
+        _logger.info("mm.budget %s", coverage.line(found))
+        text = coverage.complaint(found, self._need)
+        if text and self._strict:
+            raise coverage.Uncovered(text, found)
+        if text:
+            warnings.warn(text, coverage.CoverageWarning, stacklevel=3)
+            if self._log_given:
+                self._log_given(text)
+
+    @property
+    def coverage(self):
+        """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes (of
+        these compiled_bytes by compiled regions), let_go_bytes (managed from the second iteration on), and those of
+        coverage.CLASSES; share: what is managed of what is not the program's own. None: it has not ended yet."""
+        core = self._core
+        if core.coverage is not None and core.coverage.passes and (core.between or not core.entries):
+            core.coverage.end()
+        return self._coverage
 
     def settle(self):
         """Waits until all learned orders are planned. Infeasible: the last order does not fit."""
@@ -237,11 +271,9 @@ class budget:
 
 
 def _sayer(log):
-    """The function that takes messages: log, or one that writes to standard error."""
-    def say(text):
-        if sys.stderr:
-            print(f"mm: {text}", file=sys.stderr)
-    return log or say
+    """The function that takes messages: log, or the logger's. Without a handler, logging prints them to standard
+    error."""
+    return log or (lambda text: _logger.warning("mm: %s", text))
 
 
 def _drain():
