@@ -26,6 +26,8 @@ headers_are_mirrored_and_budgets_are_shared_() { with_torch beside.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
+compiled_nets_are_bit_equal_within_budgets_() { with_torch compiled.py; }
+
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
 random_graphs_are_bit_equal_or_refused_by_both_() { with_torch torture.py --graphs 40 --seed 3 --settle; }

@@ -5,8 +5,8 @@
     PYTHONPATH=tools/python tools/bench/activation_budget.py [--nets resnet18,vit,gpt,mlp] [--machine H100]
 
 torch._functorch.config.activation_memory_budget is a share of what its partitioner would save; its solvers (greedy, dp,
-ilp with scipy) get the same times of operators as mm: those of the machine. Nothing is trained and nothing timed: each net
-is traced once, with inductor's decompositions and passes, and both choose on that joint graph.
+ilp with scipy) get the same times of operators as mm: those of the machine. Nothing is trained and nothing timed: each
+net is traced once, with inductor's decompositions and passes, and both choose on that joint graph.
 
 For each share, torch's choice: saved bytes, and the time of what runs again. mm at the same bytes: its time, and their
 ratio. fit: with these bytes as a budget of all that is saved or computed again at any time, which torch's knob does not
@@ -99,7 +99,8 @@ class Measured:
                 values.add(number[n])
         choice = problem.finish(values)
         if choice is None:
-            raise SystemExit("torch computes again what mm says must not run twice")
+            once = [problem.names[i] for i in range(len(problem.names)) if problem.again_ns[i] is None and i not in values]
+            raise SystemExit(f"torch computes again what mm says must not run twice, of {', '.join(once)}")
         self.bytes, self.ns, self.peak = choice.bytes, choice.ns, problem.peak(choice)
 
 

@@ -31,12 +31,13 @@ class backend:
     the budget. What does not fit is computed again in the backward pass, or moved to host memory, whatever takes less
     time by the machine's rates; what draws random numbers or changes something is never computed again.
 
-    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget; None: none does.
-    host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or None: the
-    current device. options: settings of torch._inductor.config.
+    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget; None: none
+    does. host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or
+    None: the current device. options: settings of torch._inductor.config.
 
-    ValueError: an impossible budget, policy, device or machine. Calls of the net raise mm.Infeasible, with `minimum`, if
-    the budget is too small for the regions that ran together. Inside an mm.budget, that one's stash takes what moves.
+    ValueError: an impossible budget, policy, device or machine. Calls of the net raise mm.Infeasible, with `minimum`,
+    if the budget is too small for the regions that ran together. Inside an mm.budget, that one's stash takes what
+    moves.
     Threads: torch compiles in one thread at a time; calls of the net belong to the thread that trains."""
 
     def __init__(self, budget, policy: Optional[str] = "swap-async", inner: str = "inductor", host=None, device=None,

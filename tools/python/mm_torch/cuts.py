@@ -13,16 +13,17 @@ network of flows (Dinic). Choices of all prices are the corners of the lower con
 better at their bytes. Between two corners, parts that differ independently of each other are chosen one by one, as a
 knapsack. So a larger budget never gives a slower choice, and no choice exceeds its budget.
 
-What runs again takes memory, too, and a chain that runs again from its beginning takes all of it at once. So fit() also
-saves values between parts of the chain, which saves no time, but lets each part run again on its own (Chen et al. 2016).
+What runs again takes memory, too, and a chain that runs again from its beginning takes all of it at once. So fit()
+also saves values between parts of the chain, which saves no time, but lets each part run again on its own (Chen 2016).
 It simulates the backward pass of each choice of a family that does not depend on the budget, and takes the fastest
 whose peak fits: again, a larger budget is never slower.
 
 Nothing here knows of torch. Objects belong to one thread."""
 
 import dataclasses
-from collections import deque
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+from . import flow
 
 GRID = 1024  # resolution of the knapsack: parts of the distance between two corners
 LEVELS = 24  # saved bytes that fit() considers, between the least and the most
@@ -32,8 +33,9 @@ STATES_MOST = 24  # intermediate states of one part of the knapsack
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """saved: numbers of values that are saved. again: of those that run again in the backward pass. bytes: of what is
-    saved; ns: of what runs again. peak_bytes: most that is saved or was computed again at a time (-1: not simulated)."""
+    """saved: numbers of values that are saved. again: of those that run again in the backward pass. bytes: of what
+    is saved; ns: of what runs again. peak_bytes: most that is saved or was computed again at a time; -1: not
+    simulated."""
     saved: frozenset
     again: frozenset
     bytes: int
@@ -59,9 +61,9 @@ class Problem:
     def value(self, name: str, bytes: Optional[int], again_ns: Optional[int], inputs: Sequence[int] = (),
               late: bool = False) -> int:
         """Adds a value, and returns its number. bytes: of saving it; None: it cannot be saved. again_ns: the time of
-        computing it again from its inputs; None: it cannot. inputs: numbers of values, those that are always there left
-        out. late: only the backward pass reads it, so it is a part of that, as its gradients are; its bytes do not count
-        there."""
+        computing it again from its inputs; None: it cannot. inputs: numbers of values, those that are always there
+        left out. late: only the backward pass reads it, so it is a part of that, as its gradients are; its bytes do not
+        count there."""
         self.names.append(name)
         self.bytes.append(bytes)
         self.again_ns.append(again_ns)
@@ -114,7 +116,7 @@ class Problem:
     def cut(self, byte_weight: int, ns_weight: int) -> Choice:
         """The choice with the least byte_weight * bytes + ns_weight * ns. ValueError: a needed value can neither be
         saved nor computed again."""
-        flow = _Flow(2 + 2 * len(self.names))
+        net = flow.Flow(2 + 2 * len(self.names))
         endless = 1 + sum(byte_weight * b for b in self.bytes if b) + sum(ns_weight * t for t in self.again_ns if t)
         relevant, stack = set(self.needed), list(self.needed)
         while stack:
@@ -126,18 +128,18 @@ class Problem:
         for i in sorted(relevant):
             enter, leave = 2 + 2 * i, 3 + 2 * i
             if self.again_ns[i] is None:
-                flow.edge(0, enter, endless)
+                net.edge(0, enter, endless)
             elif self.again_ns[i]:
-                flow.edge(0, enter, ns_weight * self.again_ns[i])
-            flow.edge(enter, leave, endless if self.bytes[i] is None else byte_weight * self.bytes[i])
+                net.edge(0, enter, ns_weight * self.again_ns[i])
+            net.edge(enter, leave, endless if self.bytes[i] is None else byte_weight * self.bytes[i])
             for j in self.inputs[i]:
-                flow.edge(3 + 2 * j, enter, endless)
+                net.edge(3 + 2 * j, enter, endless)
             if i in self.needed:
-                flow.edge(leave, 1, endless)
-        if flow.run() >= endless:
+                net.edge(leave, 1, endless)
+        if net.run() >= endless:
             stuck = [self.names[i] for i in sorted(relevant) if self.bytes[i] is None and self.again_ns[i] is None]
             raise ValueError(f"values can neither be saved nor computed again: {', '.join(stuck[:4])}")
-        early = flow.side()  # what the source reaches: it is computed in the forward pass only
+        early = net.side()  # what the source reaches: it is computed in the forward pass only
         saved = {i for i in relevant if 2 + 2 * i in early and self.bytes[i] is not None}
         return self.finish(saved)
 
@@ -388,76 +390,3 @@ class _Gap:
             saved -= state[3]
             saved |= state[2]
         return self.problem.finish(saved)
-
-
-class _Flow:
-    """A network of flows, and its least cut by Dinic's algorithm, with whole numbers."""
-
-    def __init__(self, nodes):
-        self.at = [[] for _ in range(nodes)]  # numbers of edges that leave a node; edge e's reverse is e ^ 1
-        self.to, self.room = [], []
-
-    def edge(self, a, b, capacity):
-        self.at[a].append(len(self.to))
-        self.at[b].append(len(self.to) + 1)
-        self.to += b, a
-        self.room += capacity, 0
-
-    def levels(self):
-        level, queue = [-1] * len(self.at), deque((0,))
-        level[0] = 0
-        while queue:
-            a = queue.popleft()
-            for e in self.at[a]:
-                b = self.to[e]
-                if self.room[e] and level[b] < 0:
-                    level[b] = level[a] + 1
-                    queue.append(b)
-        return level
-
-    def run(self):
-        total = 0
-        while True:
-            level = self.levels()
-            if level[1] < 0:
-                return total
-            total += self.block(level)
-
-    def block(self, level):
-        """Fills all shortest paths."""
-        to, room, at, total = self.to, self.room, self.at, 0
-        place, path, a = [0] * len(at), [], 0
-        while True:
-            if a == 1:
-                amount = min(room[e] for e in path)
-                total += amount
-                cut = 0
-                for k, e in enumerate(path):
-                    room[e] -= amount
-                    room[e ^ 1] += amount
-                for k, e in enumerate(path):
-                    if not room[e]:
-                        cut = k
-                        break
-                a = to[path[cut] ^ 1]
-                del path[cut:]
-                continue
-            edges = at[a]
-            while place[a] < len(edges):
-                e = edges[place[a]]
-                if room[e] and level[to[e]] == level[a] + 1:
-                    break
-                place[a] += 1
-            if place[a] < len(edges):
-                path.append(e)
-                a = to[e]
-            elif path:
-                e = path.pop()
-                a = to[e ^ 1]
-                place[a] += 1
-            else:
-                return total
-
-    def side(self):
-        """Nodes that the source still reaches."""
-        return {node for node, level in enumerate(self.levels()) if level >= 0}

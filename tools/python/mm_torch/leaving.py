@@ -69,7 +69,8 @@ def _get(ticket, size, stride, dtype, device, once):
     x = record.entry.core.unpack(record)
     if x.stride() == tuple(stride):
         return x
-    return torch.empty_strided(size, stride, dtype=dtype, device=device).copy_(x)  # the compiler had it laid out otherwise
+    # The compiler had laid it out otherwise when it was put.
+    return torch.empty_strided(size, stride, dtype=dtype, device=device).copy_(x)
 
 
 torch.library.impl(_library, "put", "CompositeExplicitAutograd")(_put)
@@ -96,8 +97,8 @@ def can_leave(node: torch.fx.Node, device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def passing(names: Collection[str], owner: int, own: bool) -> Iterator[None]:
-    """Inside, what torch's partitioner saves of nodes with these names goes through the operators. `names` may be filled
-    until the partitioner extracts the graphs. owner, own: see _put; with own, what comes back is read once."""
+    """Inside, what torch's partitioner saves of nodes with these names goes through the operators. `names` may be
+    filled until the partitioner extracts the graphs. owner, own: see _put; with own, what comes back is read once."""
     extract = getattr(partitioners, _EXTRACT)
 
     def wrapped(joint, *args, num_fwd_outputs, **kwargs):

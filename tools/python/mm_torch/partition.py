@@ -52,7 +52,8 @@ class Region:
         self.order = list(graph.nodes)
         self.backward = self._backward()
         self.reads = {n for node in self.backward for n in node.all_input_nodes if n not in self.backward}
-        self.reads |= {n for n in info.required_bw_nodes if n.op != "output" and n not in self.backward}  # constant results
+        constant = {n for n in info.required_bw_nodes if n.op != "output" and n not in self.backward}  # gradients
+        self.reads |= constant
         self.overwritten = {node.args[0] for node in self.order if node not in self.backward and
                             getattr(getattr(node.target, "_schema", None), "is_mutable", False) and node.args}
         relevant, stack = set(self.reads), list(self.reads)
