@@ -302,9 +302,9 @@ def inductor_is_near_inductor():
     eager, _ = train("whole", "eager", around=contextlib.nullcontext())
     plain, _ = train("whole", "inductor", around=contextlib.nullcontext())
     limit = 2 * max((a - b).abs().max().item() for a, b in zip(plain, eager)) + 1e-30
-    most, least = most_bytes("whole")
-    for policy, budget in ((None, max(most // 2, least)), ("swap-async", most // 2)):
-        b = mm.backend(budget, policy, host="64MiB", machine=H100, log=lambda text: None)
+    most, _ = most_bytes("whole")
+    for policy in (None, "swap-async"):  # inductor's graphs have more values, so they need more than `least`
+        b = mm.backend(int(0.7 * most), policy, host="64MiB", machine=H100, log=lambda text: None)
         found, _ = train("whole", b, around=contextlib.nullcontext())
         far = max((a - c).abs().max().item() for a, c in zip(found, eager))
         expect(f"{policy}: near eager", far <= limit, (far, limit))
