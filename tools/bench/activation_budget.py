@@ -154,7 +154,7 @@ def compare(name, rates, tried):
     graph, info, own = joint_of(name)
     distances(graph, info)
     started = time.process_time()
-    region = partition.Region(graph, info, rates, partition.activations_of(graph, info.static_lifetime_input_nodes))
+    region = partition.Region(graph, info, rates, partition.activations_of(graph, info, ()))
     problem = region.problem
     least, most = problem.extremes()
     problem.family()

@@ -199,7 +199,7 @@ class _Region:
     def _choose(self, graph, info, names):
         """Called by torch's partitioner: which nodes to save. Adds the names of those that move to `names`."""
         owner = self.owner
-        part = partition.Region(graph, info, owner.machine, partition.activations_of(graph, info.static_lifetime_input_nodes))
+        part = partition.Region(graph, info, owner.machine, partition.activations_of(graph, info, self.inputs))
         self.part = part
         if self.wanted is not None:
             saved, moves_any = self.wanted

@@ -13,7 +13,7 @@ Torch compiles under a lock of its own, so one thread is here at a time."""
 
 import contextlib
 import operator
-from typing import Any, Callable, Collection, Dict, Iterator, List
+from typing import Any, Callable, Collection, Dict, Iterator, List, Sequence
 from unittest import mock
 
 import torch
@@ -166,9 +166,15 @@ def _is_view(node):
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-def activations_of(graph: torch.fx.Graph, static: Collection[Node]) -> List[str]:
-    """Names of placeholders that are no parameters or buffers, and have a gradient: other regions made them."""
+def activations_of(graph: torch.fx.Graph, info: Any, inputs: Sequence[Any]) -> List[str]:
+    """Names of placeholders that are no parameters or buffers, and have a gradient: other regions made them. inputs: of
+    the region, as the backend got them."""
     gradients = pytree.arg_tree_leaves(*next(iter(graph.find_nodes(op="output"))).args)
     primals = [n for n in graph.find_nodes(op="placeholder") if partitioners._is_primal(n)]
+    static = getattr(info, "static_lifetime_input_nodes", None)
+    if static is None:  # torch 2.6
+        if len(primals) != len(inputs):
+            return []
+        static = {n for n, value in zip(primals, inputs) if isinstance(value, torch.nn.Parameter)}
     of_primals = gradients[len(gradients) - len(primals):]
     return [n.name for n, gradient in zip(primals, of_primals) if gradient is not None and n not in static]
