@@ -26,11 +26,11 @@ from .library import Infeasible  # noqa: E402
 from .session import budget  # noqa: E402
 from .trainers import accelerate, hf, lightning  # noqa: E402
 
-__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "accelerate", "aside", "budget", "fit", "hf", "lightning",
-           "plan"]
+__all__ = ["CoverageWarning", "Infeasible", "Uncovered", "accelerate", "aside", "backend", "budget", "fit", "hf",
+           "lightning", "plan"]
 
 # Imported when they are first used, with the parts of torch that trace and compile, which take seconds: name, module.
-_LATER = {"plan": "planned"}
+_LATER = {"backend": "compiled", "plan": "planned"}
 
 
 def __getattr__(name: str):
