@@ -38,7 +38,7 @@ modules_run_again_within_a_budget_() { with_torch fitted.py; }
 
 what_people_see_is_hinted_and_read_() { with_torch interface.py; }
 
-compiled_nets_are_bit_equal_within_budgets_() { with_torch compiled.py; }
+compiled_nets_are_bit_equal_within_budgets_() { with_torch compiled_nets.py; }
 
 loops_that_drift_are_bit_equal_() { with_torch drift.py; }
 
