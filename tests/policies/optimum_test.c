@@ -180,8 +180,13 @@ typedef struct tally {
 
 /* Compares bound, optimum and plans. with_auto: also auto's plan, which takes longer than all others to make. */
 static void compare(const subject *s, const mm_limits *limits, uint64_t seed, bool with_auto, tally *tally) {
-    static const char *const policies[] = {"recompute:mode=nested", "recompute:mode=sqrt", "recompute",
-                                           "recompute:mode=memory", "auto"};
+    static const char *const policies[] = {"recompute:mode=nested",
+                                           "recompute:mode=sqrt",
+                                           "recompute",
+                                           "recompute:mode=memory",
+                                           "rotor",
+                                           "knapsack",
+                                           "auto"};
     mm_time_bound bound;
     int64_t steps = 0;
     for (int i = 0; i < mm_graph_steps(s->graph); i++) steps += s->facts->variants[i].ns;
