@@ -8,8 +8,8 @@
 #include "tools/plan/plan_case.h"
 
 typedef struct plan_command {
-    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list,
-        *sum, *sum_at;
+    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *save_graph, *save_facts,
+        *sub_batch, *ranks_list, *sum, *sum_at;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
