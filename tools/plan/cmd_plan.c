@@ -196,7 +196,7 @@ static mm_status advise(const plan_command *c) {
     const plan_case *first = &c->cases[0];
     const need_pass *most = plan_case_need(first);
     mm_status misfit = refuse(c);
-    if (c->budget_bytes == 0 || c->search) return misfit;
+    if (c->budget_bytes == 0 || c->search || c->no_advice) return misfit;
     const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= first->asked.pinned.bytes;
     need_case refused = case_of(c, c->policies.text[0]);
     refused.sub_batch = first->asked.sub_batch;
@@ -244,6 +244,7 @@ static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
                          .limits = {.device = c->target.device,
                                     .device_bytes = c->budget_bytes,
                                     .link_bytes_per_s = c->target.link_bytes_per_s,
+                                    .no_advice = c->no_advice,
                                     .stop_search = c->interrupted},
                          .chart = c->chart,
                          .json = c->json,
@@ -325,6 +326,7 @@ int cmd_plan(int argc, char **argv) {
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--explain-all", NULL, "the same, of all stashed maps, not only the largest", ARG_FLAG, &c.explain_all, 0, 0},
+        {"--no-advice", NULL, "where no policy fits, do not look for one that would", ARG_FLAG, &c.no_advice, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--html", "FILE", "the figures and the picture as a page", ARG_TEXT, &c.html, 0, 0},

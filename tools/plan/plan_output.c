@@ -129,7 +129,7 @@ static mm_status save_graph(const plan_command *c) {
     const need *n = &c->cases[0].need;
     const char *option = c->save_graph ? "--save-graph" : "--save-facts";
     if (n->n > 1)
-        return mm_fail(MM_ERR_INVALID, "%s: is for whole batches, and %s has %d graphs", option, c->net, n->n);
+        return mm_fail(MM_ERR_INVALID, "%s: is for whole batches; this one has %d graphs, one a pass", option, n->n);
     const mm_graph *graph = need_most(n)->lowered->graph;
     if (c->save_graph) MM_TRY(mm_graph_save(&graph, 1, c->save_graph));
     return c->save_facts ? mm_facts_write(need_most(n)->planned.facts, graph, c->save_facts) : MM_OK;
