@@ -121,29 +121,29 @@ static void choose(mm_nesting *nesting, const mm_chains *chains, const mm_blocks
         nesting->n++;
 }
 
-static int64_t total_bytes(const mm_chain *chain) {
+/* The size of slots with which the table reaches to what keeps all maps. Each block is rounded up to a slot. */
+static int64_t slot_bytes_of(const mm_chain *chain) {
     int64_t bytes = 0, most = 0;
     for (int k = 0; k < chain->n; k++) {
         const mm_stage *stage = &chain->stages[k];
-        bytes += mm_align(stage->bytes) + chain->n; /* each block is rounded up to a slot */
+        bytes += stage->bytes;
         if (stage->backward_bytes > most) most = stage->backward_bytes;
         if (stage->forward_bytes + stage->entry_bytes > most) most = stage->forward_bytes + stage->entry_bytes;
     }
-    return bytes + most;
+    return (bytes + most) / (SLOTS - 2 - chain->n) + 1;
 }
 
-/* Amounts of memory from one table: those from `from` slots on, each about a share of the last one larger. */
+/* Choices for amounts of memory from one table: from `from` slots on, each about 3 % larger than the last. */
 static void choose_from(mm_nesting *nesting, const mm_chains *chains, const mm_blocks *b, int from, int most) {
     int64_t before = MM_BLOCKS_NEVER;
-    for (int m = from; m < SLOTS && nesting->n < most; m += 1 + m / 32) { /* chosen: 3 % */
+    for (int m = from; m < SLOTS && nesting->n < most; m += 1 + m / 32) { /* chosen */
         const int64_t ns = b->ns[mm_blocks_at(b, 0, b->n - 1, m)];
         if (ns < before) choose(nesting, chains, b, m);
         before = ns;
     }
 }
 
-/* Two tables: slots of a 500th of a quarter of all memory for what is below that quarter, and of a 500th of all for
- * the rest. */
+/* Two tables: one with slots of a quarter of the size, for the least quarter of the memory, and one for the rest. */
 mm_status mm_blocks_choose(mm_nesting *nesting, const mm_schedule *s, int most) {
     enum { FINER = 4 };
     mm_chains chains;
@@ -154,7 +154,7 @@ mm_status mm_blocks_choose(mm_nesting *nesting, const mm_schedule *s, int most) 
     nesting->cut = malloc(((size_t)most + 1) * (size_t)nesting->n_steps + 1);
     mm_status status =
         nesting->level && nesting->cut ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for checkpointing blocks");
-    const int64_t slot_bytes = chains.coarse.n > 0 ? total_bytes(&chains.coarse) / (SLOTS - 1) + 1 : 0;
+    const int64_t slot_bytes = slot_bytes_of(&chains.coarse);
     for (int factor = FINER; status == MM_OK && chains.coarse.n > 0 && factor > 0; factor /= FINER) {
         status = mm_blocks_solve(&chains.coarse, slot_bytes / factor + 1, &b);
         if (status != MM_OK) break;
