@@ -162,6 +162,7 @@ typedef struct mm_graph_requirement {
     int64_t stash_bytes;   /* device bytes between the passes */
     int64_t other_bytes;   /* of least_bytes: persistent tensors that only other graphs declare */
     int64_t iteration_ns;  /* predicted time of an iteration; 0: the facts have no times of it */
+    int64_t bound_ns;      /* if the plan fits: no plan of these bytes and these codecs takes less; 0: not known */
     int steps;             /* number of steps */
     int steps_again;       /* number of steps that the plan recomputes */
     int held_step;         /* the step with most live bytes */

@@ -340,7 +340,7 @@ static bool recomputes(const mm_alternatives_of *of) {
 /* Tries all ways of one mode, until one is as the plan. */
 static mm_status try_mode(mm_alternatives *a, mm_recompute_mode mode, way *best, double *least) {
     MM_TRY(survey(a, mode));
-    const int nesting = mode == MM_RECOMPUTE_NESTED ? nearest_nesting(a) : -1;
+    const int nesting = mode >= MM_RECOMPUTE_NESTED ? nearest_nesting(a) : -1;
     for (int w = 0; *least > SAME && w < 4 * TIMINGS; w++) {
         const way tried = {.mode = mode, .nesting = w & 1 ? nesting : -1, .lean = w & 2, .timing = w / 4};
         if ((w & 1 && nesting < 0) || (tried.lean && a->lean < 0)) continue;

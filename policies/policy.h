@@ -53,6 +53,7 @@ typedef struct mm_policy_ops {
                       const mm_engine_config *config, mm_plan **plan_out);
     /* Why auto does not try the policy's plans (auto_portfolio.h); NULL: one of its members does. */
     const char *not_in_auto;
+    bool peer; /* it is there to be compared with, and for nothing else */
     /* NULL: the policy does not sample. Otherwise it samples every config.comet.every iterations. */
     const mm_observer *observer;
 } mm_policy_ops;

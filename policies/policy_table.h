@@ -13,7 +13,9 @@
     X(freelunch)                                                                                                       \
     X(swap)                                                                                                            \
     X(swap_async)                                                                                                      \
-    X(hybrid) X(vdnn_all) X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules)
+    X(hybrid)                                                                                                          \
+    X(vdnn_all)                                                                                                        \
+    X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules) X(rotor) X(knapsack)
 
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)

@@ -23,6 +23,8 @@
  *               lossy forms store them, and the values of sparse rows, with fewer bits (DPR). Codecs run in line with
  *               the steps, as published (depth=0)
  *   rules       the user's own rules
+ *   rotor       for comparison: the optimal checkpointing of heterogeneous chains (Beaumont et al.), over blocks
+ *   knapsack    for comparison: which maps to keep by runtime a byte, as torch's activation memory budget
  *
  * Each acts on no more of the maps that its rules name than the budget forces (when=needed), or on all, as published
  * (when=always). */
@@ -231,6 +233,20 @@ static const mm_option_desc rules_options[] = {
         .fetch = fetches, .leave_steps = leaves, .buffers = region, .codes = MM_REGION_CODES,                          \
         .recompute = MM_RECOMPUTE_COST, .sub_batch = MM_SUB_BATCH_OFF                                                  \
     }
+/* A policy for comparison, which recomputes alone, in a mode of its own. */
+#define PEER(symbol, word, text, mode)                                                                                 \
+    const mm_policy_ops symbol = {.name = word,                                                                        \
+                                  .summary = text,                                                                     \
+                                  .options = plain_options,                                                            \
+                                  .rules = "*=recompute",                                                              \
+                                  .config = {.fetch = MM_FETCH_DEMAND,                                                 \
+                                             .buffers = MM_REGION_GENERAL,                                             \
+                                             .codes = MM_REGION_CODES,                                                 \
+                                             .recompute = mode,                                                        \
+                                             .sub_batch = MM_SUB_BATCH_OFF},                                           \
+                                  .plan = mm_engine_plan,                                                              \
+                                  .not_in_auto = "it is for comparison alone",                                         \
+                                  .peer = true}
 #define AHEAD     CONFIG(MM_FETCH_DEPTH, 0, MM_REGION_BUFFERS)
 #define LAYERWISE CONFIG(MM_FETCH_LAYER, 2, MM_REGION_GENERAL)
 
@@ -286,3 +302,8 @@ const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .takes_text = true,
                                        .config = AHEAD,
                                        .plan = mm_engine_plan};
+
+PEER(mm_policy_rotor, "rotor", "for comparison: the optimal checkpointing of a chain of blocks (Beaumont et al.)",
+     MM_RECOMPUTE_BLOCKS);
+PEER(mm_policy_knapsack, "knapsack", "for comparison: a knapsack of maps by runtime a byte (torch's memory budget)",
+     MM_RECOMPUTE_KNAPSACK);

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
+#include "mm/core/time/time_bound.h"
 #include "mm/core/time/untimed.h"
 #include "mm/planning/plan_set.h"
 #include "mm/planning/refusal.h"
@@ -82,12 +83,22 @@ static mm_status plan(const maker *m, const mm_graph *graph, const int64_t *plac
     return budget > 0 && *least_out <= budget ? mm_planned_make(planned, &m->policy, graph, &within) : MM_OK;
 }
 
-static mm_status predict(const mm_planned *planned, bool timed, int64_t *ns_out) {
+/* Predicts the plan's time, and, if it fits the budget, a bound of what any plan takes. */
+static mm_status predict(const maker *m, const mm_planned *planned, bool timed, mm_graph_requirement *g) {
+    const mm_plan *plan = planned->plan;
+    const mm_plan_limits *limits = &m->request->limits;
     mm_simulation simulation;
-    if (!timed || mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
+    if (!timed || mm_plan_untimed(plan, planned->facts)) return MM_OK;
     MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    *ns_out = simulation.iteration_ns;
+    g->iteration_ns = simulation.iteration_ns;
     mm_simulation_fini(&simulation);
+    const int64_t budget = limits->device_bytes > 0 ? limits->device_bytes : plan->peak_bytes;
+    if (plan->heap_bytes > 0 || plan->peak_bytes > budget || plan->pinned_bytes > limits->pinned_bytes) return MM_OK;
+    mm_limits within = limits_of(m, budget, NULL);
+    mm_time_bound bound;
+    within.base_bytes = plan->base_bytes;
+    MM_TRY(mm_time_bound_of(plan->graph, planned->facts, &within, &bound));
+    if (bound.ns < INT64_MAX) g->bound_ns = bound.ns;
     return MM_OK;
 }
 
@@ -199,7 +210,7 @@ static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
     g->stashed = m->made->stashes[i];
     g->other_bytes = mm_persistent_table_beside(&m->persistents, graph);
     judge(m, i, planned, g->least_bytes);
-    return predict(planned, timed, &g->iteration_ns);
+    return predict(m, planned, timed, g);
 }
 
 static mm_status make_graph(maker *m, int i) {

@@ -49,6 +49,9 @@ static void print_graph(FILE *file, const mm_graph_requirement *g) {
     if (g->steps_again > 0) fprintf(file, "  %-22s %14d  of %d steps\n", "  computed again", g->steps_again, g->steps);
     if (g->iteration_ns > 0)
         fprintf(file, "  %-22s %14.3f  ms\n", "  predicted iteration", (double)g->iteration_ns * 1e-6);
+    if (g->bound_ns > 0)
+        fprintf(file, "  %-22s %14.3f  ms, of any plan of these bytes and codecs\n", "  bound",
+                (double)g->bound_ns * 1e-6);
 }
 
 static void print(FILE *file, const mm_requirement *r) {
@@ -145,13 +148,14 @@ static json_t *stashed_json(const mm_graph_requirement *g) {
 }
 
 static json_t *graph_json(const mm_graph_requirement *g) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}", "graph",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}", "graph",
                      g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes", (json_int_t)g->planned_bytes,
                      "pinned_bytes", (json_int_t)g->pinned_bytes, "moved_bytes", (json_int_t)g->moved_bytes,
                      "stash_bytes", (json_int_t)g->stash_bytes, "other_bytes", (json_int_t)g->other_bytes,
-                     "iteration_ns", time_json(g->iteration_ns), "steps", g->steps, "steps_again", g->steps_again,
-                     "held_step", g->held_step, "held_by", g->held_by, "live_bytes", (json_int_t)g->live_bytes, "held",
-                     held_json(g->held), "timeline", timeline_json(g), "stashed", stashed_json(g));
+                     "iteration_ns", time_json(g->iteration_ns), "bound_ns", time_json(g->bound_ns), "steps", g->steps,
+                     "steps_again", g->steps_again, "held_step", g->held_step, "held_by", g->held_by, "live_bytes",
+                     (json_int_t)g->live_bytes, "held", held_json(g->held), "timeline", timeline_json(g), "stashed",
+                     stashed_json(g));
 }
 
 static json_t *graphs_json(const mm_requirement *r) {

@@ -187,13 +187,18 @@ static bool has_enough(const mm_portfolio *p) {
     return p->ns < INT64_MAX && (p->limits->first_fit || mm_is_stopped(p->limits->stop));
 }
 
-/* Tries the members in order. For the lowest peak, only those with LEAST, in reverse order: members that wait, which
- * need least, are at the end. */
+/* Whether a member's plan may be the smallest. Where pinned memory is short, those that copy little are. */
+static bool may_be_least(const mm_portfolio *p, const struct member *m) {
+    return m->flags & LEAST || (p->limits->pinned_bytes < INT64_MAX && !(m->flags & COPIES));
+}
+
+/* Tries the members in order. For the lowest peak, only those that may be the smallest, in reverse order: members that
+ * wait, which need least, are at the end. */
 static mm_status try_members(mm_portfolio *p, bool fastest) {
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         if (has_enough(p)) return MM_OK;
-        if (!(m->flags & (fastest ? FAST : LEAST))) continue;
+        if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
         MM_TRY(try_member(p, m->spec, fastest));
     }

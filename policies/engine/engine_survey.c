@@ -5,6 +5,8 @@
 
 #include "mm/core/status.h"
 #include "policies/engine/recompute.h"
+#include "policies/engine/recompute_blocks.h"
+#include "policies/engine/recompute_knapsack.h"
 #include "policies/rules/rules.h"
 
 static mm_status order_tensors(mm_survey *survey) {
@@ -18,8 +20,14 @@ static mm_status order_tensors(mm_survey *survey) {
     return MM_OK;
 }
 
-/* Most choices of RECOMPUTE_NESTED; chosen as LIMITS of budget_search.c is. */
-enum { NESTINGS = 32 };
+/* The modes that choose among plans of which maps to keep, and how many choices they have at most. Chosen: 32 as LIMITS
+ * of budget_search.c is; more for the others, which find no other plans. */
+static const struct {
+    mm_status (*choose)(mm_nesting *nesting, const mm_schedule *s, int most);
+    int most;
+} nestings[] = {[MM_RECOMPUTE_NESTED] = {mm_nesting_init, 32},
+                [MM_RECOMPUTE_BLOCKS] = {mm_blocks_choose, 96},
+                [MM_RECOMPUTE_KNAPSACK] = {mm_knapsack_choose, 96}};
 
 static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
     mm_schedule s;
@@ -33,7 +41,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
     if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
     mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
-    if (mode == MM_RECOMPUTE_NESTED) status = mm_nesting_init(&survey->nesting, &s, NESTINGS);
+    if (nestings[mode].choose) status = nestings[mode].choose(&survey->nesting, &s, nestings[mode].most);
     mm_schedule_fini(&s);
     return status;
 }

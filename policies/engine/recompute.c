@@ -103,7 +103,7 @@ static bool search(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode, 
                .maps = maps,
                .map = m,
                .all = mode >= MM_RECOMPUTE_SQRT,
-               .near = mode == MM_RECOMPUTE_NESTED,
+               .near = mode >= MM_RECOMPUTE_NESTED,
                .when = s->tensors[m->tensor].last_step,
                .exact = true};
     maps->marks++;
@@ -191,7 +191,7 @@ static void pass_on_needs(const mm_schedule *s, mm_maps *maps) {
 }
 
 void mm_recompute_choose_retaining(const mm_schedule *s, mm_maps *maps, mm_recompute_mode mode) {
-    if (mode == MM_RECOMPUTE_NESTED) pass_on_needs(s, maps);
+    if (mode >= MM_RECOMPUTE_NESTED) pass_on_needs(s, maps);
     for (int i = 0; i < maps->n; i++) {
         mm_map *m = &maps->maps[i];
         if (m->action != MM_ACTION_RECOMPUTE) continue;

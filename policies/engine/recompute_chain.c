@@ -225,11 +225,7 @@ static mm_status list_maps(mm_chains *c) {
                : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
 }
 
-static mm_status make_chains(mm_chains *c, profile *p) {
-    MM_TRY(profile_init(p, c->schedule));
-    MM_TRY(list_maps(c));
-    int last = c->n_steps - 1;
-    MM_TRY(chain_init(p, c, 0, last, cut(p, 0, last, MM_CHAIN_COARSE), &c->coarse));
+static mm_status make_fine(mm_chains *c, profile *p) {
     c->fine = calloc((size_t)c->coarse.n, sizeof *c->fine);
     if (!c->fine) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->schedule->graph));
     for (int k = 0; k < c->coarse.n; k++) {
@@ -240,17 +236,42 @@ static mm_status make_chains(mm_chains *c, profile *p) {
     return MM_OK;
 }
 
-mm_status mm_chains_init(mm_chains *c, const mm_schedule *s) {
+/* Closes the cuts that several maps are read across. */
+static void close_wide_cuts(profile *p) {
+    const mm_schedule *s = p->schedule;
+    int *crossing = p->cuts; /* not in use yet */
+    for (int t = 0; t < mm_graph_tensors(s->graph); t++) {
+        if (!mm_is_forward_map(s, t)) continue;
+        for (int i = mm_schedule_producer(s->graph, t); i < last_forward_of(s, t); i++) crossing[i]++;
+    }
+    for (int i = 0; i < p->cutter.n; i++) p->cutter.open[i] &= crossing[i] <= 1;
+}
+
+static mm_status make_chains(mm_chains *c, profile *p, int most_blocks) {
+    const int last = c->n_steps - 1, most = most_blocks > 0 ? most_blocks : MM_CHAIN_COARSE;
+    MM_TRY(profile_init(p, c->schedule));
+    MM_TRY(list_maps(c));
+    if (most_blocks > 0) close_wide_cuts(p);
+    MM_TRY(chain_init(p, c, 0, last, cut(p, 0, last, most), &c->coarse));
+    return most_blocks > 0 ? MM_OK : make_fine(c, p);
+}
+
+/* most_blocks: as in mm_chains_init_blocks; 0: as mm_chains_init. */
+static mm_status init(mm_chains *c, const mm_schedule *s, int most_blocks) {
     profile p;
     *c = (mm_chains){.schedule = s};
     for (int i = 0; i < mm_graph_steps(s->graph); i++)
         if (mm_graph_step(s->graph, i)->phase == MM_FORWARD) c->n_steps = i + 1;
     if (c->n_steps == 0) return MM_OK;
-    mm_status status = make_chains(c, &p);
+    mm_status status = make_chains(c, &p, most_blocks);
     profile_fini(&p);
     if (status != MM_OK) mm_chains_fini(c);
     return status;
 }
+
+mm_status mm_chains_init(mm_chains *c, const mm_schedule *s) { return init(c, s, 0); }
+
+mm_status mm_chains_init_blocks(mm_chains *c, const mm_schedule *s, int most) { return init(c, s, most); }
 
 static void chain_fini(mm_chain *chain) {
     free(chain->stages);

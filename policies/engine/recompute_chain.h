@@ -46,6 +46,8 @@ typedef struct mm_chains {
 
 /* Borrows the schedule. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_chains_init(mm_chains *chains, const mm_schedule *schedule);
+/* The same with a coarse chain alone, of at most `most` stages, cut only where a single map is read across. */
+MM_CHECKED mm_status mm_chains_init_blocks(mm_chains *chains, const mm_schedule *schedule, int most);
 void mm_chains_fini(mm_chains *chains);
 
 /* Whether cheap layers make the map, and no step after `last` reads it in the forward pass: it can be made again where

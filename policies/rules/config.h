@@ -40,6 +40,9 @@ typedef enum mm_recompute_mode {
                             of residual blocks */
     MM_RECOMPUTE_SQRT,   /* all layers, convolutions too, run again once, in about sqrt(n) segments (Chen et al.) */
     MM_RECOMPUTE_NESTED, /* as SQRT, in segments of segments: as many levels as pay (recompute_levels.h) */
+    /* For comparison. They choose which maps are kept otherwise, and are NESTED in all else. */
+    MM_RECOMPUTE_BLOCKS,   /* optimal for chains of blocks (recompute_blocks.h) */
+    MM_RECOMPUTE_KNAPSACK, /* by time a byte (recompute_knapsack.h) */
 } mm_recompute_mode;
 
 typedef struct mm_rule {

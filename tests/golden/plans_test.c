@@ -72,6 +72,8 @@ static const char *const POLICIES[] = {
     "recompute-swap",
     "auto:effort=0",
     "rules:relu=mask;conv=compress(zfp:rate=4);linear=compress-swap(zvc);*=lean-swap",
+    "rotor",
+    "knapsack",
     NULL,
 };
 

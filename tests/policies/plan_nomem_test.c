@@ -47,6 +47,8 @@ TEST_CASE(each_policy_says_that_there_is_no_memory) {
                                         "recompute-swap:when=always",
                                         "freelunch:rate=8,eligible=all,when=always",
                                         "modnn",
+                                        "rotor:when=always",
+                                        "knapsack:when=always",
                                         "auto:effort=0"};
     mm_graph *graph;
     assert_int_equal(

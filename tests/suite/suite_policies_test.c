@@ -97,6 +97,8 @@ static const suite_policy POLICIES[] = {
     {"hybrid:rate=8", true, true, false, true},
     {"comet:every=1", true, false, true, true}, /* each iteration is sampled and rehearsed; nothing is lost */
     {"gist:lossless", true, false, true, true},
+    {"rotor", true, false, false, true},
+    {"knapsack", true, false, false, true},
 };
 enum { POLICY_COUNT = sizeof POLICIES / sizeof *POLICIES };
 

@@ -187,12 +187,21 @@ a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
     done
 }
 
-all_policies_are_those_listed_but_for_rules_() {
+all_policies_and_peers_are_those_listed_but_for_rules_() {
     expect 0 "${simulate[@]}" --policies all --json rows
-    local line listed=()
-    while IFS= read -r line; do [[ $line == ' '* || $line == rules* ]] || listed+=("${line%% *}"); done < <("$mm" policies)
+    local line listed=() peers=()
+    while IFS= read -r line; do
+        case $line in
+            ' '* | rules*) ;;
+            *' for comparison: '*) peers+=("${line%% *}") ;;
+            *) listed+=("${line%% *}") ;;
+        esac
+    done < <("$mm" policies)
     [[ $(values rows policy) == "$(printf '%s\n' "${listed[@]}")" ]] || fail "$(values rows policy)"
     (($(rows_with rows status ok) == ${#listed[@]})) || fail "$(values rows status)"
+    expect 0 "${simulate[@]}" --policies peers --json rows
+    [[ $(values rows policy) == "$(printf '%s\n' "${peers[@]}")" && ${#peers[@]} -gt 0 ]] || fail "$(values rows policy)"
+    (($(rows_with rows status ok) == ${#peers[@]})) || fail "$(values rows status)"
 }
 
 codes_of_variable_size_train_as_no_codes_do_() {

@@ -73,6 +73,24 @@ options_of_networks_are_refused_() {
     refused 1 '"format" is not "mm graph"' plan --graph <(echo '{}')
 }
 
+a_networks_saved_graph_and_facts_give_its_figures_() {
+    local -a net=(plan --net tiny --batch 8 --fuse on --facts T4 --budget 4MiB --pinned 1GiB --policy auto)
+    expect 0 "${net[@]}" --save-graph tiny.json --save-facts facts.json --json net.json
+    expect 0 plan --graph tiny.json --facts facts.json --budget 4MiB --pinned 1GiB --policy auto --json row.json
+    says out "  bound  "
+    seconds() { awk -v ns="$1" -v s="$2" 'BEGIN { exit !(ns > 0 && (ns - s * 1e9) ^ 2 < 1) }'; }
+    seconds "$(values row.json iteration_ns | head -1)" "$(value net.json iteration_seconds_predicted)" ||
+        fail "another time: $(values row.json iteration_ns)"
+    seconds "$(value row.json bound_ns)" "$(value net.json bound_seconds)" ||
+        fail "another bound: $(value row.json bound_ns)"
+    refused 2 "--save-facts: needs --facts" plan --net tiny --save-facts facts.json
+    expect 2 plan --net tiny --batch 8 --sub-batch 3 --policy liveness --save-graph none.json
+    says err "--save-graph: is for whole batches; this one has 3 graphs, one a pass"
+    [[ ! -e none.json ]] || fail "a file all the same"
+    expect 1 plan --graph tiny.json --policy naive --budget 300KiB --no-advice
+    [[ $(<out) != *"would fit"* ]] || fail "advice that was not asked for"
+}
+
 networks_have_a_page_too_() {
     expect 0 plan --net tiny --batch 8 --policy liveness,naive --html page.html
     says page.html "<title>tiny: device memory over one iteration, predicted for host</title>"

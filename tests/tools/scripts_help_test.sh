@@ -26,10 +26,10 @@ every_script_has_help_and_a_version_() {
         chmod +x "bin/$name"
     done
     version="mm $(sed -n 's/^#define MM_VERSION "\(.*\)"$/\1/p' "$header")"
-    for script in "$root"/.ci/run "$root"/tools/* "$root"/tools/bench/*; do
+    for script in "$root"/.ci/run "$root"/tools/* "$root"/tools/bench/* "$root"/tools/instances/*; do
         [[ -f $script && $(head -c 2 "$script") == "#!" ]] && scripts+=("${script#"$root/"}")
     done
-    ((${#scripts[@]} >= 13)) || fail "only ${#scripts[@]} scripts: ${scripts[*]}"
+    ((${#scripts[@]} >= 14)) || fail "only ${#scripts[@]} scripts: ${scripts[*]}"
     for script in "${scripts[@]}"; do
         ask "$script" --help
         says out "${script##*/}"

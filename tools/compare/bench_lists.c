@@ -236,17 +236,18 @@ mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *
 /* ---------------------------------------------------------------- checks */
 
 /* Replaces "all" with every policy with its defaults, except `rules`, which does nothing unless the user gives it
- * rules. */
+ * rules, and those for comparison alone; "peers" with these. */
 static mm_status expand_policies(bench *b) {
     arg_texts given = b->policies;
     b->policies.n = 0;
     for (int i = 0; i < given.n; i++) {
-        const char *summary, *name = given.text[i];
-        bool all = strcmp(name, "all") == 0;
-        for (size_t p = 0; !all || (name = mm_policy_list(p, &summary)); p++) {
-            if (!all || strcmp(name, "rules") != 0) MM_TRY(args_texts_add("--policies", &b->policies, name));
-            if (!all) break;
-        }
+        const char *name = given.text[i];
+        const bool all = strcmp(name, "all") == 0, peers = strcmp(name, "peers") == 0;
+        const mm_policy_ops *ops;
+        if (!all && !peers) MM_TRY(args_texts_add("--policies", &b->policies, name));
+        for (size_t p = 0; (all || peers) && (ops = mm_policy_table(p)); p++)
+            if (ops->peer == peers && strcmp(ops->name, "rules") != 0)
+                MM_TRY(args_texts_add("--policies", &b->policies, ops->name));
     }
     return MM_OK;
 }

@@ -282,7 +282,7 @@ int cmd_bench(int argc, char **argv) {
         {"--sub-batch", "N|auto", "compute N images at a time; auto: as many as fit the budget (policy's subbatch=)",
          ARG_TEXT, &b.sub_batch, 0, 0},
         RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
-        {"--policies", "POLICY,..", "policies with their options, or all (naive,liveness,freelunch)", ARG_TEXT,
+        {"--policies", "POLICY,..", "policies with their options, all, or peers (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         EFFORT_ARG(&b.effort),
         {"--budgets", "X,Y", "budgets: 300MiB, own, plans, sweep[:N] (own)", ARG_TEXT, &b.budget_list, 0, 0},

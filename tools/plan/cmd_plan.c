@@ -153,6 +153,8 @@ static mm_status check(plan_command *c) {
     if (c->gpu) c->facts = c->gpu;
     if (c->study && !c->facts) return mm_fail(MM_ERR_INVALID, "--study: needs --facts");
     if (c->trace && !c->facts) return mm_fail(MM_ERR_INVALID, "--trace: needs --facts, for the times to simulate");
+    if (c->save_facts && !c->facts)
+        return mm_fail(MM_ERR_INVALID, "--save-facts: needs --facts, whose times it writes");
     if (c->search == PLAN_FASTEST_BATCH && !c->facts)
         return mm_fail(MM_ERR_INVALID,
                        "--fastest-batch needs times: --gpu NAME ('mm gpus' lists them), or a machine file: "
@@ -167,6 +169,8 @@ static mm_status check(plan_command *c) {
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--html", c->html, FILE_WRITTEN},
                                 {"--trace", c->trace, FILE_WRITTEN},
+                                {"--save-graph", c->save_graph, FILE_WRITTEN},
+                                {"--save-facts", c->save_facts, FILE_WRITTEN},
                                 {"--facts", c->gpu ? NULL : c->facts, FILE_READ},
                                 {"--net", files_net(c->net), FILE_READ},
                                 {"--algorithms", c->target.algorithms, FILE_KEPT}};
@@ -192,7 +196,7 @@ static mm_status advise(const plan_command *c) {
     const plan_case *first = &c->cases[0];
     const need_pass *most = plan_case_need(first);
     mm_status misfit = refuse(c);
-    if (c->budget_bytes == 0 || c->search) return misfit;
+    if (c->budget_bytes == 0 || c->search || c->no_advice) return misfit;
     const bool known = c->n_cases == 1 && plan_case_plan(first)->pinned_bytes <= first->asked.pinned.bytes;
     need_case refused = case_of(c, c->policies.text[0]);
     refused.sub_batch = first->asked.sub_batch;
@@ -240,6 +244,7 @@ static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
                          .limits = {.device = c->target.device,
                                     .device_bytes = c->budget_bytes,
                                     .link_bytes_per_s = c->target.link_bytes_per_s,
+                                    .no_advice = c->no_advice,
                                     .stop_search = c->interrupted},
                          .chart = c->chart,
                          .json = c->json,
@@ -280,7 +285,8 @@ static const char help_text[] =
     "--graph plans the graphs of a loop of your own, all in one arena: run your program with MM_SAVE_GRAPH=FILE, or\n"
     "call mm_graph_save. FILE of --facts is then what mm_facts_save wrote. Policies that recompute layers are "
     "planned,\n"
-    "too; they need mm_recompute_set.\n"
+    "too; they need mm_recompute_set. --save-graph and --save-facts write a network's graph, and what --facts says of\n"
+    "it, as such files: for planners of your own.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg\n"
@@ -320,11 +326,15 @@ int cmd_plan(int argc, char **argv) {
         EFFORT_ARG(&c.effort),
         {"--explain", NULL, "explain what needs the memory and what could be done", ARG_FLAG, &c.explain, 0, 0},
         {"--explain-all", NULL, "the same, of all stashed maps, not only the largest", ARG_FLAG, &c.explain_all, 0, 0},
+        {"--no-advice", NULL, "where no policy fits, do not look for one that would", ARG_FLAG, &c.no_advice, 0, 0},
         {"--chart", NULL, "draw memory over the steps (also by --explain on a terminal)", ARG_FLAG, &c.chart, 0, 0},
         {"--svg", "FILE", "draw memory over the steps as a picture", ARG_TEXT, &c.svg, 0, 0},
         {"--html", "FILE", "the figures and the picture as a page", ARG_TEXT, &c.html, 0, 0},
         {"--trace", "FILE", "with --facts: write the predicted iteration as a timeline, for Perfetto", ARG_TEXT,
          &c.trace, 0, 0},
+        {"--save-graph", "FILE", "write the network's graph, for --graph", ARG_TEXT, &c.save_graph, 0, 0},
+        {"--save-facts", "FILE", "with --facts: write the times of this graph and the first policy's codecs", ARG_TEXT,
+         &c.save_facts, 0, 0},
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),

@@ -31,7 +31,7 @@ static bool is_stopped(const graph_plan *asked) { return asked->limits.stop_sear
 static mm_status plan_one(run *r, int i, bool advice) {
     mm_plan_limits limits = r->asked->limits;
     mm_requirement *need;
-    limits.no_advice = !advice;
+    limits.no_advice |= !advice;
     MM_TRY(mm_requirement_get((const mm_graph *const *)r->graphs, r->n_graphs, r->facts, r->policies.text[i], &limits,
                               &need));
     mm_requirement_destroy(r->needs[i]);
@@ -54,7 +54,8 @@ static mm_status plan_all(run *r) {
     }
     for (int i = r->n_needs; i < r->policies.n; i++)
         fprintf(stderr, "mm plan: interrupted: %s was not planned\n", r->policies.text[i]);
-    return fits || r->policies.n == 1 || is_stopped(asked) ? MM_OK : plan_one(r, 0, true);
+    const bool advised = r->policies.n == 1 || asked->limits.no_advice;
+    return fits || advised || is_stopped(asked) ? MM_OK : plan_one(r, 0, true);
 }
 
 /* ---------------------------------------------------------------- what is shown */
@@ -135,8 +136,9 @@ static mm_status save_pictures(const run *r) {
 /* ---------------------------------------------------------------- the command */
 
 mm_status graph_plan_check_options(int argc, char **argv, const arg *table) {
-    static const char *const own[] = {"--graph", "--policy", "--budget", "--pinned", "--plan-effort", "--chart",
-                                      "--svg",   "--html",   "--device", "--link",   "--facts",       "--json"};
+    static const char *const own[] = {"--graph", "--policy",    "--budget", "--pinned", "--plan-effort",
+                                      "--chart", "--no-advice", "--svg",    "--html",   "--device",
+                                      "--link",  "--facts",     "--json"};
     for (const arg *a = table; a->name; a++) {
         bool is_own = false;
         for (size_t i = 0; i < sizeof own / sizeof *own; i++) is_own |= strcmp(own[i], a->name) == 0;

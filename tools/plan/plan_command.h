@@ -8,12 +8,12 @@
 #include "tools/plan/plan_case.h"
 
 typedef struct plan_command {
-    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *sub_batch, *ranks_list,
-        *sum, *sum_at;
+    const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *save_graph, *save_facts,
+        *sub_batch, *ranks_list, *sum, *sum_at;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
-    bool help, explain, explain_all, chart, max_batch, fastest_batch, max_context, which_gpu;
+    bool no_advice, help, explain, explain_all, chart, max_batch, fastest_batch, max_context, which_gpu;
     /* derived from the options */
     plan_search search;
     int ranks; /* number of devices; `batch` is then one device's part */

@@ -124,12 +124,25 @@ static mm_status save_trace(const plan_command *c) {
     return status;
 }
 
+/* The graph of the first policy's plan, and its facts. A batch in parts has several graphs, and facts are of one. */
+static mm_status save_graph(const plan_command *c) {
+    const need *n = &c->cases[0].need;
+    const char *option = c->save_graph ? "--save-graph" : "--save-facts";
+    if (n->n > 1)
+        return mm_fail(MM_ERR_INVALID, "%s: is for whole batches; this one has %d graphs, one a pass", option, n->n);
+    const mm_graph *graph = need_most(n)->lowered->graph;
+    if (c->save_graph) MM_TRY(mm_graph_save(&graph, 1, c->save_graph));
+    return c->save_facts ? mm_facts_write(need_most(n)->planned.facts, graph, c->save_facts) : MM_OK;
+}
+
 mm_status plan_output_save(const plan_command *c) {
     mm_failure failure;
     mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
     mm_status status = c->svg || c->html ? save_pictures(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
     status = c->trace ? save_trace(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    status = c->save_graph || c->save_facts ? save_graph(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
     return mm_failure_restore(&failure);
 }

@@ -263,10 +263,12 @@ TEST_CASE(times_are_known_where_the_facts_have_them) {
     mm_facts *by_name = rig_facts(graph, facts);
     expect_ok(mm_requirement_get(LIST(&graph), 1, by_name, "liveness", NULL, &r));
     assert_int_equal(r->iteration_ns, 1000 * mm_graph_steps(graph));
+    assert_in_range(r->graphs[0].bound_ns, 900 * mm_graph_steps(graph), 1000 * mm_graph_steps(graph));
     mm_requirement_destroy(r);
     expect_ok(mm_requirement_get(LIST(both), GRAPHS, by_name, "liveness", NULL, &r));
     assert_int_equal(r->graphs[0].iteration_ns, 1000 * mm_graph_steps(graph));
     assert_int_equal(r->graphs[1].iteration_ns, 0);
+    assert_int_equal(r->graphs[1].bound_ns, 0);
     assert_int_equal(r->iteration_ns, 0); /* not of both */
     mm_requirement_destroy(r);
     /* The codec has no times. */
