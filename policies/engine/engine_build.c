@@ -468,8 +468,8 @@ void mm_engine_fini(mm_engine *e) {
     free(e->lent);
 }
 
-mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
-                         const mm_selection *selection, mm_bounds *bounds_out) {
+mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
+                          const mm_selection *selection) {
     *e = (mm_engine){.config = config,
                      .mask = mm_facts_codec(survey->facts, mm_mask_spec),
                      .pinned_bytes = survey->limits->pinned_bytes,
@@ -477,13 +477,24 @@ mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_
                      .first_again = INT_MAX,
                      .last_again = -1};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
-    mm_status status = engine_init(e, survey->graph);
-    if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)
-        status = mm_schedule_least_workspaces(&e->schedule);
+    mm_status status = MM_OK;
+    if (config->algorithms == MM_ALGORITHMS_LEAST) status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
-    if (status == MM_OK) status = mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves);
-    if (status == MM_OK) status = build(e);
-    if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
+    if (status != MM_OK) mm_engine_fini(e);
+    return status;
+}
+
+mm_status mm_engine_build(mm_engine *e, mm_bounds *bounds_out) {
+    MM_TRY(engine_init(e, e->schedule.graph));
+    MM_TRY(mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves));
+    MM_TRY(build(e));
+    return mm_schedule_close(&e->schedule, e->maps.n > 0 ? e->config->k : 0, false, bounds_out);
+}
+
+mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
+                         const mm_selection *selection, mm_bounds *bounds_out) {
+    MM_TRY(mm_engine_begin(e, survey, config, selection));
+    mm_status status = mm_engine_build(e, bounds_out);
     if (status != MM_OK) mm_engine_fini(e);
     return status;
 }
