@@ -275,7 +275,7 @@ static mm_status init(mm_auto *a) {
 static void fini(mm_auto *a) {
     choice_fini(&a->now);
     choice_fini(&a->best);
-    mm_engine_draft_fini(&a->draft);
+    mm_auto_memo_fini(a);
     mm_survey_destroy(a->survey);
     free(a->maps);
     free(a->map_of);

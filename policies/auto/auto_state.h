@@ -72,8 +72,12 @@ typedef struct mm_auto {
     uint64_t random;                 /* state of next_below */
     mm_auto_choice now, best;        /* best: the choice of `plan`, if this search made that */
     mm_auto_weights best_weights;    /* the weights with which `best` was found; link 0: there is no `best` */
+    struct mm_auto_kept *kept;       /* auto_memo.c: the last drafts, of which next_kept is replaced next */
+    int n_kept, next_kept;
+    struct mm_auto_placed *placed; /* the choices that were placed */
+    int n_placed, placed_room;
     /* set by the last draft */
-    mm_engine_draft draft;
+    mm_engine_draft draft;  /* one of `kept`; borrowed */
     int64_t draft_ns;       /* the draft's time if nothing waits for bytes that are used again */
     int64_t *live;          /* per node: bytes alive, base and external included */
     int *node_of;           /* per step: its node */
@@ -122,6 +126,17 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice)
 /* Times the copies of a choice (mm_auto_time), and plans it without placing it: sets a->draft and what follows from it.
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *choice);
+
+/* Sets a->draft and a->draft_ns to the draft of a choice whose copies are timed. It is taken from those that are kept, if
+ * it is there. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_memo_draft(mm_auto *a, const mm_auto_choice *choice);
+
+/* *again_out: whether a->now was placed before. *over_out: the bytes by which its lowest placement exceeds the budget,
+ * for the caller to set the first time; until the next call. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_memo_place(mm_auto *a, int64_t **over_out, bool *again_out);
+
+/* Frees what is kept. */
+void mm_auto_memo_fini(mm_auto *a);
 
 /* Acts on maps of a->now until the draft is within a->target, or nothing is left to act on. */
 MM_CHECKED mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w);
