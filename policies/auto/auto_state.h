@@ -153,8 +153,11 @@ MM_CHECKED mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out
  * errors of mm_simulate. */
 MM_CHECKED mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out);
 
-/* Tries starts: what the given plan does, if there is one; all choices of nested recomputation; keeping all maps.
- * Errors of mm_auto_try. */
+/* Tries what a plan does as a start. Errors of mm_auto_try. */
+MM_CHECKED mm_status mm_auto_start_from(mm_auto *a, const mm_plan *plan);
+
+/* Tries starts: choices of nested recomputation, those that are near the plan (NULL: the best choice) first; keeping
+ * all maps. Errors of mm_auto_try. */
 MM_CHECKED mm_status mm_auto_start(mm_auto *a, const mm_plan *plan);
 
 /* Tries starts by kinds of layers. First, all maps leave, which needs least memory; then one kind at a time gets
