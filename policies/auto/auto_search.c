@@ -217,8 +217,8 @@ static mm_status start_below(mm_auto *a) {
     return MM_OK;
 }
 
-/* Each part has an allowance of drafts of its own, as a share of all (chosen). With a hint, the starts that only relieve
- * other choices were made by the search that left it. */
+/* Each part has an allowance of drafts of its own, as a share of all (chosen). With a hint, the search that left it has
+ * made the starts that do not begin with the best choice or plan. */
 static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hint) {
     const bool hinted = hint && hint->menu;
     a->trials = a->left;

@@ -127,8 +127,8 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice)
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *choice);
 
-/* Sets a->draft and a->draft_ns to the draft of a choice whose copies are timed. It is taken from those that are kept, if
- * it is there. MM_ERR_NOMEM. */
+/* Sets a->draft and a->draft_ns to the draft of a choice whose copies are timed, or to the one that is kept of it.
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_memo_draft(mm_auto *a, const mm_auto_choice *choice);
 
 /* *again_out: whether a->now was placed before. *over_out: the bytes by which its lowest placement exceeds the budget,
