@@ -105,13 +105,9 @@ static void find_windows(mm_auto *a) {
 
 mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
     if (c->lead > 0) mm_auto_time(a, c);
-    const mm_assignment assigned = mm_auto_assignment(a, c);
-    const mm_selection selection = {.assigned = &assigned};
-    mm_engine_draft_fini(&a->draft);
     a->left--;
-    MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &a->draft));
+    MM_TRY(mm_auto_memo_draft(a, c));
     MM_TRY(profile(a));
     find_windows(a);
-    MM_TRY(list_touches(a));
-    return mm_simulated_time(a->draft.plan, a->facts, &a->draft_ns);
+    return list_touches(a);
 }

@@ -247,13 +247,14 @@ static mm_status search(mm_portfolio *p) {
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 
-/* If the budget is small, tries for the smallest plans first: if these do not fit, the refusal is quick. */
+/* Tries for the fastest plans, unless no plan can fit; then for the smallest ones, if none fits. A refusal in a small
+ * budget is quick: there is no search. */
 static mm_status try_menu(mm_portfolio *p) {
-    const bool small = mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes);
-    if (small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
-    if (small && p->ns == INT64_MAX && !p->searches) return MM_OK;
-    MM_TRY(try_members(p, true));
-    if (!small && p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    const bool possible = p->limits->device_bytes >= mm_lower_bound_of(p->graph, p->facts).bytes;
+    if (possible) MM_TRY(try_members(p, true));
+    if (p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))
+        return MM_OK;
     return search(p);
 }
 

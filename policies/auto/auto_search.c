@@ -217,14 +217,17 @@ static mm_status start_below(mm_auto *a) {
     return MM_OK;
 }
 
-/* Each part has an allowance of drafts of its own, as a share of all (chosen). */
+/* Each part has an allowance of drafts of its own, as a share of all (chosen). With a hint, the search that left it has
+ * made the starts that do not begin with the best choice or plan. */
 static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hint) {
+    const bool hinted = hint && hint->menu;
     a->trials = a->left;
     a->left = a->trials / 2;
-    if (hint && hint->menu) MM_TRY(start_hinted(a, hint));
-    MM_TRY(mm_auto_start(a, plan));
+    if (hinted) MM_TRY(start_hinted(a, hint));
+    if (plan) MM_TRY(mm_auto_start_from(a, plan));
+    if (!hinted) MM_TRY(mm_auto_start(a, plan));
     if (!mm_auto_is_small(a->graph, a->facts, a->limits->device_bytes)) {
-        MM_TRY(start_below(a));
+        if (!hinted) MM_TRY(start_below(a));
         a->left = a->trials / 2;
         return refine(a);
     }
@@ -233,6 +236,7 @@ static mm_status search(mm_auto *a, const mm_plan *plan, const mm_auto_hint *hin
     a->left = a->trials / 2;
     MM_TRY(refine(a));
     const int64_t before_ns = a->plan_ns;
+    if (hinted) return MM_OK;
     MM_TRY(start_below(a));
     a->left = a->trials / 4;
     return a->fits && a->plan_ns < before_ns ? refine(a) : MM_OK;
@@ -275,7 +279,7 @@ static mm_status init(mm_auto *a) {
 static void fini(mm_auto *a) {
     choice_fini(&a->now);
     choice_fini(&a->best);
-    mm_engine_draft_fini(&a->draft);
+    mm_auto_memo_fini(a);
     mm_survey_destroy(a->survey);
     free(a->maps);
     free(a->map_of);

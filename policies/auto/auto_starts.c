@@ -187,18 +187,27 @@ mm_status mm_auto_start_kinds(mm_auto *a) {
     return start_kinds(a, mm_auto_leads[0], false);
 }
 
-mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
+mm_status mm_auto_start_from(mm_auto *a, const mm_plan *plan) {
     const mm_auto_weights usual = {.link = 0.4, .capped = true};
+    bool better;
+    for (int timed = 1; timed >= 0; timed--) {
+        read_off(a, plan);
+        if (timed)
+            a->now.nesting = nearest_nesting(a);
+        else
+            a->now.lead = 0;
+        MM_TRY(mm_auto_try(a, &usual, &better));
+    }
+    return MM_OK;
+}
+
+mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     enum { FEW = 7 }; /* chosen: for starts in budgets below (plan NULL), of which there are many */
     int near = a->best_weights.link > 0 && a->best.nesting >= 0 ? a->best.nesting : 0;
     bool better;
     if (plan) {
         read_off(a, plan);
-        near = a->now.nesting = nearest_nesting(a);
-        MM_TRY(mm_auto_try(a, &usual, &better));
-        read_off(a, plan);
-        a->now.lead = 0;
-        MM_TRY(mm_auto_try(a, &usual, &better));
+        near = nearest_nesting(a);
     }
     MM_TRY(start_nestings(a, near, plan ? INT_MAX : FEW, false));
     if (!plan && near > FEW / 2) MM_TRY(start_nestings(a, 0, FEW, false));

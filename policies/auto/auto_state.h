@@ -72,8 +72,12 @@ typedef struct mm_auto {
     uint64_t random;                 /* state of next_below */
     mm_auto_choice now, best;        /* best: the choice of `plan`, if this search made that */
     mm_auto_weights best_weights;    /* the weights with which `best` was found; link 0: there is no `best` */
+    struct mm_auto_kept *kept;       /* auto_memo.c: the last drafts, of which next_kept is replaced next */
+    int n_kept, next_kept;
+    struct mm_auto_placed *placed; /* the choices that were placed */
+    int n_placed, placed_room;
     /* set by the last draft */
-    mm_engine_draft draft;
+    mm_engine_draft draft;  /* one of `kept`; borrowed */
     int64_t draft_ns;       /* the draft's time if nothing waits for bytes that are used again */
     int64_t *live;          /* per node: bytes alive, base and external included */
     int *node_of;           /* per step: its node */
@@ -123,6 +127,17 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *choice)
  * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *choice);
 
+/* Sets a->draft and a->draft_ns to the draft of a choice whose copies are timed, or to the one that is kept of it.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_memo_draft(mm_auto *a, const mm_auto_choice *choice);
+
+/* *again_out: whether a->now was placed before. *over_out: the bytes by which its lowest placement exceeds the budget,
+ * for the caller to set the first time; until the next call. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_auto_memo_place(mm_auto *a, int64_t **over_out, bool *again_out);
+
+/* Frees what is kept. */
+void mm_auto_memo_fini(mm_auto *a);
+
 /* Acts on maps of a->now until the draft is within a->target, or nothing is left to act on. */
 MM_CHECKED mm_status mm_auto_relieve(mm_auto *a, const mm_auto_weights *w);
 
@@ -138,8 +153,11 @@ MM_CHECKED mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out
  * errors of mm_simulate. */
 MM_CHECKED mm_status mm_auto_try(mm_auto *a, const mm_auto_weights *w, bool *better_out);
 
-/* Tries starts: what the given plan does, if there is one; all choices of nested recomputation; keeping all maps.
- * Errors of mm_auto_try. */
+/* Tries what a plan does as a start. Errors of mm_auto_try. */
+MM_CHECKED mm_status mm_auto_start_from(mm_auto *a, const mm_plan *plan);
+
+/* Tries starts: choices of nested recomputation, those that are near the plan (NULL: the best choice) first; keeping
+ * all maps. Errors of mm_auto_try. */
 MM_CHECKED mm_status mm_auto_start(mm_auto *a, const mm_plan *plan);
 
 /* Tries starts by kinds of layers. First, all maps leave, which needs least memory; then one kind at a time gets

@@ -40,24 +40,27 @@ mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out) {
     return MM_OK;
 }
 
-/* Places a->now. *over_out: bytes by which the lowest placement exceeds the budget. */
+/* Places a->now, unless that was done before. *over_out: bytes by which the lowest placement exceeds the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_SOON, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
     enum { NEAR = 128 }; /* chosen */
-    *over_out = INT64_MAX;
-    for (int i = 0; i < 2; i++) {
+    int64_t *over;
+    bool again;
+    MM_TRY(mm_auto_memo_place(a, &over, &again));
+    for (int i = 0; i < 2 && !again; i++) {
         mm_plan *plan;
         bool better;
         /* waits for bytes that are used again cost less than 1 / NEAR of the draft's time */
-        if (i > 0 && (*over_out > 0 || (*better_out && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR))) break;
+        if (i > 0 && (*over > 0 || (*better_out && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR))) break;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
-        const int64_t over = plan->peak_bytes - a->limits->device_bytes;
-        if (over < *over_out) *over_out = over;
+        const int64_t bytes = plan->peak_bytes - a->limits->device_bytes;
+        if (bytes < *over) *over = bytes;
         MM_TRY(mm_auto_compare(a, plan, &better));
         *better_out |= better;
     }
+    *over_out = *over;
     return MM_OK;
 }
 

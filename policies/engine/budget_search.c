@@ -192,8 +192,8 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
     mm_engine_config config = config_of(&one.way, c->config);
     mm_bounds bounds = {.pinned_bytes = INT64_MAX};
-    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, c->limits.device_bytes, eligible_out,
-                                              of_rule_out, &bounds, &one.ns);
+    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, c->limits.device_bytes,
+                                              c->below_bytes, eligible_out, of_rule_out, &bounds, &one.ns);
     one.bytes = bounds.peak_bytes;
     const bool useful = one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
     if (status == MM_OK && useful && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;

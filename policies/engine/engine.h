@@ -66,12 +66,14 @@ void mm_survey_destroy(mm_survey *survey);
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
-/* Lower bounds of that plan's bytes and time; much faster than placing it. *eligible_out: the number of eligible maps;
- * of_rule_out: the same per rule, or NULL. *ns_out: INT64_MAX if the bound of the bytes exceeds device_bytes; the time
- * is then not computed, which saves half of the work. Errors as above. */
+/* Lower bounds of that plan's bytes and time; much faster than placing it, and the faster the sooner they reach
+ * below_bytes (INT64_MAX: no limit), from where on they are of no use to the caller. *eligible_out: the number of
+ * eligible maps; of_rule_out: the same per rule, or NULL. *ns_out: INT64_MAX if the bound of the bytes exceeds
+ * device_bytes or reaches below_bytes; the time is then not computed. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
-                                            const mm_selection *selection, int64_t device_bytes, int *eligible_out,
-                                            int *of_rule_out, mm_bounds *bounds_out, int64_t *ns_out);
+                                            const mm_selection *selection, int64_t device_bytes, int64_t below_bytes,
+                                            int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
+                                            int64_t *ns_out);
 
 /* The first and the last node at which a segment's storage is in use, and its bytes. bytes 0: another segment of the
  * storage counts it, or it is persistent, pinned or unused. */

@@ -3,156 +3,12 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/status.h"
+#include "policies/engine/engine_evict.h"
 #include "policies/rules/rules.h"
 
 static const mm_assignment *assigned(const mm_engine *e) { return e->maps.assigned; }
-
-/* ---------------------------------------------------------------- operations */
-
-/* Adds an operation. Returns the node, or -1. */
-static int add_op(mm_engine *e, mm_node_kind kind, const mm_map *m, int src, int codec, mm_region region, int64_t bytes,
-                  int *segment_out) {
-    int node = mm_schedule_op(&e->schedule, kind, m->tensor, src, codec, region, bytes, segment_out);
-    if (node >= 0) e->schedule.groups[e->schedule.segment_group[*segment_out]].rank = m->needed;
-    return node;
-}
-
-/* For the unoptimised workflow: adds the segment in which a code is made before it is copied to where it stays. */
-static bool add_stage(mm_engine *e, int node, int64_t bytes) {
-    mm_schedule *s = &e->schedule;
-    int group = mm_schedule_group(s, MM_REGION_HEAP, bytes);
-    int stage = group < 0 ? -1 : mm_schedule_segment(s, MM_CONTENT_WORK, MM_CAT_WORKSPACE, -1, bytes, group);
-    s->plan->nodes[node].stage = stage;
-    return stage >= 0;
-}
-
-static bool has_body(const mm_engine *e, const mm_map *m) {
-    return m->codec >= 0 && mm_facts_code(e->schedule.facts, m->codec, m->tensor)->body_bound_bytes > 0;
-}
-
-/* Whether the map, or its code, is copied over the link. A code with a body is not copied: its codec writes to pinned
- * memory. */
-static bool is_moved(const mm_engine *e, const mm_map *m) {
-    return m->action == MM_ACTION_SWAP || (m->action == MM_ACTION_CODE_SWAP && !has_body(e, m));
-}
-
-/* Adds an ENCODE after node `after`. passing: the code is for pinned memory. If it has no body, it passes through the
- * general region; else only its head is on the device, and the codec writes the body to pinned memory. */
-static int encode(mm_engine *e, const mm_map *m, int codec, int after, bool passing, int *code_out) {
-    mm_schedule *s = &e->schedule;
-    const mm_code_facts *code = mm_facts_code(s->facts, codec, m->tensor);
-    const bool body = code->body_bound_bytes > 0;
-    const int64_t bytes = code->code_bytes;
-    mm_region region = passing && !body ? MM_REGION_GENERAL : e->config->codes;
-    int node = add_op(e, MM_NODE_ENCODE, m, s->tensors[m->tensor].value, codec, region, bytes, code_out);
-    if (node >= 0 && body && !mm_body_pools_add(&e->pools, s, *code_out, passing)) return -1;
-    if (node < 0 || (region == MM_REGION_HEAP && !add_stage(e, node, bytes))) return -1;
-    mm_plan_wait(s->plan, node, after);
-    return node;
-}
-
-/* Adds a copy of segment `src` over the link, after node `after`. */
-static int move(mm_engine *e, mm_node_kind kind, const mm_map *m, int src, int after, mm_region region, int *copy_out) {
-    mm_schedule *s = &e->schedule;
-    const mm_segment from = s->plan->segments[src];
-    int node = add_op(e, kind, m, src, from.codec, region, from.bytes, copy_out);
-    if (node >= 0) mm_plan_wait(s->plan, node, after);
-    return node;
-}
-
-/* ---------------------------------------------------------------- forward: evict */
-
-/* Makes the step at `node` write the map's code. */
-static mm_status write_code(mm_engine *e, const mm_map *m, int node, int codec, int *code_out) {
-    const int code = mm_schedule_code(&e->schedule, node, m->tensor, codec, e->config->codes);
-    if (code < 0) return MM_ERR_NOMEM;
-    e->schedule.groups[e->schedule.segment_group[code]].rank = m->needed;
-    *code_out = code;
-    return MM_OK;
-}
-
-/* Makes the step write the masks of its outputs, where mask_in_step says so. */
-static mm_status mask_made(mm_engine *e, int step, int node) {
-    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
-    for (int u = 0; info->n_codes > 0 && u < info->n_uses; u++) {
-        const int index = e->maps.map_of[info->uses[u].tensor];
-        if (index < 0 || info->uses[u].access != MM_WRITE || !e->maps.maps[index].mask_in_step) continue;
-        MM_TRY(write_code(e, &e->maps.maps[index], node, e->mask, &e->schedule.tensors[info->uses[u].tensor].sign));
-    }
-    return MM_OK;
-}
-
-static mm_status put_away_value(mm_engine *e, mm_map *m, int after) {
-    if (m->in_step) return write_code(e, m, after, m->codec, &e->schedule.tensors[m->tensor].value);
-    int from = e->schedule.tensors[m->tensor].value;
-    m->away_node = after;
-    m->away_segment = from;
-    if (m->action != MM_ACTION_SWAP) {
-        bool passing = m->action == MM_ACTION_CODE_SWAP;
-        m->away_node = encode(e, m, m->codec, after, passing, &m->away_segment);
-        if (m->away_node < 0) return MM_ERR_NOMEM;
-        if (is_moved(e, m)) e->schedule.plan->nodes[m->away_node].throttle = e->config->throttle;
-    }
-    if (!is_moved(e, m)) return MM_OK;
-    from = m->away_segment;
-    m->away_node = move(e, MM_NODE_OUT, m, from, m->away_node, MM_REGION_PINNED, &m->away_segment);
-    if (m->away_node < 0) return MM_ERR_NOMEM;
-    e->holding[e->n_holding++] = e->schedule.segment_group[from];
-    return MM_OK;
-}
-
-static mm_status put_away(mm_engine *e, mm_map *m, int after) {
-    if (!m->sign && m->action == MM_ACTION_RECOMPUTE) return MM_OK; /* the map is dropped, which needs no operation */
-    mm_schedule *s = &e->schedule;
-    int first = s->plan->n_nodes;
-    int32_t before[3];
-    int n_before = e->n_holding;
-    memcpy(before, e->holding, sizeof before);
-    e->n_holding = 0;
-    e->holding[e->n_holding++] = s->segment_group[s->tensors[m->tensor].value];
-    if (m->sign && !m->mask_in_step) {
-        int node = encode(e, m, e->mask, after, m->lean, &s->tensors[m->tensor].sign);
-        if (node < 0) return MM_ERR_NOMEM;
-        s->tensors[m->tensor].sign_node = node;
-    }
-    if (m->value && m->action != MM_ACTION_RECOMPUTE) MM_TRY(put_away_value(e, m, after));
-    if (mm_config_in_line(e->config)) return MM_OK; /* the next step waits for the eviction anyway */
-    m->away_first = first;
-    m->away_end = s->plan->n_nodes;
-    if (assigned(e) && assigned(e)->gone) return MM_OK;
-    for (int i = 0; i < n_before && first < s->plan->n_nodes; i++) s->groups[before[i]].hold = s->plan->n_nodes - 1;
-    return MM_OK;
-}
-
-/* Evicts the maps whose last forward use is this step. */
-static mm_status put_away_after(mm_engine *e, int step, int node) {
-    const mm_step_info *info = mm_graph_step(e->schedule.graph, step);
-    for (int u = 0; u < info->n_uses; u++) {
-        int index = e->maps.map_of[info->uses[u].tensor];
-        if (index < 0 || e->maps.maps[index].last_forward != step) continue;
-        MM_TRY(put_away(e, &e->maps.maps[index], node));
-        int due = step + (mm_config_in_line(e->config) ? 1 : e->config->leave_steps);
-        if (due > step && due < mm_graph_steps(e->schedule.graph)) e->leaving[due] = e->schedule.plan->n_nodes - 1;
-    }
-    return MM_OK;
-}
-
-/* Keeps the bytes of evicted maps from reuse for as long as the assignment says (mm_assignment.gone). */
-static void hold_until_gone(mm_engine *e) {
-    mm_schedule *s = &e->schedule;
-    for (int i = 0; assigned(e) && assigned(e)->gone && i < e->maps.n; i++) {
-        const mm_map *m = &e->maps.maps[i];
-        const int step = assigned(e)->gone[m->tensor];
-        if (step <= m->last_forward || step >= m->needed) continue;
-        for (int node = m->away_first; node < m->away_end; node++) {
-            mm_group *group = &s->groups[s->segment_group[s->plan->nodes[node].src]];
-            if (group->hold < e->node_of[step]) group->hold = e->node_of[step];
-        }
-    }
-}
 
 /* ---------------------------------------------------------------- backward: fetch */
 
@@ -183,7 +39,8 @@ static void wait_for_step(mm_engine *e, int node) {
 static mm_status mask_late(mm_engine *e, const mm_map *m) {
     mm_schedule *s = &e->schedule;
     if (!m->late || has_mask(e, m)) return MM_OK;
-    const int node = encode(e, m, e->mask, s->tensors[m->tensor].value_node, true, &s->tensors[m->tensor].sign);
+    const int node =
+        mm_engine_encode(e, m, e->mask, s->tensors[m->tensor].value_node, true, &s->tensors[m->tensor].sign);
     s->tensors[m->tensor].sign_node = node;
     return node < 0 ? MM_ERR_NOMEM : MM_OK;
 }
@@ -194,14 +51,14 @@ static mm_status fetch(mm_engine *e, mm_map *m) {
     mm_region region = (mm_region)e->maps.region_of[m->tensor];
     int64_t bytes = mm_graph_tensor(s->graph, m->tensor)->bytes;
     int node = m->away_node, segment = m->away_segment, first = s->plan->n_nodes;
-    if (is_moved(e, m)) {
+    if (mm_engine_is_moved(e, m)) {
         mm_region target = m->action == MM_ACTION_SWAP ? region : MM_REGION_GENERAL;
-        node = move(e, MM_NODE_IN, m, segment, node, target, &segment);
+        node = mm_engine_move(e, MM_NODE_IN, m, segment, node, target, &segment);
         if (node < 0) return MM_ERR_NOMEM;
     }
     if (m->action != MM_ACTION_SWAP) {
         int after = node;
-        node = add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
+        node = mm_engine_add_op(e, MM_NODE_DECODE, m, segment, -1, region, bytes, &segment);
         if (node < 0) return MM_ERR_NOMEM;
         mm_plan_wait(s->plan, node, after);
     }
@@ -424,13 +281,13 @@ static mm_status build(mm_engine *e) {
         e->node_of[step] = node;
         for (int i = e->leaving[step]; i >= 0 && !mm_node_runs_step(&s->plan->nodes[i]); i--)
             mm_plan_wait(s->plan, node, i);
-        if (phase == MM_FORWARD) MM_TRY(mask_made(e, step, node));
-        if (phase == MM_FORWARD) MM_TRY(put_away_after(e, step, node));
+        if (phase == MM_FORWARD) MM_TRY(mm_engine_mask_made(e, step, node));
+        if (phase == MM_FORWARD) MM_TRY(mm_engine_put_away_after(e, step, node));
         MM_TRY(mm_gradients_go(&e->gradients, step, node));
         if (phase == MM_BACKWARD) MM_TRY(let_go_after(e, step));
         if (phase == MM_BACKWARD) MM_TRY(fetch_after(e, step));
     }
-    hold_until_gone(e);
+    mm_engine_hold_until_gone(e);
     MM_TRY(mm_body_pools_size(&e->pools, s, e->pinned_bytes));
     return mm_schedule_scratch(s);
 }
@@ -468,8 +325,8 @@ void mm_engine_fini(mm_engine *e) {
     free(e->lent);
 }
 
-mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
-                         const mm_selection *selection, mm_bounds *bounds_out) {
+mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
+                          const mm_selection *selection) {
     *e = (mm_engine){.config = config,
                      .mask = mm_facts_codec(survey->facts, mm_mask_spec),
                      .pinned_bytes = survey->limits->pinned_bytes,
@@ -477,13 +334,24 @@ mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_
                      .first_again = INT_MAX,
                      .last_again = -1};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
-    mm_status status = engine_init(e, survey->graph);
-    if (status == MM_OK && config->algorithms == MM_ALGORITHMS_LEAST)
-        status = mm_schedule_least_workspaces(&e->schedule);
+    mm_status status = MM_OK;
+    if (config->algorithms == MM_ALGORITHMS_LEAST) status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
-    if (status == MM_OK) status = mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves);
-    if (status == MM_OK) status = build(e);
-    if (status == MM_OK) status = mm_schedule_close(&e->schedule, e->maps.n > 0 ? config->k : 0, false, bounds_out);
+    if (status != MM_OK) mm_engine_fini(e);
+    return status;
+}
+
+mm_status mm_engine_build(mm_engine *e, mm_bounds *bounds_out) {
+    MM_TRY(engine_init(e, e->schedule.graph));
+    MM_TRY(mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves));
+    MM_TRY(build(e));
+    return mm_schedule_close(&e->schedule, e->maps.n > 0 ? e->config->k : 0, false, bounds_out);
+}
+
+mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_config *config,
+                         const mm_selection *selection, mm_bounds *bounds_out) {
+    MM_TRY(mm_engine_begin(e, survey, config, selection));
+    mm_status status = mm_engine_build(e, bounds_out);
     if (status != MM_OK) mm_engine_fini(e);
     return status;
 }

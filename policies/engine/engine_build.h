@@ -36,8 +36,14 @@ typedef struct mm_engine {
     int *node_of; /* per step: its node */
 } mm_engine;
 
-/* Makes the plan without placing the regions that are placed by lifetime. Borrows the arguments. The caller frees it
- * with mm_engine_fini. MM_ERR_INFEASIBLE: it needs more than config->k buffers; MM_ERR_NOMEM. */
+/* Chooses the maps. Borrows the arguments. The caller frees it with mm_engine_fini. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_begin(mm_engine *engine, const mm_survey *survey, const mm_engine_config *config,
+                                     const mm_selection *selection);
+/* Then builds the plan, without placing the regions that are placed by lifetime. MM_ERR_INFEASIBLE: it needs more than
+ * config->k buffers; MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_build(mm_engine *engine, mm_bounds *bounds_out);
+
+/* Both; frees it on failure. */
 MM_CHECKED mm_status mm_engine_make(mm_engine *engine, const mm_survey *survey, const mm_engine_config *config,
                                     const mm_selection *selection, mm_bounds *bounds_out);
 void mm_engine_fini(mm_engine *engine);

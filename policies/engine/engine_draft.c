@@ -5,6 +5,7 @@
 
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
+#include "policies/engine/engine_floor.h"
 #include "policies/schedule/draft_time.h"
 
 mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
@@ -19,16 +20,21 @@ mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *c
 }
 
 mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
-                                 int64_t device_bytes, int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
-                                 int64_t *ns_out) {
+                                 int64_t device_bytes, int64_t below_bytes, int *eligible_out, int *of_rule_out,
+                                 mm_bounds *bounds_out, int64_t *ns_out) {
     mm_engine e;
-    MM_TRY(mm_engine_make(&e, survey, config, selection, bounds_out));
+    mm_bounds bounds = {0};
+    MM_TRY(mm_engine_begin(&e, survey, config, selection));
     *ns_out = INT64_MAX;
-    mm_status status = MM_OK;
-    if (bounds_out->peak_bytes <= device_bytes) status = mm_draft_time(e.schedule.plan, survey->facts, ns_out);
-    if (status == MM_OK) *eligible_out = e.maps.eligible;
-    if (status == MM_OK && of_rule_out)
-        memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);
+    mm_status status = below_bytes < INT64_MAX ? mm_engine_floor(&e, &bounds.peak_bytes) : MM_OK;
+    if (status == MM_OK && bounds.peak_bytes < below_bytes) status = mm_engine_build(&e, &bounds);
+    if (status == MM_OK && bounds.peak_bytes <= device_bytes && bounds.peak_bytes < below_bytes)
+        status = mm_draft_time(e.schedule.plan, survey->facts, ns_out);
+    if (status == MM_OK) {
+        *bounds_out = bounds;
+        *eligible_out = e.maps.eligible;
+        if (of_rule_out) memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);
+    }
     mm_engine_fini(&e);
     return status;
 }

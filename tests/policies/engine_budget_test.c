@@ -6,6 +6,7 @@
 
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
+#include "policies/engine/engine_floor.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
@@ -230,4 +231,67 @@ TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
         mm_graph_destroy(graph);
     }
     assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);
+}
+
+/* How near the lower bound comes that the engine knows before it builds a plan. */
+typedef struct nearness {
+    int plans, near; /* near: within a tenth */
+} nearness;
+
+/* Checks that a policy's plans, from those that keep all maps to those that keep none, take at least that. */
+static void assert_floors_below(const mm_graph *graph, const mm_graph_facts *facts, const char *spec, nearness *n) {
+    enum { MOST = 12 };
+    const mm_limits limits = {.device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX, .base_bytes = 128 * UNIT};
+    mm_policy policy;
+    mm_survey *survey;
+    if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_int_equal(mm_survey_create(graph, facts, &limits, &policy.config, &survey), MM_OK);
+    for (int i = 0; i <= MOST; i++) {
+        const mm_selection selection = {.limit = i < MOST ? i * i : INT32_MAX,
+                                        .nesting = i % (mm_survey_nestings(survey) + 1)};
+        mm_engine e;
+        mm_bounds bounds;
+        int64_t floor_bytes;
+        if (mm_survey_nestings(survey) > 0 && selection.nesting == mm_survey_nestings(survey)) continue;
+        assert_int_equal(mm_engine_begin(&e, survey, &policy.config, &selection), MM_OK);
+        assert_int_equal(mm_engine_floor(&e, &floor_bytes), MM_OK);
+        assert_int_equal(mm_engine_build(&e, &bounds), MM_OK);
+        if (floor_bytes > bounds.peak_bytes)
+            fail_msg("%s, %d maps: %lld bytes at least, but it takes %lld", spec, selection.limit,
+                     (long long)floor_bytes, (long long)bounds.peak_bytes);
+        n->plans++;
+        n->near += floor_bytes > bounds.peak_bytes - bounds.peak_bytes / 10;
+        mm_engine_fini(&e);
+    }
+    mm_survey_destroy(survey);
+    mm_policy_fini(&policy);
+}
+
+TEST_CASE(what_a_plan_takes_at_least_is_known_before_it_is_built_and_near) {
+    static const char *specs[] = {
+        "recompute",
+        "recompute:mode=nested",
+        "recompute-swap:mode=sqrt",
+        "swap-async",
+        "rules:*=mask;*=swap,mode=nested",
+        "rules:*=lean-swap",
+        "rules:conv=lean-recompute;*=lean-swap,mode=memory",
+        "rules:relu=recompute;conv=compress(test-lossy:rate=8);*=lean-swap",
+        "freelunch:codec=test-lossy:rate=8,eligible=all",
+        "freelunch:codec=test-lossy:rate=8,eligible=all,codes=in-step",
+        "freelunch:codec=test-lossy:rate=8,eligible=all,buffers=naive,workspace=naive",
+    };
+    nearness n = {0};
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        mm_graph *graph;
+        mm_graph_facts *facts;
+        random_graph_options options = {.seed = seed, .layers = 4 + (int)seed % 16, .max_channels = 6};
+        assert_int_equal(random_graph_create(&options, &graph), MM_OK);
+        assert_int_equal(random_facts_create(graph, seed, &facts), MM_OK);
+        strcpy(facts->codecs[RANDOM_MASK].spec, "mask");
+        for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) assert_floors_below(graph, facts, specs[i], &n);
+        mm_graph_facts_destroy(facts);
+        mm_graph_destroy(graph);
+    }
+    if (2 * n.near < n.plans) fail_msg("near for %d of %d plans", n.near, n.plans);
 }

@@ -71,6 +71,9 @@ is_less() { # A B: numbers
     awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
 }
 
+# at_most A B WHAT: checks that A is at most B, but for rounding.
+at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a <= b * 1.000001 + 1e-12) }' || fail "$3: $1 > $2"; }
+
 # Prints the values of a key in a JSON file, one a line.
 values() { # FILE KEY
     local line lines
