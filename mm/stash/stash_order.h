@@ -10,7 +10,8 @@
 
 #include "mm/core/status.h"
 
-/* Bytes of a producer's name with its NUL: a module's path and an operation. Chosen: paths of wrapped networks reach 80. */
+/* Bytes of a producer's name with its NUL: a module's path and an operation. Chosen: paths of wrapped networks reach
+ * 80. */
 enum { MM_STASH_PRODUCER_CAPACITY = 160 };
 
 /* What an entry is. */

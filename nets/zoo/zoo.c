@@ -214,7 +214,7 @@ static size_t base_length(const char *name) {
 static bool is_of_tokens(const zoo_entry *entry) { return entry->size == 0; }
 
 static const zoo_option *options_of(const zoo_entry *entry) {
-    return !is_of_tokens(entry) ? IMAGE_OPTIONS : entry->build == zoo_build_llama ? LLAMA_OPTIONS : TOKEN_OPTIONS;
+    return !is_of_tokens(entry) ? IMAGE_OPTIONS : entry->numbers[5] > 0 ? LLAMA_OPTIONS : TOKEN_OPTIONS;
 }
 
 static bool read_option(const zoo_option *option, const char **at, zoo *z) {
@@ -304,7 +304,8 @@ mm_status nets_zoo_build(const char *name, nets_net **net_out) {
     if (is_of_tokens(entry) && (z.heads < 1 || z.tokens_width % z.heads != 0))
         return mm_fail(MM_ERR_INVALID, "net %s: heads=%lld must divide width=%lld", base, (long long)z.heads,
                        (long long)z.tokens_width);
-    if (entry->build == zoo_build_llama && (z.heads % z.kv_heads != 0 || z.tokens_width / z.heads % 2 != 0))
+    const bool has_kv_heads = is_of_tokens(entry) && z.kv_heads > 0;
+    if (has_kv_heads && (z.heads % z.kv_heads != 0 || z.tokens_width / z.heads % 2 != 0))
         return mm_fail(MM_ERR_INVALID, "net %s: kv_heads=%lld must divide heads=%lld, and width / heads be even", base,
                        (long long)z.kv_heads, (long long)z.heads);
     MM_TRY(nets_net_create(name, &z.net));

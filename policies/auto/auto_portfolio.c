@@ -291,8 +291,8 @@ void mm_portfolio_filter(mm_engine_config *menu, const mm_graph_facts *facts,
     menu->n_rules = n;
 }
 
-/* Tries the menu in stages (has_no_codec), each of which adds to the one before: so that more codecs never give a slower
- * plan. */
+/* Tries the menu in stages (has_no_codec), each of which adds to the one before: so that more codecs never give a
+ * slower plan. */
 static mm_status try_menus(mm_portfolio *p) {
     bool (*const stages[])(const mm_graph_facts *, const mm_rule *) = {has_no_codec, is_unnamed, is_lossless, is_any};
     enum { STAGES = sizeof stages / sizeof *stages };

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Plans without running against real steps of nets of real size, and of a Llama of 7 B (joint_plans.py --deep). Skipped where
-# no python3 has torch 2.6, torchvision and transformers. $1: libmm.so.
+# Plans without running against real steps of nets of real size, and of a Llama of 7 B (joint_plans.py --deep). Skipped
+# where no python3 has torch 2.6, torchvision and transformers. $1: libmm.so.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../tools/cli.sh"

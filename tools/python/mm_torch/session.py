@@ -89,11 +89,11 @@ class budget:
     refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules
     save. net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host
     memory for moved tensors; default: four times the budget, at most half of what is free. device: default: the
-    current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones are planned. On
-    a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log: gets messages, a
-    line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of the saved bytes is
-    managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict, Uncovered is
-    raised, by the next operation that saves, or when the `with` is left.
+    current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones are planned.
+    On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log: gets
+    messages, a line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of the
+    saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict,
+    Uncovered is raised, by the next operation that saves, or when the `with` is left.
 
     ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
     forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
@@ -270,8 +270,9 @@ class budget:
             i += 1
 
     def segments(self) -> Iterator[types.SimpleNamespace]:
-        """Yields what the plan of the last complete iteration has in memory: entry (index in entries(); -1: scratch or a
-        pool of codes), pinned (in host memory, else in the arena), code, offset and bytes there, first and last event."""
+        """Yields what the plan of the last complete iteration has in memory: entry (index in entries(); -1: scratch or
+        a pool of codes), pinned (in host memory, else in the arena), code, offset and bytes there, first and last
+        event."""
         core, segment, i = self._core, library.Segment(), 0
         while core.lib.mm_stash_plan_segment(core.stash, i, byref(segment)):
             yield types.SimpleNamespace(**{name: getattr(segment, name) for name, _ in library.Segment._fields_})

@@ -28,7 +28,7 @@ def write(m: Any, path: str | os.PathLike[str]) -> None:
 
 
 def of(entries: list[Any], segments: list[Any], arena_bytes: int) -> dict[str, Any]:
-    """The snapshot of a plan, from what budget.entries() and budget.segments() yield. RuntimeError: it has no segment."""
+    """The snapshot of a plan, from what budget.entries() and budget.segments() yield. RuntimeError: no segment."""
     if not segments:
         raise RuntimeError("mm_torch: there is no plan to show: the iteration that ended last ran unplanned, or its plan leaves "
                            "every tensor where torch has it; report() says which")
