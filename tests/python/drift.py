@@ -221,7 +221,7 @@ def left_before_backward(a):
 # unplanned.
 CASES = ((epochs, 6, 0), (dropped_block, 2, 4), (two_forwards, 1, 3), (one_weights_gradient, 6, 0), (retained, 1, 0),
          (double_backward, 0, 0), (double_backward, 2, 1, 700_000), (looked_at, 3, 0), (checkpoint_inside, 1, 2),
-         (checkpoint_outside, 2, 1), (abandoned, 6, 0), (evaluation, 2, 0), (exception, 2, 2), (left_before_backward, 3, 0))
+         (checkpoint_outside, 1, 1), (abandoned, 6, 0), (evaluation, 2, 0), (exception, 2, 2), (left_before_backward, 3, 0))
 
 
 def faults(case, planned, off_plan, budget=BUDGET):

@@ -10,8 +10,10 @@ ran before it in the iteration leave of the budget. At the end of an iteration a
 each ran: then the budget is divided by one problem that has them all, and regions whose part of it changes are compiled
 once more, at their next call."""
 
+from __future__ import annotations
+
 import itertools
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -40,9 +42,10 @@ class backend:
     moves.
     Threads: torch compiles in one thread at a time; calls of the net belong to the thread that trains."""
 
-    def __init__(self, budget, policy: Optional[str] = "swap-async", inner: str = "inductor", host=None, device=None,
+    def __init__(self, budget: Union[int, str], policy: Optional[str] = "swap-async", inner: str = "inductor",
+                 host: Union[int, str, None] = None, device: Union[torch.device, str, None] = None,
                  machine: Optional[str] = None, log: Optional[Callable[[str], None]] = None,
-                 options: Optional[Dict[str, Any]] = None):
+                 options: Optional[Dict[str, Any]] = None) -> None:
         if inner not in _INNER:
             raise ValueError(f"inner compiler {inner!r} is not known: use {' or '.join(map(repr, _INNER))}")
         self.device, _ = session._device(device)
@@ -92,16 +95,17 @@ class backend:
         made._core.coverage = None  # it is of what autograd saves
         return made
 
-    def plan(self, parts, budget):
+    def plan(self, parts: Sequence[Tuple[partition.Region, int]], budget: int) -> moves.Plan:
+        """Plans regions and how often each runs, within a budget in bytes."""
         return moves.plan(parts, budget, self.host, self.policy, self.machine, self.device)
 
-    def rest(self):
+    def rest(self) -> int:
         """What the regions that ran in this iteration leave of the budget. If one moves values, it takes all."""
         if any(region.moved for region in self._ran):
             return 0
         return max(0, self.bytes - self.saved_bytes)
 
-    def begin(self, region):
+    def begin(self, region: _Region) -> None:
         """Counts a call of a region. It begins an iteration if a backward pass ran since the last call."""
         if self._ended:
             self._ended = False
@@ -111,7 +115,8 @@ class backend:
         if self._refusal is not None:
             raise library.Infeasible(*self._refusal)
 
-    def refuse(self, need):
+    def refuse(self, need: int) -> None:
+        """Lets the next call of a region raise Infeasible: together they need so many bytes at least."""
         self._refusal = (f"mm.backend: a budget of {self.bytes} bytes: compiled regions that run together need {need} bytes "
                          "at least for what they save, or compute again at a time", need)
 
@@ -134,13 +139,14 @@ class backend:
         if plan.moved:
             self.reserve(plan.reserve)
 
-    def reserve(self, reserve):
+    def reserve(self, reserve: int) -> None:
         """Gives the stash all of the budget but so many bytes."""
         if reserve > self._reserve:
             self._reserve = reserve
             self.session = self._stash(max(self.bytes - reserve, 1))
 
-    def ended(self, *_):
+    def ended(self, *_: Any) -> None:
+        """Called by autograd when a region's backward pass begins."""
         self._ended = True
 
 

@@ -45,13 +45,32 @@ class Uncovered(RuntimeError):
         self.coverage = coverage
 
 
+class _Seen:
+    """Storages that were counted. Weak references keep their addresses from others while it lives."""
+
+    def __init__(self):
+        self.weak = {}
+
+    def first(self, key, storage):
+        """Whether this is new. key: of the storage; storage None: it has none, and key stands for a tensor."""
+        if key in self.weak:
+            return False
+        self.weak[key] = storage._weak_ref() if storage is not None else None
+        return True
+
+    def __del__(self, free=torch.UntypedStorage._free_weak_ref):
+        for weak in self.weak.values():
+            if weak is not None:
+                free(weak)
+
+
 class Coverage:
     """Counts one iteration of a Core. told: a method that is called with the figures when it has ended; its object is
     not kept alive."""
 
     def __init__(self, core, told):
         self.core, self.told = weakref.ref(core), weakref.WeakMethod(told)
-        self.bytes, self.seen = dict.fromkeys(CLASSES, 0), set()
+        self.bytes, self.seen = dict.fromkeys(CLASSES, 0), _Seen()
         self.holds = []  # place, bytes and weak reference of each storage that the program seems to hold
         self.managed_bytes = self.compiled_bytes = self.passes = 0
         self.lock, self.thread = threading.Lock(), threading.get_ident()
@@ -75,16 +94,15 @@ class Coverage:
             key = total = 0
         if not total:  # sparse, or a wrapper of other tensors
             key, total = id(x), x.numel() * x.element_size()
+            storage = None
         with self.lock:
-            if key not in self.seen:
-                self.seen.add(key)
+            if self.seen.first(key, storage):
                 self.bytes[why] += total
 
     def hold(self, x, place):
         """x seems to be the program's."""
         storage = x.untyped_storage()
-        if storage._cdata not in self.seen:
-            self.seen.add(storage._cdata)
+        if self.seen.first(storage._cdata, storage):
             self.holds.append((place, storage.nbytes(), storage._weak_ref()))
 
     def put(self, total, frame):

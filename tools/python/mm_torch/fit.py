@@ -243,7 +243,7 @@ class fit(session.budget):
 
     def __init__(self, net: torch.nn.Module, loss: Callable, x: Any, y: Any, budget: Union[int, str],
                  policy: Union[str, Dict[str, str]] = "auto", host: Union[int, str, None] = None, device: Any = None,
-                 log: Optional[Callable[[str], None]] = None):
+                 log: Optional[Callable[[str], None]] = None) -> None:
         self._core, self._wrapped = None, None
         layouts.check_process()
         weights = [p for p in net.parameters() if p.requires_grad]

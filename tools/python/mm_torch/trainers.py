@@ -151,7 +151,8 @@ def lightning(bytes: str | int, policy: str = "swap-async", **options: Any) -> A
     bytes, policy, options: as of mm.budget, of each rank; device: by default that of the Trainer's strategy. Returns a
     Callback of lightning (or pytorch_lightning); its `budget` is the mm.budget during a training, else None. The budget
     is entered from on_train_batch_start to on_train_batch_end, also with manual optimization; validation and
-    checkpoints run outside. When the training ends, the first rank logs the report (as mm.hf). After an exception nothing is left.
+    checkpoints run outside. When the training ends, the first rank logs the report (as mm.hf). After an exception
+    nothing is left.
 
     ImportError: no lightning. ValueError: bytes that are no size; when training begins, an impossible budget or policy.
     Training raises what mm.budget raises, such as mm.Infeasible."""
