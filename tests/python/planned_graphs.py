@@ -82,6 +82,14 @@ def auto_takes_what_the_times_make_cheap():
     expect("no recomputation where there is none", not kept["needs_recompute_set"], kept)
 
 
+def steps_without_a_time_are_known():
+    g = chain()
+    budget = require(g)["least_bytes"] - 2 * MIB
+    some = {("l0", "forward"): 10**6}
+    fast_link = Rates(out_bytes_per_s=10**11, in_bytes_per_s=10**11)
+    expect("auto plans", require(g, "auto", budget=budget, times=some, rates=fast_link)["fits"])
+
+
 def codecs_have_the_times_of_their_rates():
     g = chain()
     budget = require(g)["least_bytes"] - 2 * MIB
@@ -130,5 +138,5 @@ def files_are_for_the_command_too():
     expect("no limit is the library's", planner.NO_LIMIT == 2**63 - 1, planner.NO_LIMIT)
 
 
-checks.run(actions_and_bytes, auto_takes_what_the_times_make_cheap, codecs_have_the_times_of_their_rates,
-           what_makes_no_sense_is_refused, many_threads_plan_at_once, files_are_for_the_command_too)
+checks.run(actions_and_bytes, auto_takes_what_the_times_make_cheap, steps_without_a_time_are_known,
+           codecs_have_the_times_of_their_rates, what_makes_no_sense_is_refused, many_threads_plan_at_once, files_are_for_the_command_too)

@@ -148,14 +148,15 @@ class Graph:
             json.dump({"format": "mm graph", "version": 1, "graphs": [self.json()]}, file)
 
     def facts(self, times: Mapping[Tuple[str, str], int], rates: Optional[Rates] = None) -> dict:
-        """Facts of this graph, for `mm plan --facts`. times: ns by (layer, phase); steps that are missing take none."""
+        """Facts of this graph, for `mm plan --facts`. times: ns by (layer, phase). Steps that are missing, or take none,
+        take one: 0 would mean that the time is not known."""
         rates = rates or Rates()
         steps = []
         for step in self.steps:
             layer, phase = self.layers[step["layer"]]["name"], step["phase"]
             steps.append({"layer": layer, "phase": phase, "variants": [
                 {"id": 0, "deterministic": True, "workspace_bytes": step["workspace_bytes"],
-                 "ns": int(times.get((layer, phase), 0))}]})
+                 "ns": max(1, int(times.get((layer, phase), 1)))}]})
         maps = sum(self.bytes_of(t["name"]) for t in self.tensors if t["kind"] in _MAPS)
         both = rates.out_both_bytes_per_s or rates.out_bytes_per_s, rates.in_both_bytes_per_s or rates.in_bytes_per_s
         return {"format": "mm facts", "version": 2,
