@@ -212,9 +212,11 @@ black_cifar10() { # FOLDER
     for file in data_batch_{1..5} test_batch; do truncate -s 30730000 "$1/$file.bin"; done
 }
 
+# Runs the functions whose names end in "_". PART="2/3": every third of them, from the second on.
 run_cases() {
-    local name status passed=0 failed=() skipped=()
+    local name status passed=0 failed=() skipped=() i=0 part=${PART:-1/1}
     for name in $(declare -F | sed -n 's/^declare -f \(.*\)_$/\1/p'); do
+        ((i++ % ${part#*/} == ${part%/*} - 1)) || continue
         echo "[ RUN      ] $name"
         (
             mkdir "$work/$name" && cd "$work/$name" || exit 1
