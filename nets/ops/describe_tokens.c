@@ -213,8 +213,8 @@ static bool divides_heads(const nets_layer *layer, const nets_shape *in, size_t 
     return layer->attrs.heads % nets_kv_heads(&layer->attrs) == 0;
 }
 
-static const nets_attr_rule DIVIDES_CHANNELS = {"so that all heads of queries, keys and values divide the channels",
-                                                "kv_heads", true, divides_channels};
+static const nets_attr_rule DIVIDES_CHANNELS = {"with twice kv_heads dividing the channels", "kv_heads", true,
+                                                divides_channels};
 static const nets_attr_rule DIVIDES_HEADS = {"dividing heads", "heads", false, divides_heads};
 
 /* clang-format off */
@@ -236,7 +236,7 @@ static mm_status infer_rotary(nets_layer *layer, const nets_shape *in) {
  * The default of `base` is the paper's. */
 const nets_op_info nets_info_rotary = {
     .name = "rotary",
-    .what = "turns pairs of channels of the queries and keys by the token's place; channels as attention's",
+    .what = "turns pairs of channels of queries and keys by the token's place; channels as attention's",
     .output = "the input's",
     .example = LAYER("rotary", "rotary", "\"qkv\"", ", \"heads\": 4, \"kv_heads\": 2"),
     .min_inputs = 1, .max_inputs = 1, .input_rank = 3,

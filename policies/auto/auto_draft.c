@@ -7,20 +7,6 @@
 #include "mm/core/status.h"
 #include "policies/auto/auto_state.h"
 
-mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
-    mm_assignment assigned = {.rule = c->rule, .brief = c->brief};
-    assigned.paced = c->lead == 0;
-    if (c->lead > 0) {
-        assigned.fetch = c->fetch;
-        assigned.gone = c->gone;
-    }
-    if (c->nesting >= 0) {
-        assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
-        assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
-    }
-    return assigned;
-}
-
 /* Bytes alive at each node. */
 static mm_status profile(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;

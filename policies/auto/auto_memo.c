@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What was drafted and placed before. Many ways lead a search to the same choice: a change that relieving undoes, or a
- * start with other prices. */
+/* Choices as the engine gets them, and what was drafted and placed before. Many ways lead a search to the same choice:
+ * a change that relieving undoes, or a start with other prices. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +24,20 @@ struct mm_auto_kept {
 /* Most drafts that are kept, and about how many steps they may have together. Chosen: most choices that come back do so
  * soon. */
 enum { KEPT = 32, KEPT_STEPS = 30000 };
+
+mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
+    mm_assignment assigned = {.rule = c->rule, .brief = c->brief};
+    assigned.paced = c->lead == 0;
+    if (c->lead > 0) {
+        assigned.fetch = c->fetch;
+        assigned.gone = c->gone;
+    }
+    if (c->nesting >= 0) {
+        assigned.level = mm_nesting_levels(&a->survey->nesting, c->nesting);
+        assigned.cut = mm_nesting_cuts(&a->survey->nesting, c->nesting);
+    }
+    return assigned;
+}
 
 static uint64_t mix(uint64_t hash, uint64_t with) { return mm_random_mix(hash * MM_RANDOM_GAMMA + with); }
 

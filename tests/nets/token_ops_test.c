@@ -362,8 +362,7 @@ static void wrong_networks_are_refused(void **state) {
     assert_int_equal(nets_add1(net, "attn", NETS_ATTENTION, &(nets_attrs){.heads = 5}, add_tokens(net)), -1);
     assert_int_equal(nets_net_finish(net), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(),
-                           "\"heads\" must be from 1 to 16777216, so that all heads of queries, keys and "
-                           "values divide the channels, not 5"));
+                           "\"heads\" must be from 1 to 16777216, with twice kv_heads dividing the channels, not 5"));
     nets_net_destroy(net);
     assert_int_equal(nets_net_create("t", &net), MM_OK);
     nets_add1(net, "loss", NETS_TOKEN_LOSS, &(nets_attrs){.out_channels = 7, .tied = true}, add_tokens(net));
