@@ -148,8 +148,8 @@ class Graph:
             json.dump({"format": "mm graph", "version": 1, "graphs": [self.json()]}, file)
 
     def facts(self, times: Mapping[Tuple[str, str], int], rates: Optional[Rates] = None) -> dict:
-        """Facts of this graph, for `mm plan --facts`. times: ns by (layer, phase). Steps that are missing, or take none,
-        take one: 0 would mean that the time is not known."""
+        """Facts of this graph, for `mm plan --facts`. times: ns by (layer, phase). Steps that are missing, or take
+        none, take one: 0 would mean that the time is not known."""
         rates = rates or Rates()
         steps = []
         for step in self.steps:
