@@ -18,4 +18,9 @@ static inline uint64_t mm_random_mix(uint64_t z) {
 /* The next 64 random bits; advances the state. */
 static inline uint64_t mm_random_next(uint64_t *state) { return mm_random_mix(*state += MM_RANDOM_GAMMA); }
 
+/* Mixes a number into a hash. */
+static inline uint64_t mm_random_fold(uint64_t hash, uint64_t with) {
+    return mm_random_mix(hash * MM_RANDOM_GAMMA + with);
+}
+
 #endif

@@ -17,14 +17,11 @@
 /* Chosen: with more, the blocks near the ends, and few others, are told apart. */
 enum { ROUNDS = 2 };
 
-/* Mixes a number into a hash. */
-static uint64_t mix(uint64_t hash, uint64_t with) { return mm_random_mix(hash * MM_RANDOM_GAMMA + with); }
-
 static uint64_t hash_step(const mm_auto *a, const mm_step_info *step, const uint64_t *of_tensor) {
-    uint64_t hash = mix((uint64_t)step->phase, (uint64_t)mm_graph_layer(a->graph, step->layer)->kind);
+    uint64_t hash = mm_random_fold((uint64_t)step->phase, (uint64_t)mm_graph_layer(a->graph, step->layer)->kind);
     for (int u = 0; u < step->n_uses; u++) {
-        hash = mix(hash, (uint64_t)step->uses[u].access * 16 + (uint64_t)step->uses[u].form);
-        hash = mix(hash, of_tensor[step->uses[u].tensor]);
+        hash = mm_random_fold(hash, (uint64_t)step->uses[u].access * 16 + (uint64_t)step->uses[u].form);
+        hash = mm_random_fold(hash, of_tensor[step->uses[u].tensor]);
     }
     return hash;
 }
@@ -36,7 +33,8 @@ static void refine(const mm_auto *a, const uint64_t *before, uint64_t *after) {
         const mm_step_info *step = mm_graph_step(a->graph, i);
         const uint64_t hash = hash_step(a, step, before);
         for (int u = 0; u < step->n_uses; u++)
-            after[step->uses[u].tensor] = mix(after[step->uses[u].tensor], mix(hash, (uint64_t)u));
+            after[step->uses[u].tensor] =
+                mm_random_fold(after[step->uses[u].tensor], mm_random_fold(hash, (uint64_t)u));
     }
 }
 
@@ -73,7 +71,8 @@ mm_status mm_auto_classify(mm_auto *a) {
     }
     for (int t = 0; t < mm_graph_tensors(a->graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(a->graph, t);
-        hash[t] = mix(mix((uint64_t)info->kind, (uint64_t)info->bytes), (uint64_t)info->ownership);
+        hash[t] =
+            mm_random_fold(mm_random_fold((uint64_t)info->kind, (uint64_t)info->bytes), (uint64_t)info->ownership);
     }
     for (int round = 0; round < ROUNDS; round++) {
         refine(a, hash, next);

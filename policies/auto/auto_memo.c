@@ -39,15 +39,13 @@ mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
     return assigned;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t with) { return mm_random_mix(hash * MM_RANDOM_GAMMA + with); }
-
 /* Mixes all that the engine plans by (mm_auto_assignment). Choices with equal keys are taken for equal: of a million
  * choices, two differ and have equal keys with a chance of 3e-8. */
 static uint64_t key_of(const mm_auto *a, const mm_auto_choice *c) {
-    uint64_t key = mix(1 + (c->lead > 0), (uint64_t)(1 + c->nesting));
+    uint64_t key = mm_random_fold(1 + (c->lead > 0), (uint64_t)(1 + c->nesting));
     for (int t = 0; t < mm_graph_tensors(a->graph); t++) {
-        key = mix(key, (uint64_t)(uint8_t)c->rule[t] << 8 | c->brief[t]);
-        if (c->lead > 0) key = mix(key, (uint64_t)(uint32_t)c->fetch[t] << 32 | (uint32_t)c->gone[t]);
+        key = mm_random_fold(key, (uint64_t)(uint8_t)c->rule[t] << 8 | c->brief[t]);
+        if (c->lead > 0) key = mm_random_fold(key, (uint64_t)(uint32_t)c->fetch[t] << 32 | (uint32_t)c->gone[t]);
     }
     return key == 0 ? 1 : key;
 }

@@ -8,7 +8,7 @@ with pass or fail. What eager saves is measured as the bytes that mm moves in on
 allocator counts nothing: there the budget is `share` of what is saved, for mm alone, and goals are printed only to try
 this program.
 
-It works with torch 1.13 to 2.11, and was tried with 1.13 on a CPU. MM_LIBRARY and PYTHONPATH say where mm_torch is.
+It works with torch from 2.6 on, and was tried on a CPU alone. MM_LIBRARY and PYTHONPATH say where mm_torch is.
 Exits with 1 if a row could not be measured."""
 
 import argparse

@@ -221,9 +221,5 @@ def _check(lib, status: int) -> None:
     library.check(lib, status)
 
 
-_libc_free = ctypes.CDLL(None).free
-_libc_free.restype, _libc_free.argtypes = None, [c_void_p]
-
-
-def _free(text: c_void_p) -> None:
-    _libc_free(text)
+_free = ctypes.CDLL(None).free
+_free.restype, _free.argtypes = None, [c_void_p]
