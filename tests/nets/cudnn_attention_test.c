@@ -54,11 +54,14 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* gpt2, and half its batch; gpt; sizes that are no powers of two; the largest heads. None is full: cuDNN does only
- * attention that is not. */
+/* gpt2, and half its batch; gpt; sizes that are no powers of two; the largest heads. Each head has its own k and v, and
+ * none is full: cuDNN does only such attention. */
 static const nets_cuda_attention CASES[] = {
-    {16, 1024, 12, 64, 0.125f, false}, {8, 1024, 12, 64, 0.125f, false}, {16, 128, 4, 32, 0.1f, false},
-    {2, 300, 3, 72, 0.1f, false},      {1, 1024, 16, 128, 0.1f, false},
+    {.samples = 16, .tokens = 1024, .heads = 12, .kv_heads = 12, .size = 64, .scale = 0.125f},
+    {.samples = 8, .tokens = 1024, .heads = 12, .kv_heads = 12, .size = 64, .scale = 0.125f},
+    {.samples = 16, .tokens = 128, .heads = 4, .kv_heads = 4, .size = 32, .scale = 0.1f},
+    {.samples = 2, .tokens = 300, .heads = 3, .kv_heads = 3, .size = 72, .scale = 0.1f},
+    {.samples = 1, .tokens = 1024, .heads = 16, .kv_heads = 16, .size = 128, .scale = 0.1f},
 };
 static const struct {
     mm_phase phase;
