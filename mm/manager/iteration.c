@@ -352,15 +352,15 @@ static void *find_address(mm_manager *m, mm_tensor tensor) {
     if (tensor < 0 || tensor >= mm_graph_tensors(graph)) return NULL;
     const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
     if (info->ownership == MM_EXTERNAL) return m->now.ready->external[tensor];
-    int segment = info->ownership == MM_PERSISTENT ? info->persistent : current_segment(m, tensor);
+    const bool at_home = info->ownership == MM_PERSISTENT && !mm_plan_visits(planned_now(m)->plan, tensor);
+    const int segment = at_home ? info->persistent : current_segment(m, tensor);
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 
 void *mm_iteration_address(mm_manager *m, int use) {
     const mm_plan *plan = planned_now(m)->plan;
     const mm_node *node = current_node(m);
-    const mm_tensor_info *info = mm_graph_tensor(plan->graph, mm_graph_step(plan->graph, node->step)->uses[use].tensor);
-    const int segment = info->persistent >= 0 ? info->persistent : plan->bindings[node->first_binding + use];
+    const int segment = plan->bindings[node->first_binding + use];
     return mm_dispatch_address(m->dispatch, segment);
 }
 

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/planning/homes.h"
 #include "policies/schedule/nominal.h"
 
 /* ---------------------------------------------------------------- lowering */
@@ -81,7 +82,7 @@ void need_fini(need *n) {
 /* ---------------------------------------------------------------- planning */
 
 static mm_status plan(need_pass *p, const mm_limits *limits) {
-    return mm_planned_make(&p->planned, &p->policy, p->lowered->graph, limits);
+    return mm_planned_make_housed(&p->planned, &p->policy, p->lowered->graph, limits);
 }
 
 mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
