@@ -29,8 +29,12 @@ struct nets_exec {
     nets_optimizer optimizer;
     nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
     int n_params, n_checked;   /* n_checked: parameters and statistics together */
-    /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
+    /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1; and back. */
     int *param_of;
+    mm_tensor *gradient_of;
+    /* If gradients are managed: `params` of each slot's iteration, with the places of its gradients. NULL: they are
+     * not. */
+    nets_update_param *bound[NETS_AHEAD];
     mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */
@@ -96,11 +100,14 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
 /* The number of all-reduces that this rank has begun; 0 if that is not known. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
-/* Whether the update runs in parts, each as soon as its gradients are all-reduced. With only_finite, each rank then
- * checks its own gradients as they are written, and the ranks agree before the first part. Clipping needs all
- * gradients: then the last part updates all parameters. */
+static inline bool nets_exec_updates_in_backward(const nets_exec *exec) {
+    return exec->lowered->update == NETS_UPDATE_IN_BACKWARD;
+}
+/* Whether the update runs in parts. With only_finite, each rank then checks its own gradients as they are written, and
+ * the ranks agree before the first part; in the backward pass each part's gradients are checked before it. Clipping
+ * needs all gradients: then the last part updates all parameters. */
 static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
-    return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
+    return nets_exec_updates_in_backward(exec) || (exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0));
 }
 /* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);
