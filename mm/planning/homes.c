@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/untimed.h"
 
@@ -108,51 +107,99 @@ void mm_home_order_fini(mm_home_order *order) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* Finds the least number that fits, to within a sixteenth; all n do. */
-static mm_status find_least(int n, mm_home_try try, void *ctx, int *least_out) {
-    int fits = n, misfit = 0;
-    while (fits - misfit > 1 + n / 16) {
+/* The share of the budget that copies may hold ahead of their steps, if that fits. Chosen. */
+enum { AHEAD_SHARE = 16 };
+
+typedef struct search {
+    mm_home_try try;
+    void *ctx;
+    int64_t ahead_bytes;
+    bool pinned_free; /* of all trials */
+    mm_home_trial last;
+} search;
+
+static mm_status attempt(search *s, mm_home_trial trial, mm_home_result *result_out) {
+    trial.pinned_free = s->pinned_free;
+    s->last = trial;
+    *result_out = (mm_home_result){0};
+    return s->try(s->ctx, &trial, result_out);
+}
+
+/* Finds the most that fit into pinned memory, roughly; 0: none found. */
+static mm_status find_most(search *s, int n, int *most_out, mm_home_result *result_out) {
+    for (*most_out = n; *most_out > 0; *most_out /= 2) {
+        MM_TRY(attempt(s, (mm_home_trial){.n = *most_out, .first_fit = true}, result_out));
+        if (result_out->fits) return MM_OK;
+        if (!result_out->lacks_pinned) break;
+    }
+    *most_out = 0;
+    return MM_OK;
+}
+
+/* Finds the least number that fits, to within a sixteenth; `most` do. */
+static mm_status find_least(search *s, int most, int *least_out) {
+    int fits = most, misfit = 0;
+    while (fits - misfit > 1 + most / 16) {
         const int middle = misfit + (fits - misfit) / 2;
-        bool fit;
-        int64_t ns;
-        MM_TRY(try(ctx, middle, true, &fit, &ns));
-        *(fit ? &fits : &misfit) = middle;
+        mm_home_result r;
+        MM_TRY(attempt(s, (mm_home_trial){.n = middle, .first_fit = true}, &r));
+        *(r.fits ? &fits : &misfit) = middle;
     }
     *least_out = fits;
     return MM_OK;
 }
 
-/* Of the least number that fits and two larger ones, tries the fastest last. */
-static mm_status find_fastest(int least, int n, mm_home_try try, void *ctx) {
-    const int numbers[] = {least + (n - least) / 2, least + (n - least) / 4, least};
-    int best = least, last = -1;
+/* Of the least number that fits and two larger ones, with copies that come early and with such that do not, tries the
+ * fastest last. */
+static mm_status find_fastest(search *s, int least, int most, mm_home_result *result_out) {
+    const int numbers[] = {least + (most - least) / 2, least + (most - least) / 4, least};
+    mm_home_trial best = {.n = least};
     int64_t best_ns = INT64_MAX;
-    for (int i = 0; i < 3; i++) {
-        bool fit;
-        int64_t ns;
-        if (numbers[i] == last) continue;
-        MM_TRY(try(ctx, last = numbers[i], false, &fit, &ns));
-        if (ns == 0 || !fit || ns > best_ns) continue;
-        best_ns = ns;
-        best = numbers[i];
-    }
-    bool fit;
-    int64_t ns;
-    return best == last ? MM_OK : try(ctx, best, false, &fit, &ns);
+    mm_home_result r;
+    for (int i = 0; i < 3; i++)
+        for (int late = 0; late < 2; late++) {
+            const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = late ? 0 : s->ahead_bytes};
+            if ((i > 0 && numbers[i] == numbers[i - 1]) || (late && s->ahead_bytes == 0)) continue;
+            MM_TRY(attempt(s, trial, &r));
+            if (r.fits && r.ns > 0 && r.ns < best_ns) {
+                best = trial;
+                best_ns = r.ns;
+            }
+            if (r.fits) break;
+        }
+    const bool is_last = s->last.n == best.n && s->last.ahead_bytes == best.ahead_bytes && r.fits;
+    if (!is_last) MM_TRY(attempt(s, best, &r));
+    *result_out = r;
+    return MM_OK;
 }
 
-mm_status mm_homes_search(mm_resident resident, int n, mm_home_try try, void *ctx) {
-    bool fits;
-    int64_t ns;
-    int least;
-    if (resident == MM_RESIDENT_ALL || n == 0) return try(ctx, 0, false, &fits, &ns);
-    if (resident == MM_RESIDENT_NONE) return try(ctx, n, false, &fits, &ns);
-    MM_TRY(try(ctx, 0, false, &fits, &ns));
-    if (fits) return MM_OK;
-    MM_TRY(try(ctx, n, true, &fits, &ns));
-    if (!fits) return MM_OK;
-    MM_TRY(find_least(n, try, ctx, &least));
-    return find_fastest(least, n, try, ctx);
+/* Searches among plans with at least one tensor in pinned memory. *result_out: of the last try. */
+static mm_status find(search *s, mm_resident resident, int n, mm_home_result *result_out) {
+    int least = n, most = n;
+    if (resident == MM_RESIDENT_NONE) {
+        MM_TRY(attempt(s, (mm_home_trial){.n = n, .first_fit = true}, result_out));
+        return result_out->fits ? find_fastest(s, n, n, result_out) : MM_OK;
+    }
+    MM_TRY(find_most(s, n, &most, result_out));
+    if (most == 0) return MM_OK;
+    MM_TRY(find_least(s, most, &least));
+    return find_fastest(s, least, most, result_out);
+}
+
+mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx) {
+    search s = {.try = try,
+                .ctx = ctx,
+                .ahead_bytes = limits->device_bytes > 0 ? limits->device_bytes / AHEAD_SHARE : 0};
+    mm_home_result r = {0};
+    if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}, &r));
+    if (r.fits || resident == MM_RESIDENT_ALL || n == 0) return MM_OK;
+    const bool lacks_pinned = r.lacks_pinned;
+    s.pinned_free = true;
+    MM_TRY(find(&s, resident, n, &r));
+    if (!r.fits || r.pinned_bytes <= limits->pinned_bytes) return MM_OK;
+    s.pinned_free = false;
+    MM_TRY(find(&s, resident, n, &r));
+    return r.fits || !lacks_pinned ? MM_OK : attempt(&s, (mm_home_trial){.n = 0}, &r);
 }
 
 /* ---------------------------------------------------------------- a graph alone */
@@ -182,6 +229,7 @@ static mm_limits place(const lone *l, int n) {
         if (at->pinned) limits.base_bytes -= mm_align(info->bytes);
     }
     limits.places = l->places;
+    mm_homes_make_room(&limits);
     return limits;
 }
 
@@ -196,14 +244,18 @@ static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
     return MM_OK;
 }
 
-static mm_status try_alone(void *ctx, int n, bool first_fit, bool *fits_out, int64_t *ns_out) {
+static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
     const lone *l = ctx;
-    mm_limits limits = place(l, n);
-    limits.first_fit |= first_fit;
-    *ns_out = 0;
+    mm_limits limits = place(l, trial->n);
+    limits.first_fit |= trial->first_fit;
+    limits.ahead_bytes = trial->ahead_bytes;
+    if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
     MM_TRY(mm_planned_make(l->planned, l->policy, l->graph, &limits));
-    *fits_out = mm_plan_fits(l->planned->plan, &limits) == MM_OK;
-    return *fits_out && !first_fit ? predict(l->planned, ns_out) : MM_OK;
+    const mm_plan *plan = l->planned->plan;
+    result_out->pinned_bytes = plan->pinned_bytes;
+    result_out->lacks_pinned = !trial->pinned_free && plan->pinned_bytes > l->limits->pinned_bytes;
+    result_out->fits = !result_out->lacks_pinned && plan->peak_bytes <= limits.device_bytes;
+    return result_out->fits && !trial->first_fit ? predict(l->planned, &result_out->ns) : MM_OK;
 }
 
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
@@ -217,7 +269,7 @@ mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, c
               .places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *l.places)};
     if (!l.places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     mm_status status = mm_home_order_init(graph, &l.order);
-    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, try_alone, &l);
+    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, limits, try_alone, &l);
     mm_home_order_fini(&l.order);
     free(l.places);
     return status;

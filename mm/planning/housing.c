@@ -39,30 +39,35 @@ static mm_status predict(const housing *h, int64_t *ns_out) {
     return MM_OK;
 }
 
-static mm_status try_homes(void *ctx, int n, bool first_fit, bool *fits_out, int64_t *ns_out) {
+static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
     housing *h = ctx;
     const mm_persistent_table *table = h->set->sources.persistents;
     mm_plan_request request = *h->request;
-    request.limits.first_fit |= first_fit;
+    request.limits.first_fit |= trial->first_fit;
+    request.limits.ahead_bytes = trial->ahead_bytes;
+    if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     memset(h->pinned, 0, (size_t)table->n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < trial->n; i++)
         h->pinned[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] = 1;
     drop_draft(h);
     h->last = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &h->draft, &h->misfit);
-    *fits_out = h->has_draft = h->last == MM_OK;
-    *ns_out = 0;
-    if (h->last == MM_OK && !first_fit) MM_TRY(predict(h, ns_out));
+    h->has_draft = h->last == MM_OK;
+    *result_out = (mm_home_result){
+        .fits = h->has_draft,
+        .lacks_pinned = h->last == MM_ERR_INFEASIBLE && h->misfit.pinned_bytes > request.limits.pinned_bytes};
+    for (int i = 0; h->has_draft && i < h->draft.n; i++)
+        if (h->draft.prepared[i]->planned.plan->pinned_bytes > result_out->pinned_bytes)
+            result_out->pinned_bytes = h->draft.prepared[i]->planned.plan->pinned_bytes;
+    if (h->last == MM_OK && !trial->first_fit) MM_TRY(predict(h, &result_out->ns));
     return h->last == MM_ERR_INFEASIBLE ? MM_OK : h->last;
 }
 
-/* The graph with a backward pass that has the most persistent tensors; NULL: there is none. */
+/* The graph with the most persistent tensors, which is one that trains; NULL: there is none. */
 static const mm_graph *graph_to_house(const mm_plan_set *set, const mm_plan_request *a) {
     const mm_graph *most = NULL;
     for (int i = 0; i < set->n + (a->added != NULL); i++) {
         const mm_graph *graph = i < set->n ? set->prepared[i]->graph : a->added->graph;
-        bool backward = false;
-        for (int s = 0; s < mm_graph_steps(graph); s++) backward |= mm_graph_step(graph, s)->phase == MM_BACKWARD;
-        if (backward && (!most || mm_graph_persistents(graph) > mm_graph_persistents(most))) most = graph;
+        if (!most || mm_graph_persistents(graph) > mm_graph_persistents(most)) most = graph;
     }
     return most;
 }
@@ -75,7 +80,7 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
                  .pinned = calloc((size_t)set->sources.persistents->n + 1, 1)};
     if (!h.pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
-    if (status == MM_OK) status = mm_homes_search(a->policy->config.resident, h.order.n, try_homes, &h);
+    if (status == MM_OK) status = mm_homes_search(a->policy->config.resident, h.order.n, &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;
     if (status == MM_OK) {
         *draft_out = h.draft;

@@ -81,6 +81,7 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph
     s->workspace_group = -1;
     s->device_bytes = limits->device_bytes;
     s->pinned_bytes = limits->pinned_bytes;
+    s->ahead_bytes = limits->ahead_bytes;
     s->layout = sharing->layout == MM_PLACING_GROUPS ? MM_LAYOUT_GROUPS : MM_LAYOUT_BEST;
     s->inplace = sharing->inplace;
     s->apart = sharing->stash == MM_STASH_APART;

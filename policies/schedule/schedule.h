@@ -43,7 +43,7 @@ typedef struct mm_schedule {
     mm_group *groups;
     int n_groups, group_capacity;
     mm_layout_algorithm layout; /* for regions that are placed by lifetime; MM_LAYOUT_FIT places them to the limits */
-    int64_t device_bytes, pinned_bytes; /* the limits */
+    int64_t device_bytes, pinned_bytes, ahead_bytes; /* the limits */
     mm_inplace inplace;                 /* which tensors are written in place, and share storage */
     bool apart;                         /* MM_STASH_APART */
     int32_t *variant;        /* per step: index of the variant (facts.h) that it runs; owned; NULL: the first of each */

@@ -39,8 +39,6 @@ enum { NEAR_STEPS = 4 };
  * its copy back to the device. And copies begin early by SLACK / 4 of their own time, since maps use the link, too.
  * Chosen. */
 enum { AWAY = 2, SLACK = 6 };
-/* The share of the budget that copies may hold ahead of their steps. Chosen. */
-enum { AHEAD_SHARE = 16 };
 
 static const visit_use *use_of(const mm_visits *v, int step, mm_tensor tensor) {
     for (int i = v->first_of[step]; i < v->first_of[step + 1]; i++)
@@ -145,7 +143,7 @@ mm_status mm_visits_init(mm_schedule *s) {
                          .changed = calloc(tensors, sizeof *v->changed),
                          .sent = malloc(tensors * sizeof *v->sent),
                          .needed = malloc(tensors * sizeof *v->needed),
-                         .ahead_most = s->device_bytes / AHEAD_SHARE,
+                         .ahead_most = s->ahead_bytes,
                          .first_node = -1};
     }
     if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->needed)

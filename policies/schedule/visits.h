@@ -4,8 +4,8 @@
  * if a step has written the tensor, else without. Steps that are near each other share a visit. A forward step that
  * runs again may need a visit of its own.
  *
- * A copy begins so early that it ends when the visit's first step begins, if the link has nothing else to do. But no
- * more bytes wait on the device than a share of the budget: where that is small, copies begin late. */
+ * A copy begins so early that it ends when the visit's first step begins, if the link has nothing else to do; but no
+ * more bytes wait on the device than the limits allow (mm_limits.ahead_bytes). */
 #ifndef POLICIES_SCHEDULE_VISITS_H
 #define POLICIES_SCHEDULE_VISITS_H
 

@@ -68,6 +68,9 @@ typedef struct mm_limits {
     /* Homes of the graph's persistent tensors, in the order of their declaration, below the bases; borrowed. NULL: on
      * the device, one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const mm_place *places;
+    /* The most bytes that copies of persistent tensors may take on the device ahead of the steps that use them: those
+     * that come from homes in pinned memory. 0: each copy comes right before its step. */
+    int64_t ahead_bytes;
     /* If *stop is not 0, a planner that searches ends, with its best plan so far. A signal handler or another thread
      * sets it; borrowed. NULL: planners do not stop. */
     const volatile int *stop;
