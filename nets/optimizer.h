@@ -3,8 +3,8 @@
  *
  * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read
  * before any parameter changes. (Other ways: nets_update_when, lower.h.) Weight decay applies to the parameters that
- * their operation's list marks (net_ops.h). These are all learned ones, biases and batch norms' too, as with torch.optim
- * over model.parameters(); in networks of tokens only the matrices.
+ * their operation's list marks (net_ops.h). These are all learned ones, biases and batch norms' too, as with
+ * torch.optim over model.parameters(); in networks of tokens only the matrices.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v;   of momentum 0, v is no tensor

@@ -61,6 +61,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     MM_TRY(mm_manager_prepare(m, graph));
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
+    mm_page_guard_open(m); /* `cover` writes to what no earlier plan has used */
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
     const bool samples = way->may_sample && mm_sampling_is_due(r);
     mm_iteration now = {.ready = r, .way = way, .planned = &r->prepared->planned, .execution = r->execution};
@@ -70,7 +71,6 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
         now.samples = true;
     }
     mm_sampling_judge(r);
-    mm_page_guard_open(m);
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     const mm_iteration before = m->now;
     m->now = now;

@@ -110,7 +110,8 @@ const char *nets_update_refusal(const nets_lowering *how, bool clips);
 
 /* Lowers a net. `net` and `backend` must outlive the result, and so must what how->allreduce points to. `batch`: of the
  * pass; with several ranks, this rank's part. The graph of a training's last pass has all persistent tensors of the
- * other passes' graphs; the optimizer's are in it alone. MM_ERR_INVALID: the batch is out of range. MM_ERR_UNSUPPORTED: nets_update_refusal. */
+ * other passes' graphs; the optimizer's are in it alone. MM_ERR_INVALID: the batch is out of range. MM_ERR_UNSUPPORTED:
+ * nets_update_refusal. */
 MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
                                 nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);
