@@ -8,44 +8,32 @@
 
 #include "nets/exec/exec_internal.h"
 
-static mm_status bind_params(nets_exec *exec) {
-    const size_t bytes = ((size_t)exec->n_params + 1) * sizeof *exec->params;
-    for (int i = 0; i < NETS_AHEAD; i++) {
-        exec->bound[i] = malloc(bytes);
-        if (!exec->bound[i]) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
-        memcpy(exec->bound[i], exec->params, (size_t)exec->n_params * sizeof *exec->params);
-    }
-    return MM_OK;
-}
-
 static mm_status collect_params(nets_exec *exec) {
     int n = nets_net_params(exec->net);
     exec->params = calloc((size_t)n + 1, sizeof *exec->params);
     const int n_tensors = mm_graph_tensors(exec->lowered->graph);
     exec->param_of = malloc(((size_t)n_tensors + 1) * sizeof *exec->param_of);
-    exec->gradient_of = malloc(((size_t)n + 1) * sizeof *exec->gradient_of);
-    if (!exec->params || !exec->param_of || !exec->gradient_of)
+    exec->written = calloc((size_t)n + 1, sizeof *exec->written);
+    exec->number = malloc(((size_t)n + 1) * sizeof *exec->number);
+    if (!exec->params || !exec->param_of || !exec->written || !exec->number)
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
     for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;
     for (int i = 0; i < n; i++) {
         const nets_param *of = nets_net_param(exec->net, i);
         if (!of->learned) continue;
-        exec->gradient_of[exec->n_params] = exec->lowered->params[i].gradient;
+        exec->number[exec->n_params] = i;
         if (exec->lowered->params[i].gradient >= 0) exec->param_of[exec->lowered->params[i].gradient] = exec->n_params;
-        nets_update_param *param = &exec->params[exec->n_params++];
-        *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
-                                     .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
-                                     .elems = nets_order_elems(&exec->lowered->params[i].order),
-                                     .decayed = of->decayed,
-                                     .copy = nets_exec_place(exec, exec->lowered->params[i].copy)};
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
+        exec->written[exec->n_params] = exec->params[exec->n_params] =
+            (nets_update_param){.elems = nets_order_elems(&exec->lowered->params[i].order), .decayed = of->decayed};
+        exec->n_params++;
     }
     exec->n_checked = exec->n_params;
-    for (int i = 0; i < n; i++)
-        if (!nets_net_param(exec->net, i)->learned)
-            exec->params[exec->n_checked++] = (nets_update_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
-                                                                  .elems = nets_net_param(exec->net, i)->elems};
-    return nets_exec_updates_in_backward(exec) ? bind_params(exec) : MM_OK;
+    for (int i = 0; i < n; i++) {
+        if (nets_net_param(exec->net, i)->learned) continue;
+        exec->number[exec->n_checked] = i;
+        exec->params[exec->n_checked++] = (nets_update_param){.elems = nets_net_param(exec->net, i)->elems};
+    }
+    return MM_OK;
 }
 
 /* The backend's handles and workspaces must be those of the manager's device. */
@@ -175,8 +163,8 @@ void nets_exec_destroy(nets_exec *exec) {
     nets_backend_close(exec->own_backend);
     free(exec->params);
     free(exec->param_of);
-    free(exec->gradient_of);
-    for (int i = 0; i < NETS_AHEAD; i++) free(exec->bound[i]);
+    free(exec->written);
+    free(exec->number);
     free(exec);
 }
 

@@ -92,8 +92,8 @@ const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
-/* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's
- * life. NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
+/* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
+ * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
  * address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 

@@ -27,15 +27,14 @@ struct nets_exec {
     int n_passes;
     const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
-    nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
-    int n_params, n_checked;   /* n_checked: parameters and statistics together */
-    /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1; and back. */
-    int *param_of;
-    mm_tensor *gradient_of;
-    /* If gradients are managed: `params` of each slot's iteration, with the places of its gradients. NULL: they are
-     * not. */
-    nets_update_param *bound[NETS_AHEAD];
-    mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
+    /* What is updated or checked: n_params learned parameters, then running statistics; and gradients as the steps that
+     * write them find them, for checks there. Places are set when a step uses them (exec_pass.c): as long as a plan is
+     * used, they stay. */
+    nets_update_param *params, *written;
+    int *number;             /* their numbers in the net */
+    int n_params, n_checked; /* n_checked: parameters and statistics together */
+    int *param_of; /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
+    mm_call vote;  /* the call that nets_exec_enqueue_vote enqueues */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
@@ -57,7 +56,7 @@ static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor
     return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
 }
 
-/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. `tensor`: of
+/* The address of a persistent tensor's home, which may move between iterations. NULL for an absent tensor. `tensor`: of
  * exec->lowered, whose graph has all that the others have. */
 static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);

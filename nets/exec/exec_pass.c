@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs one pass of an iteration, over a batch or a sub-batch: enqueues each step, records and replays, or rehearses. */
+#include <string.h>
+
 #include "nets/exec/exec_internal.h"
 #include "nets/exec/exec_rehearsal.h"
 
@@ -40,6 +42,27 @@ static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *p
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
+/* Sets a place. Work that is under way may read it, but then it does not change: only another plan has other places, and
+ * plans are exchanged when all work is done. */
+static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
+    void *place = tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor), *before;
+    memcpy(&before, place_at, sizeof before);
+    if (before != place) memcpy(place_at, &place, sizeof place);
+}
+
+/* Sets the places of n of exec->params from `first` on, as the step that is under way finds them. */
+static void bind(nets_exec *exec, int first, int n) {
+    for (int i = first; i < first + n; i++) {
+        const nets_param_tensors *tensors = &exec->lowered->params[exec->number[i]];
+        nets_update_param *param = &exec->params[i];
+        set_place(exec, i < exec->n_params ? tensors->gradient : tensors->value, &param->gradient);
+        if (i >= exec->n_params) continue; /* running statistics are checked, like a gradient */
+        set_place(exec, tensors->value, &param->weight);
+        set_place(exec, tensors->copy, &param->copy);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) set_place(exec, tensors->state[k], &param->state[k]);
+    }
+}
+
 /* Called after a step that writes gradients, before they are all-reduced. */
 static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const int ranks = exec->lowered->allreduce.n;
@@ -47,7 +70,9 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;
-        MM_TRY(enqueue_check(exec, exec->params + exec->param_of[gradient], 1, most, false, NULL, stream));
+        nets_update_param *written = &exec->written[exec->param_of[gradient]];
+        set_place(exec, gradient, &written->gradient);
+        MM_TRY(enqueue_check(exec, written, 1, most, false, NULL, stream));
     }
     return MM_OK;
 }
@@ -56,34 +81,29 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
  * ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
-    MM_TRY(enqueue_check(exec, exec->params + exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST,
-                         false, loss, stream));
+    const int statistics = exec->n_checked - exec->n_params;
+    bind(exec, exec->n_params, statistics);
+    MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
     return nets_exec_enqueue_vote(exec, stream);
 }
 
-/* The parameters from `first` on, which the step updates: with their gradients where the step finds them, if these are
- * managed. Checks them. */
-static mm_status bind(nets_exec *exec, const nets_iteration *it, const nets_step *step,
-                      const nets_update_param **params_out) {
-    /* A recording copies its arguments, so any slot's array serves it. */
-    nets_update_param *bound = exec->bound[it->slot ? it->slot - exec->ring.slot : 0];
-    const int first = step->first_updated, n = step->n_updated;
-    *params_out = bound + first;
-    for (int i = first; i < first + n; i++) bound[i].gradient = mm_tensor_data(exec->manager, exec->gradient_of[i]);
+/* In the backward pass: checks the gradients that the step updates by. */
+static mm_status check_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     if (exec->optimizer.only_finite)
-        MM_TRY(enqueue_check(exec, bound + first, n, NETS_GRADIENT_MOST, step->part > 0, NULL, it->stream));
+        MM_TRY(enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
+                             step->part > 0, NULL, it->stream));
     return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
 }
 
 static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const bool parts = nets_exec_updates_in_parts(exec), last = step->part == exec->lowered->n_updates - 1;
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
-    const nets_update_param *params = exec->params + first;
     mm_stream *stream = it->stream;
     if (!parts && !last) return MM_OK;
+    bind(exec, first, parts ? n : exec->n_checked);
     if (parts && exec->optimizer.only_finite && step->part == 0) MM_TRY(agree(exec, stream));
-    if (nets_exec_updates_in_backward(exec)) MM_TRY(bind(exec, it, step, &params));
-    const nets_update_args args = {.params = params,
+    if (nets_exec_updates_in_backward(exec)) MM_TRY(check_update(exec, it, step));
+    const nets_update_args args = {.params = exec->params + first,
                                    .n_params = n,
                                    .checks = !parts,
                                    .n_checked = exec->n_checked,

@@ -12,7 +12,8 @@
 enum { MARK_HALTED = NETS_RNG_HALTED - NETS_RNG_ITERATION, MARK_WORDS };
 
 struct nets_undo_run {
-    uint8_t *place;
+    const char *name; /* of its first tensor */
+    uint8_t *place;   /* at first; homes of persistent tensors may move, but those of a run stay together */
     int64_t offset, bytes;
 };
 
@@ -23,8 +24,9 @@ static int by_place(const void *a, const void *b) {
 
 static void add(nets_undo *undo, const nets_lowered *lowered, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(lowered->graph, tensor);
-    undo->runs[undo->n_runs++] =
-        (nets_undo_run){.place = mm_persistent_data(undo->manager, info->name, NULL), .bytes = mm_align(info->bytes)};
+    undo->runs[undo->n_runs++] = (nets_undo_run){.name = info->name,
+                                                 .place = mm_persistent_data(undo->manager, info->name, NULL),
+                                                 .bytes = mm_align(info->bytes)};
 }
 
 /* Joins runs that lie next to each other in device memory. Persistent tensors take whole units of alignment, so there
@@ -114,7 +116,8 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
     if (undo->n_runs > 0) memcpy(count_in(undo, slot), NEVER, sizeof NEVER);
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, run->place, run->bytes, MM_COPY_OUT));
+        const uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, place, run->bytes, MM_COPY_OUT));
     }
     return MM_OK;
 }
@@ -122,7 +125,8 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
 static mm_status put_back(nets_undo *undo, int slot, mm_stream *stream) {
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        MM_TRY(mm_copy_async(stream, run->place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
+        uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        MM_TRY(mm_copy_async(stream, place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
     }
     return mm_stream_sync(stream);
 }

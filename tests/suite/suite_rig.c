@@ -12,7 +12,7 @@
 #include "mm/core/philox.h"
 #include "mm/core/plan/plan.h"
 #include "mm/device/contract/device.h"
-#include "mm/planning/planning.h"
+#include "mm/planning/homes.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 
@@ -131,7 +131,7 @@ static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const ch
     mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = *base};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     mm_status status = tell_rates(planned, s->device);
-    if (status == MM_OK) status = mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
+    if (status == MM_OK) status = mm_planned_make_housed(planned, &policy, (*lowered)->graph, &limits);
     mm_policy_fini(&policy);
     return status;
 }
