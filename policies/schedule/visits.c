@@ -12,6 +12,7 @@
 typedef struct visit_use {
     mm_tensor tensor;
     int32_t step;
+    int32_t last; /* the last step before that uses the tensor; -1: none does */
     int32_t next; /* the next use of the tensor; -1: none */
     bool fetches; /* a visit begins, and the step needs what is at home */
     bool leaves;  /* the visit ends after the step */
@@ -58,7 +59,7 @@ static void list_uses(const mm_schedule *s, mm_visits *v) {
             visit_use *own = (visit_use *)use_of(v, step, use->tensor);
             if (!own) {
                 own = &v->uses[v->n++];
-                *own = (visit_use){.tensor = use->tensor, .step = step, .next = -1, .due = step};
+                *own = (visit_use){.tensor = use->tensor, .step = step, .last = -1, .next = -1, .due = step};
                 v->first_of[step + 1] = v->n;
             }
             own->fetches |= use->access != MM_WRITE; /* for now: it needs a value */
@@ -93,6 +94,7 @@ static void divide(const mm_schedule *s, mm_visits *v, const int64_t *begins, in
         use->leaves = true;
         if (!before) continue;
         before->next = i;
+        use->last = before->step;
         before->leaves = !stays(s, use->tensor, before->step, use->step, begins);
         use->fetches &= before->leaves;
     }
@@ -107,7 +109,7 @@ static void find_due(const mm_schedule *s, mm_visits *v, const int64_t *begins) 
         const int64_t ns = mm_rate_ns(s->facts->in_bytes_per_s, mm_graph_tensor(s->graph, use->tensor)->bytes);
         if (begins[use->step] < free_until) free_until = begins[use->step];
         free_until -= ns / 4 * SLACK;
-        while (use->due > 1 && begins[use->due] > free_until) use->due--;
+        while (use->due > 1 && use->due > use->last + 1 && begins[use->due] > free_until) use->due--;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -140,8 +141,8 @@ static void homes_move_at_run_time(void **state) {
                                  .policy = "liveness:resident=needed",
                                  .measure_touched = true});
     for (int i = 0; i < SWITCHES; i++) {
-        const char *policy = POLICIES[mm_splitmix(&random) % N_POLICIES];
-        const int64_t budget = least + (int64_t)(mm_splitmix(&random) % (uint64_t)(most - least + 1));
+        const char *policy = POLICIES[mm_random_next(&random) % N_POLICIES];
+        const int64_t budget = least + (int64_t)(mm_random_next(&random) % (uint64_t)(most - least + 1));
         const mm_status status = mm_policy_set(r.manager, policy);
         if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
         const mm_status set = mm_budget_set(r.manager, budget);

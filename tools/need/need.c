@@ -139,7 +139,8 @@ static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
                               .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
                               .first_fit = true};
-    *fits_out = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
+    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
+    *fits_out = !all_stay || mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
     if (!*fits_out) return MM_OK;
     MM_TRY(plan(p, &limits));
     *fits_out = mm_plan_fits(p->planned.plan, &limits) == MM_OK;
