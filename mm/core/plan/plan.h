@@ -85,12 +85,12 @@ const char *mm_content_name(mm_content content);
 
 /* What a segment's bytes are for, in accounts and pictures. */
 typedef enum mm_category {
-    MM_CAT_PERSISTENT,  /* persistent tensors, and no other segments */
-    MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
-    MM_CAT_GRADIENT_MAP,
-    MM_CAT_WORKSPACE, /* workspaces of steps, scratch of codecs */
-    MM_CAT_CODE,      /* codes, pools of their bodies */
-    MM_CAT_BUFFER,    /* tensor buffers */
+    MM_CAT_PERSISTENT,   /* persistent tensors, and no other segments */
+    MM_CAT_FEATURE_MAP,  /* managed inputs and saved tensors too */
+    MM_CAT_GRADIENT_MAP, /* managed gradients of weights too */
+    MM_CAT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
+    MM_CAT_CODE,         /* codes, pools of their bodies */
+    MM_CAT_BUFFER,       /* tensor buffers */
     MM_CATEGORIES
 } mm_category;
 
