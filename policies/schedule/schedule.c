@@ -150,7 +150,8 @@ int mm_schedule_segment(mm_schedule *s, mm_content content, mm_category category
 static mm_category raw_category(const mm_graph *graph, mm_tensor tensor, mm_region region) {
     if (mm_graph_tensor(graph, tensor)->persistent >= 0) return MM_CAT_VISIT;
     if (region == MM_REGION_BUFFERS) return MM_CAT_BUFFER;
-    return mm_graph_tensor(graph, tensor)->kind == MM_GRADIENT_MAP ? MM_CAT_GRADIENT_MAP : MM_CAT_FEATURE_MAP;
+    const mm_tensor_kind kind = mm_graph_tensor(graph, tensor)->kind;
+    return kind == MM_GRADIENT_MAP || kind == MM_WEIGHT_GRADIENT ? MM_CAT_GRADIENT_MAP : MM_CAT_FEATURE_MAP;
 }
 
 /* The segment that a tensor is first written to: in place over another tensor's, or in a new group. */

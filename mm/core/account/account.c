@@ -61,7 +61,8 @@ mm_account_kind mm_account_segment_kind(const mm_account *account, int segment) 
     case MM_CAT_VISIT:
         return kind_of_tensor(mm_graph_tensor(account->plan->graph, s->tensor));
     case MM_CAT_GRADIENT_MAP:
-        return MM_ACCOUNT_GRADIENT_MAP;
+        return mm_graph_tensor(account->plan->graph, s->tensor)->kind == MM_WEIGHT_GRADIENT ? MM_ACCOUNT_WEIGHT_GRADIENT
+                                                                                            : MM_ACCOUNT_GRADIENT_MAP;
     case MM_CAT_WORKSPACE:
         return MM_ACCOUNT_WORKSPACE;
     case MM_CAT_CODE:

@@ -97,13 +97,13 @@ const char *mm_content_name(mm_content content);
 
 /* What a segment's bytes are for, in accounts and pictures. */
 typedef enum mm_category {
-    MM_CAT_PERSISTENT,  /* homes of persistent tensors, and no other segments */
-    MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
-    MM_CAT_GRADIENT_MAP,
-    MM_CAT_WORKSPACE, /* workspaces of steps, scratch of codecs */
-    MM_CAT_CODE,      /* codes, pools of their bodies */
-    MM_CAT_BUFFER,    /* tensor buffers */
-    MM_CAT_VISIT,     /* copies of persistent tensors whose homes are in pinned memory */
+    MM_CAT_PERSISTENT,   /* homes of persistent tensors, and no other segments */
+    MM_CAT_FEATURE_MAP,  /* managed inputs and saved tensors too */
+    MM_CAT_GRADIENT_MAP, /* managed gradients of weights too */
+    MM_CAT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
+    MM_CAT_CODE,         /* codes, pools of their bodies */
+    MM_CAT_BUFFER,       /* tensor buffers */
+    MM_CAT_VISIT,        /* copies of persistent tensors whose homes are in pinned memory */
     MM_CATEGORIES
 } mm_category;
 
@@ -137,13 +137,13 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: external tensor */
     int n_bindings;
-    bool keeps_all;     /* no bytes are used for a second segment (naive): segments that were written count as alive to
+    bool keeps_all;   /* no bytes are used for a second segment (naive): segments that were written count as alive to
                            the end */
-    mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
+    mm_tensor *alias; /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
                            only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to
                            the root's segment and writes nothing */
     int64_t base_bytes, pinned_base_bytes; /* of the limits that the plan was made for */
-    int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
+    int64_t heap_offset, heap_bytes;       /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
                                     leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
