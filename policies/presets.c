@@ -126,7 +126,8 @@ static const mm_option_desc vdnn_options[] = {
     {0},
 };
 static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT, {0}};
-static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, RATIO, DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT, {0}};
+static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, RATIO, DEPTH, BUFFERS, WHEN,
+                                                MM_OPTION_RESIDENT,  {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
 static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, MM_OPTION_RESIDENT, {0}};
 static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT, {0}};

@@ -47,8 +47,7 @@ static mm_status list_memory(mm_manager *m, mm_claims *c) {
     for (int i = 0; i < m->persistents.n; i++) {
         const mm_persistent *p = &m->persistents.entries[i];
         if (is_shared(graph, p)) continue;
-        c->memory[c->n_memory++] =
-            (mm_claim_memory){p->name, "persistent", mm_home_address(m, p), p->bytes, 0, 0};
+        c->memory[c->n_memory++] = (mm_claim_memory){p->name, "persistent", mm_home_address(m, p), p->bytes, 0, 0};
     }
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);

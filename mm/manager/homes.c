@@ -81,7 +81,8 @@ static mm_status move_all(move *v) {
     const int64_t bytes = moved_bytes(v);
     if (bytes == 0 && v->m->persistents.n == v->m->persistents_there) return MM_OK;
     v->saved = malloc((size_t)bytes + 1);
-    if (!v->saved) return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors", (long long)bytes);
+    if (!v->saved)
+        return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors", (long long)bytes);
     mm_status status = keep_count(v->m);
     if (status == MM_OK) status = save(v);
     if (status == MM_OK) status = settle(v);

@@ -107,13 +107,14 @@ void mm_home_order_fini(mm_home_order *order) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* The share of the budget that copies may hold ahead of their steps, if that fits. Chosen. */
-enum { AHEAD_SHARE = 16 };
+/* Parts of the budget that copies may hold ahead of their steps: the first with which a plan fits is taken. Chosen. */
+static const int AHEAD_PARTS[] = {8, 16, 0};
+enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
 
 typedef struct search {
     mm_home_try try;
     void *ctx;
-    int64_t ahead_bytes;
+    int64_t device_bytes;
     bool pinned_free; /* of all trials */
     mm_home_trial last;
 } search;
@@ -157,9 +158,10 @@ static mm_status find_fastest(search *s, int least, int most, mm_home_result *re
     int64_t best_ns = INT64_MAX;
     mm_home_result r;
     for (int i = 0; i < 3; i++)
-        for (int late = 0; late < 2; late++) {
-            const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = late ? 0 : s->ahead_bytes};
-            if ((i > 0 && numbers[i] == numbers[i - 1]) || (late && s->ahead_bytes == 0)) continue;
+        for (int a = 0; a < AHEADS; a++) {
+            const int part = AHEAD_PARTS[a];
+            const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = part ? s->device_bytes / part : 0};
+            if ((i > 0 && numbers[i] == numbers[i - 1]) || (part && trial.ahead_bytes == 0)) continue;
             MM_TRY(attempt(s, trial, &r));
             if (r.fits && r.ns > 0 && r.ns < best_ns) {
                 best = trial;
@@ -187,9 +189,7 @@ static mm_status find(search *s, mm_resident resident, int n, mm_home_result *re
 }
 
 mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx) {
-    search s = {.try = try,
-                .ctx = ctx,
-                .ahead_bytes = limits->device_bytes > 0 ? limits->device_bytes / AHEAD_SHARE : 0};
+    search s = {.try = try, .ctx = ctx, .device_bytes = limits->device_bytes};
     mm_home_result r = {0};
     if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}, &r));
     if (r.fits || resident == MM_RESIDENT_ALL || n == 0) return MM_OK;

@@ -16,8 +16,8 @@ typedef struct housing {
     uint8_t *pinned; /* per entry of the table */
     mm_draft draft;  /* the last one that fits */
     bool has_draft;
-    mm_misfit misfit;    /* of the last try that does not fit; failure: MM_OK if all fit */
-    mm_status last;      /* of the last try */
+    mm_misfit misfit; /* of the last try that does not fit; failure: MM_OK if all fit */
+    mm_status last;   /* of the last try */
 } housing;
 
 static void drop_draft(housing *h) {
@@ -52,9 +52,9 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     drop_draft(h);
     h->last = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &h->draft, &h->misfit);
     h->has_draft = h->last == MM_OK;
-    *result_out = (mm_home_result){
-        .fits = h->has_draft,
-        .lacks_pinned = h->last == MM_ERR_INFEASIBLE && h->misfit.pinned_bytes > request.limits.pinned_bytes};
+    *result_out = (mm_home_result){.fits = h->has_draft,
+                                   .lacks_pinned = h->last == MM_ERR_INFEASIBLE &&
+                                                   h->misfit.pinned_bytes > request.limits.pinned_bytes};
     for (int i = 0; h->has_draft && i < h->draft.n; i++)
         if (h->draft.prepared[i]->planned.plan->pinned_bytes > result_out->pinned_bytes)
             result_out->pinned_bytes = h->draft.prepared[i]->planned.plan->pinned_bytes;

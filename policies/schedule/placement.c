@@ -205,8 +205,7 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     /* The last segment may end up to MM_ALIGN - 1 bytes before its region does. */
     int64_t pinned = plan->pinned_base_bytes + s->region_bytes[MM_REGION_PINNED] - MM_ALIGN + 1;
     if (pinned < plan->pinned_base_bytes) pinned = plan->pinned_base_bytes;
-    *bounds_out = (mm_bounds){.peak_bytes = bytes - MM_ALIGN + 1,
-                              .pinned_bytes = pinned};
+    *bounds_out = (mm_bounds){.peak_bytes = bytes - MM_ALIGN + 1, .pinned_bytes = pinned};
     return MM_OK;
 }
 
@@ -217,8 +216,8 @@ static void stack_regions(mm_schedule *s) {
     for (int g = 0; g < s->n_groups; g++)
         if (s->groups[g].region == MM_REGION_GIVEN) s->lives[g].offset = s->groups[g].offset;
     const mm_region order[] = {MM_REGION_GENERAL, MM_REGION_CODES, MM_REGION_BUFFERS};
-    int64_t base[MM_REGIONS] = {[MM_REGION_GIVEN] = mm_align(plan->base_bytes),
-                                [MM_REGION_PINNED] = plan->pinned_base_bytes};
+    int64_t base[MM_REGIONS] = {
+        [MM_REGION_GIVEN] = mm_align(plan->base_bytes), [MM_REGION_PINNED] = plan->pinned_base_bytes};
     int64_t end = mm_align(plan->base_bytes);
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         base[order[i]] = end;

@@ -161,7 +161,8 @@ static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of
     if (s->tensors[root].over >= 0)
         group = s->segment_group[s->tensors[s->tensors[root].over].value];
     else
-        group = mm_schedule_group(s, region_of && is_managed(s->graph, root) ? (mm_region)region_of[root] : MM_REGION_GENERAL, bytes);
+        group = mm_schedule_group(
+            s, region_of && is_managed(s->graph, root) ? (mm_region)region_of[root] : MM_REGION_GENERAL, bytes);
     if (group < 0) return -1;
     mm_category category = raw_category(s->graph, root, s->groups[group].region);
     return s->tensors[root].value = mm_schedule_segment(s, MM_CONTENT_RAW, category, root, bytes, group);

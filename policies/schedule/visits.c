@@ -113,19 +113,14 @@ static void find_due(const mm_schedule *s, mm_visits *v, const int64_t *begins) 
     }
 }
 
-/* When each step begins, if nothing waits. NULL and no failure: not all times are known. */
+/* When each step begins, if nothing waits. NULL and no failure: times are not known. */
 static mm_status step_begins(const mm_schedule *s, int64_t **begins_out) {
     const mm_graph_facts *facts = s->facts;
     int64_t *begins = malloc(((size_t)facts->n_steps + 2) * sizeof *begins);
     if (!begins) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    bool known = facts->in_bytes_per_s > 0;
     begins[0] = 0;
-    for (int i = 0; i < facts->n_steps; i++) {
-        const int64_t ns = facts->variants[facts->variant_first[i]].ns;
-        known &= ns > 0 || mm_graph_step(s->graph, i)->n_uses == 0;
-        begins[i + 1] = begins[i] + ns;
-    }
-    if (!known) {
+    for (int i = 0; i < facts->n_steps; i++) begins[i + 1] = begins[i] + facts->variants[facts->variant_first[i]].ns;
+    if (facts->in_bytes_per_s <= 0 || begins[facts->n_steps] == 0) {
         free(begins);
         begins = NULL;
     }
@@ -177,8 +172,8 @@ static bool fetch(mm_schedule *s, mm_tensor tensor) {
     mm_visits *v = s->visits;
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     int segment;
-    const int node = mm_schedule_op(s, MM_NODE_IN, tensor, info->persistent, -1, MM_REGION_GENERAL, info->bytes,
-                                    &segment);
+    const int node =
+        mm_schedule_op(s, MM_NODE_IN, tensor, info->persistent, -1, MM_REGION_GENERAL, info->bytes, &segment);
     if (node < 0) return false;
     s->plan->segments[segment].category = MM_CAT_VISIT;
     if (v->first_node >= 0) mm_plan_wait(s->plan, node, v->first_node);
@@ -201,7 +196,8 @@ bool mm_visits_before(mm_schedule *s, int step) {
     for (; v && v->next_fetch < v->n; v->next_fetch++) {
         const visit_use *use = &v->uses[v->next_fetch];
         if (!use->fetches || s->tensors[use->tensor].value >= 0) {
-            if (use->step > step && use->fetches) break; /* an earlier visit is not over, or a step that ran again
+            if (use->step > step && use->fetches)
+                break; /* an earlier visit is not over, or a step that ran again
                                                             has fetched it */
             continue;
         }

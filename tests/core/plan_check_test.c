@@ -230,7 +230,8 @@ static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at
         }
     }
     for (int s = 0; s < mm_graph_persistents(plan->graph) && n < most; s++)
-        if (!plan->segments[s].pinned && mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 && exact[s])
+        if (!plan->segments[s].pinned && mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 &&
+            exact[s])
             at[n++] = (mm_measure_at){plan->n_nodes, s};
     return n;
 }

@@ -135,7 +135,8 @@ static mm_node *find_visit(mutant *m, bool to_home) {
     mm_node *found = NULL;
     for (int i = 0, seen = 0; i < m->plan->n_nodes; i++) {
         mm_node *node = &m->plan->nodes[i];
-        if (node_is_op(node) && is_home(m, to_home ? node->dst : node->src) && mutant_below(m, ++seen) == 0) found = node;
+        if (node_is_op(node) && is_home(m, to_home ? node->dst : node->src) && mutant_below(m, ++seen) == 0)
+            found = node;
     }
     return found;
 }

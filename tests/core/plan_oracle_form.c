@@ -70,7 +70,8 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
             return false;
         if (s->pinned && tensor->shared != MM_ALLREDUCE_NOT) return false;
         for (int i = 0; i < number; i++)
-            if (s->pinned == plan->segments[i].pinned && s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
+            if (s->pinned == plan->segments[i].pinned &&
+                s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
                 plan->segments[i].offset < s->offset + s->bytes)
                 return false;
         packed += mm_align(s->bytes);
@@ -104,7 +105,8 @@ static bool good_segment(const mm_plan *plan, const mm_graph_facts *facts, const
                          const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
-    if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? limits->pinned_base_bytes : limits->base_bytes)))
+    if (!s->dynamic &&
+        (s->offset % MM_ALIGN || s->offset < (s->pinned ? limits->pinned_base_bytes : limits->base_bytes)))
         return false;
     if (s->content == MM_CONTENT_POOL) return s->tensor == -1 && s->pool == -1;
     if (s->spill != -1 || (s->pool != -1 && s->content != MM_CONTENT_CODED)) return false;
