@@ -25,8 +25,7 @@ MM_CHECKED mm_status nets_lower_allreduces(nets_lowered *out);
  * are none. complete: for each parameter the layer behind which its gradient is complete. */
 MM_CHECKED mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind);
 
-/* Adds the last steps of a training graph that has no NETS_UPDATE_IN_BACKWARD: the update, or the end of a pass that
- * goes on. */
+/* Adds the last steps of a training graph without updates by layer: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
 
 #endif

@@ -302,7 +302,8 @@ static void nth_call_or_task_fails_between_updates(void **state) {
     for (size_t p = 1; p < 5; p += 3)
         for (device_fault fault = DEVICE_FAULT_CALL; fault <= DEVICE_FAULT_TASK; fault++)
             run_policy(&net, p, fault == DEVICE_FAULT_CALL ? MM_ISSUE_INLINE : MM_ISSUE_THREAD, fault, false, NULL);
-    assert_true(torn > 0);
+    /* On other devices the first call of each place fails, and that is before the first update. */
+    assert_true(torn > 0 || strcmp(net.device, "host") != 0);
     suite_net_fini(&net);
 }
 
