@@ -91,7 +91,16 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
                           exec->batch * nets_exec_label_bytes(exec)));
     if (how->mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_undo_init(&exec->undo, exec->manager, exec->lowered));
-    return collect_params(exec);
+    MM_TRY(collect_params(exec));
+    return nets_divider_init(&exec->divider, exec);
+}
+
+static mm_status check_division(const nets_exec *exec, nets_mode mode, const nets_allreduce *allreduce) {
+    if (mode != NETS_TRAIN || allreduce->n < 2 || allreduce->divide < NETS_DIVIDE_GRADIENTS) return MM_OK;
+    if (!(exec->optimizer.clip_norm > 0)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "net %s: clipping adds up the squares of whole gradients, so ranks cannot divide them; divide states",
+                   nets_net_name(exec->net));
 }
 
 mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
@@ -105,9 +114,10 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
     exec->batch = batch;
     exec->sub_batch = options->sub_batch != 0 ? options->sub_batch : batch;
     if (optimizer) exec->optimizer = *optimizer;
+    mm_status status = check_division(exec, mode, &options->allreduce);
     const nets_lowering how = {
         .mode = mode, .optimizer = exec->optimizer.id, .no_fuse = options->no_fuse, .allreduce = options->allreduce};
-    mm_status status = create(exec, &how);
+    if (status == MM_OK) status = create(exec, &how);
     nets_exec_stepped_down(exec);
     if (status != MM_OK) {
         nets_exec_destroy(exec);
@@ -144,6 +154,7 @@ void nets_exec_destroy(nets_exec *exec) {
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
+    nets_divider_fini(&exec->divider);
     nets_ring_fini(&exec->ring);
     nets_undo_fini(&exec->undo);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);

@@ -39,35 +39,40 @@ static mm_status enqueue_check(const nets_exec *exec, int first, int n, float mo
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
-/* Called after the backward step that writes the gradients last, before they are all-reduced. */
-static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
-    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
+/* Checks the gradients that the step has written, or added up. */
+static mm_status check_gradients(const nets_exec *exec, const nets_step *step, float most, mm_stream *stream) {
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;
+        /* A managed gradient stays at its place as long as the plan is used. */
+        const float *place = mm_tensor_data(exec->manager, gradient);
+        nets_update_param *param = &exec->params[exec->param_of[gradient]];
+        if (param->gradient != place) param->gradient = place;
         MM_TRY(enqueue_check(exec, exec->param_of[gradient], 1, most, NULL, stream));
     }
     return MM_OK;
 }
 
-/* Checks the loss and the running statistics, which have been all-reduced already, and then halts the updates of all
- * ranks if those of any rank are halted. */
+/* Checks the loss and the running statistics, which have been all-reduced already. If each rank has checked its own
+ * gradients, then halts the updates of all ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
-    return nets_exec_enqueue_vote(exec, stream);
+    return nets_exec_checks_own(exec) ? nets_exec_enqueue_vote(exec, stream) : MM_OK;
 }
 
 static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const bool parts = nets_exec_updates_in_parts(exec);
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
-    const nets_step *last = &exec->lowered->steps[exec->lowered->n_steps - 1];
+    const nets_step *begins = &exec->lowered->steps[exec->lowered->first_update];
+    const nets_step *last = begins + exec->lowered->n_updates - 1;
+    const bool checked = parts || nets_divider_has_gradients(&exec->divider);
+    if (checked && exec->optimizer.only_finite && step == begins) MM_TRY(agree(exec, stream));
     if (!parts && step != last) return MM_OK;
-    if (parts && exec->optimizer.only_finite && step == last - exec->lowered->n_updates + 1)
-        MM_TRY(agree(exec, stream));
     const nets_update_args args = {.params = exec->params + first,
+                                   .moved = exec->divider.own ? exec->divider.own + first : NULL,
                                    .n_params = n,
-                                   .checks = !parts,
+                                   .checks = !checked,
                                    .n_checked = exec->n_checked,
                                    .most = NETS_GRADIENT_MOST,
                                    .loss = nets_exec_place(exec, exec->lowered->loss),
@@ -149,19 +154,29 @@ static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const n
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
+/* Sums in place are the same on all ranks, so each checks them by itself. */
+static mm_status enqueue_exchange(nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const bool checks = exec->optimizer.only_finite && step->exchanges != NETS_GATHERS && !exec->divider.memory;
+    MM_TRY(nets_divider_run(&exec->divider, step, stream));
+    return checks ? check_gradients(exec, step, NETS_GRADIENT_MOST, stream) : MM_OK;
+}
+
 
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const nets_lowered *lowered = it->pass->lowered;
+    if (step->exchanges != NETS_EXCHANGES_NOT) return it->rehearsed ? MM_OK : enqueue_exchange(exec, step, it->stream);
     if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it, step);
     if (!step->op) return run_data(exec, it);
     const bool again = it->rehearsed && step->phase == MM_FORWARD;
-    const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
-                        !lowered->pass.goes_on && step->phase == MM_BACKWARD;
+    const bool checks = nets_exec_checks_own(exec) && !it->rehearsed && !lowered->pass.goes_on &&
+                        step->phase == MM_BACKWARD;
     MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
     /* The loss's step writes this rank's word (lower.c). */
     if (step->phase == MM_FORWARD && step->tensors[NETS_CORRECT] >= 0 && !it->recorded && !lowered->pass.goes_on)
         MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
-    return checks ? check_gradients(exec, step, it->stream) : MM_OK;
+    /* A sum of the ranks' gradients is then at most NETS_GRADIENT_MOST. */
+    const float most = NETS_GRADIENT_MOST / (float)lowered->allreduce.n;
+    return checks ? check_gradients(exec, step, most, it->stream) : MM_OK;
 }
 
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
@@ -205,7 +220,7 @@ static mm_status run_step_by_step(nets_exec *exec, const nets_iteration *it) {
  * pass runs step by step, this time or as long as the plan is used. */
 static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
     nets_iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
-    if (exec->watch || exec->mark) return false;
+    if (exec->watch || exec->mark || exec->divider.memory) return false;
     mm_replay_state_id state = mm_replay_state(exec->manager, pass->lowered->graph);
     if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
     mm_status status = mm_record_begin(exec->manager, pass->lowered->graph);
@@ -259,6 +274,10 @@ mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t 
     pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
     pass.images = (const float *)((const char *)it->images + first * nets_exec_image_bytes(exec));
     pass.labels = (const int32_t *)((const char *)it->labels + first * nets_exec_label_bytes(exec));
-    if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) return run_guarded(exec, &pass);
+    const bool guards = mm_sampling_guards(exec->manager, pass.pass->lowered->graph);
+    if (guards && exec->divider.own)
+        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: a policy that samples needs states and gradients whole; ranks may "
+                       "not divide them", nets_net_name(exec->net));
+    if (guards) return run_guarded(exec, &pass);
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }

@@ -391,12 +391,49 @@ static mm_status lower_backward(lowering *lo, int index) {
     return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(u.layer->op, u.relu)->backward, tensors);
 }
 
+/* Whether no step behind this one writes the gradient of the parameter in this place: one that layers share is written
+ * last by the layer that has it, since that is the first of them. */
+static bool is_whole(const lowering *lo, const unit *u, mm_tensor gradient) {
+    const int tied = u->layer->tied_param;
+    return gradient >= 0 && (tied < 0 || lo->out->params[tied].gradient != gradient);
+}
+
+/* Adds the step that adds up the gradients which the backward step of layer `index` has completed. */
+static mm_status lower_sums(lowering *lo, int index, bool last) {
+    nets_lowered *out = lo->out;
+    const unit u = unit_of(lo, index);
+    const nets_step *step = &out->steps[out->n_steps - 1];
+    mm_tensor written[NETS_MAX_PARAMS];
+    if (!nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) || !lo->layers[index].wants_gradient ||
+        lo->fused[index].within != index)
+        return MM_OK;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        written[i] = is_whole(lo, &u, step->tensors[NETS_DPARAM + i]) ? step->tensors[NETS_DPARAM + i] : -1;
+    return nets_lower_sums(out, nets_net_layer(out->net, index)->name, written, last);
+}
+
+/* The first layer whose backward step has gradients of parameters: the last of the backward pass. */
+static int first_wanting(const lowering *lo) {
+    int i = 0;
+    while (i < nets_net_layers(lo->out->net) - 1 && !lo->layers[i].wants_gradient) i++;
+    return i;
+}
+
+/* Gradients that ranks divide would have to be whole from one pass to the next. */
+static mm_status check_division(const nets_lowered *out) {
+    if (!nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) || (!out->pass.adds && !out->pass.goes_on)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "net %s: gradients of sub-batches are added up whole, so ranks cannot divide them; divide states, "
+                   "or train whole batches",
+                   nets_net_name(out->net));
+}
+
 /* ---------------------------------------------------------------- whole */
 
 static mm_status allocate(lowering *lo) {
     nets_lowered *out = lo->out;
     size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
-    out->steps = calloc(2 * n + NETS_UPDATES, sizeof *out->steps);
+    out->steps = calloc(3 * n + NETS_UPDATES + 1, sizeof *out->steps);
     out->params = calloc(n_params + 1, sizeof *out->params);
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);
@@ -408,7 +445,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, -1, {-1, -1}, {0}};
     return MM_OK;
 }
 
@@ -455,6 +492,7 @@ static mm_status choose_images(lowering *lo) {
 
 static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
+    MM_TRY(check_division(out));
     MM_TRY(choose_images(lo));
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
@@ -464,7 +502,11 @@ static mm_status lower_all(lowering *lo) {
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
-        for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
+        const int last = first_wanting(lo);
+        for (int i = n - 1; i >= 0; i--) {
+            MM_TRY(lower_backward(lo, i));
+            MM_TRY(lower_sums(lo, i, i == last));
+        }
         MM_TRY(nets_lower_update(out));
     }
     return mm_graph_freeze(out->graph);

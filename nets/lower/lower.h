@@ -8,7 +8,8 @@
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
- * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor.
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. If ranks divide gradients, grad.<parameter> is
+ * a rank's share, and the managed tensor whole.grad.<parameter> the gradient.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -17,6 +18,7 @@
 
 #include "nets/contract/op.h"
 #include "nets/contract/op_order.h"
+#include "nets/exchange.h"
 
 typedef enum nets_mode {
     NETS_TRAIN,
@@ -34,6 +36,8 @@ typedef struct nets_allreduce {
     /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
      * all-reduces are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
+    nets_divide divide;            /* what the ranks divide */
+    const nets_exchange *exchange; /* with `divide`, how they exchange it; borrowed; ctx as above. NULL: for planning */
 } nets_allreduce;
 
 /* How a net is lowered, beside its batch and backend. */
@@ -59,11 +63,15 @@ typedef struct nets_step {
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the learned parameters */
+    /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
+     * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
+    enum { NETS_EXCHANGES_NOT, NETS_SUMS_OWN, NETS_SUMS_LAST, NETS_GATHERS } exchanges;
 } nets_step;
 
-/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. */
+/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
+ * has a rank's share (nets_share_room); if they divide gradients, so has `share`, and `gradient` is managed. */
 typedef struct nets_param_tensors {
-    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
+    mm_tensor value, copy, gradient, share, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
 } nets_param_tensors;
 
@@ -77,9 +85,10 @@ typedef struct nets_lowered {
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
-    /* The number of the update's parts, which are the last steps. There are several only if gradients are all-reduced
-     * one after the other (MM_ALLREDUCE_AT_ONCE); the first part has the last parameters. */
-    int n_updates;
+    /* The update's parts: their number, and the step of the first. There are several only if gradients are all-reduced
+     * one after the other (MM_ALLREDUCE_AT_ONCE); the first part has the last parameters. They are the last steps, but
+     * for one that gathers weights. */
+    int n_updates, first_update;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */

@@ -37,6 +37,38 @@ static bool is_factor(const nets_net *net, int param) {
     return false;
 }
 
+/* The room of a rank's share of a parameter with these dims. */
+static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
+    int64_t elems = 1;
+    for (int i = 0; i < rank; i++) elems *= dims[i];
+    return nets_share_room(elems, out->allreduce.n);
+}
+
+/* Adds a parameter's gradient. If ranks divide gradients, its weight is linked to the whole one. */
+static mm_status add_gradient(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
+                              nets_param_tensors *tensors) {
+    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
+    char whole[NETS_PARAM_NAME_CAPACITY + 24];
+    snprintf(whole, sizeof whole, "%s%s", divides ? "whole." : "", name);
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, divides ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
+                             dims, whole, &tensors->gradient));
+    if (divides)
+        MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &room, name,
+                                 &tensors->share));
+    return mm_graph_set_weight(out->graph, tensors->gradient, tensors->value);
+}
+
+/* Adds the optimizer's i-th state. A share is linked to no weight: it does not have the weight's elements. */
+static mm_status add_state(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
+                           const nets_param_tensors *tensors, mm_tensor *state_out) {
+    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_STATES);
+    const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
+    MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, divides ? 1 : param->rank,
+                             divides ? &room : dims, name, state_out));
+    return divides ? MM_OK : mm_graph_set_weight(out->graph, *state_out, tensors->value);
+}
+
 static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
@@ -52,16 +84,12 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     }
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
-                             &tensors->gradient));
-    MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    MM_TRY(add_gradient(out, param, dims, name, tensors));
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
-        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, dims, name,
-                                 &tensors->state[k]));
-        MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
+        MM_TRY(add_state(out, param, dims, name, tensors, &tensors->state[k]));
     }
     return MM_OK;
 }
@@ -101,26 +129,60 @@ mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) 
 
 /* ---------------------------------------------------------------- the update step */
 
-static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+/* Adds a step of no layer of the net. */
+static mm_status add_own_step(nets_lowered *out, const char *name, mm_phase phase, const mm_use *uses, size_t n) {
     nets_step *step = &out->steps[out->n_steps];
-    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    *step = (nets_step){.layer = -1, .phase = phase};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
-    step->tensors[NETS_RNG] = out->rng;
     MM_TRY(mm_graph_add_layer(out->graph, name, MM_LAYER_UPDATE, &step->graph_layer));
-    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0));
+    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, phase, uses, n, 0));
     out->n_steps++;
+    return MM_OK;
+}
+
+static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+    MM_TRY(add_own_step(out, name, MM_UPDATE, uses, n));
+    out->steps[out->n_steps - 1].tensors[NETS_RNG] = out->rng;
+    return MM_OK;
+}
+
+static mm_tensor share_of(const nets_lowered *out, mm_tensor gradient) {
+    int i = 0;
+    while (out->params[i].gradient != gradient) i++;
+    return out->params[i].share;
+}
+
+mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS], bool last) {
+    char name[NETS_NAME_CAPACITY + 8];
+    mm_use uses[2 * NETS_MAX_PARAMS];
+    size_t n = 0;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        if (written[i] < 0) continue;
+        uses[n++] = (mm_use){written[i], MM_READ, MM_FORM_VALUE};
+        uses[n++] = (mm_use){share_of(out, written[i]), MM_WRITE, MM_FORM_VALUE};
+    }
+    if (n == 0) return MM_OK;
+    snprintf(name, sizeof name, "sum.%s", layer);
+    MM_TRY(add_own_step(out, name, MM_BACKWARD, uses, n));
+    nets_step *step = &out->steps[out->n_steps - 1];
+    memcpy(&step->tensors[NETS_DPARAM], written, NETS_MAX_PARAMS * sizeof *written);
+    step->exchanges = last ? NETS_SUMS_LAST : NETS_SUMS_OWN;
     return MM_OK;
 }
 
 /* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
  * of the ranks' words, and the means of running statistics. */
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
+    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    /* Steps of the backward pass exchange gradients through the same communicator, in an order of their own. */
+    if (divides) when = mm_allreduce_copies(when) ? MM_ALLREDUCE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_END;
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->word, when, MM_REDUCE_SUM));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
+        if (learned && divides) continue;
         MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
                                   learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
     }
@@ -133,11 +195,12 @@ static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses)
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
         if (!nets_net_param(out->net, i)->learned) continue;
-        uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
+        uses[n++] = (mm_use){tensors->share >= 0 ? tensors->share : tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
-        if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
+        if (tensors->copy >= 0 && !nets_lowered_divides(out, NETS_DIVIDE_STATES))
+            uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
     }
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
@@ -178,6 +241,20 @@ static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all, mm_u
     return MM_OK;
 }
 
+/* Adds the step in which all ranks get the weights that each of them has updated. */
+static mm_status add_gather(nets_lowered *out, mm_use *uses) {
+    size_t n = 0;
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
+        if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_WRITE, MM_FORM_VALUE};
+    }
+    if (n == 0) return MM_OK;
+    MM_TRY(add_own_step(out, "gather", MM_UPDATE, uses, n));
+    out->steps[out->n_steps - 1].exchanges = NETS_GATHERS;
+    return MM_OK;
+}
+
 mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
     /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES,
@@ -194,7 +271,9 @@ mm_status nets_lower_update(nets_lowered *out) {
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
     mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    const mm_status status = add_updates(out, least, all, uses);
+    out->first_update = out->n_steps;
+    mm_status status = add_updates(out, least, all, uses);
+    if (status == MM_OK && nets_lowered_divides(out, NETS_DIVIDE_STATES)) status = add_gather(out, uses);
     free(uses);
     return status;
 }
