@@ -8,6 +8,7 @@
 #include "tools/args/commands.h"
 #include "tools/args/json_file.h"
 #include "tools/need/effort.h"
+#include "tools/need/ranks.h"
 #include "tools/train/train.h"
 
 /* Switches to the policy of the latest switch that is due. A loaded state may be past several switches. */
@@ -85,6 +86,7 @@ static mm_status save(void *ctx, session *s) {
  * --save-every wrote before, because the loss was further from overflow then. */
 static mm_status save_at_end(train *t, session *s, mm_status status) {
     if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
+    if (t->divides && status != MM_OK) return status; /* the others may be gone, with their shares */
     bool diverged = session_diverged(s);
     mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
     if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
@@ -296,6 +298,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
          0, 0},
         {"--sum-at", "ranks|root", "who adds up gradients: ranks: each rank a part; root: rank 0 all (ranks)", ARG_TEXT,
          &t->sum_at, 0, 0},
+        RANKS_DIVIDE_ARG(&t->divide),
         TARGET_ARGS(&t->target),
         TARGET_CODEC_THREADS_ARG(&t->target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
@@ -414,6 +417,7 @@ int cmd_train(int argc, char **argv) {
                .issue = "auto",
                .sum = "overlap",
                .sum_at = "ranks",
+               .divide = "none",
                .progress = "bar",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,
