@@ -103,7 +103,7 @@ static mm_status add_up(comm_chunks *s, int slot) {
         add_floats(s, c, elems, (float *)sum);
     if (c->kind == COMM_OWN && !root) return MM_OK;
     return root && c->kind != COMM_BYTES ? s->backend->spread(s->link, slot, c->data, c->elems)
-                : s->backend->share(s->link, slot, c->data, c->counts, c->places);
+                                         : s->backend->share(s->link, slot, c->data, c->counts, c->places);
 }
 
 mm_status comm_chunks_init(comm_chunks *s, const comm_backend *backend, comm_link *link, bool at_root) {

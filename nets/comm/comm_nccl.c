@@ -202,10 +202,10 @@ static mm_status enqueue_parts(const nccl_link *l, const comm_tensor *t, ncclCom
     for (int64_t r = 0; r < l->base.ranks && r * t->part < t->elems; r++) {
         const int64_t first = r * t->part, left = t->elems - first;
         int32_t *data = (int32_t *)t->data + first;
-        MM_TRY(check(l,
-                     l->nccl.Broadcast(data, data, (size_t)(left < t->part ? left : t->part), ncclInt32, (int)r, comm,
-                                       stream),
-                     "Broadcast"));
+        MM_TRY(check(
+            l,
+            l->nccl.Broadcast(data, data, (size_t)(left < t->part ? left : t->part), ncclInt32, (int)r, comm, stream),
+            "Broadcast"));
     }
     return MM_OK;
 }

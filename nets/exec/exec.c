@@ -98,9 +98,10 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
 static mm_status check_division(const nets_exec *exec, nets_mode mode, const nets_allreduce *allreduce) {
     if (mode != NETS_TRAIN || allreduce->n < 2 || allreduce->divide < NETS_DIVIDE_GRADIENTS) return MM_OK;
     if (!(exec->optimizer.clip_norm > 0)) return MM_OK;
-    return mm_fail(MM_ERR_INVALID,
-                   "net %s: clipping adds up the squares of whole gradients, so ranks cannot divide them; divide states",
-                   nets_net_name(exec->net));
+    return mm_fail(
+        MM_ERR_INVALID,
+        "net %s: clipping adds up the squares of whole gradients, so ranks cannot divide them; divide states",
+        nets_net_name(exec->net));
 }
 
 mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,

@@ -53,6 +53,7 @@ static void add_pieces(nets_divider *d, int step, int param, bool gathers, nets_
     const nets_allreduce *ranks = ranks_of(d);
     const int64_t most = ranks->exchange->most_elems / ranks->n;
     const int64_t room = nets_share_room(d->exec->params[param].elems, ranks->n);
+    if (room * ranks->n > d->slot_elems) d->slot_elems = (room < most ? room : most) * ranks->n;
     for (int64_t first = 0; first < room; first += most, d->n++) {
         if (!pieces) continue;
         nets_piece_exchange *p = &pieces[d->n];
@@ -61,7 +62,7 @@ static void add_pieces(nets_divider *d, int step, int param, bool gathers, nets_
                                    .gathers = gathers,
                                    .first = first,
                                    .n = room - first < most ? room - first : most,
-                                   .slot = (float *)(d->memory + d->n % SLOTS * (d->bytes / SLOTS)),
+                                   .slot = d->memory + d->n % SLOTS * d->slot_elems,
                                    .step = step};
         p->begin = (mm_call){begin_piece, p};
     }
@@ -82,15 +83,15 @@ static void list_pieces(nets_divider *d, nets_piece_exchange *pieces) {
 }
 
 static mm_status make_pieces(nets_divider *d) {
-    const int64_t slot = ranks_of(d)->exchange->most_elems * (int64_t)sizeof(float);
     void *memory;
     list_pieces(d, NULL);
+    const int64_t bytes = SLOTS * d->slot_elems * (int64_t)sizeof *d->memory;
     d->pieces = calloc((size_t)d->n + 1, sizeof *d->pieces);
     if (!d->pieces) return mm_fail(MM_ERR_NOMEM, "out of memory for what ranks divide");
     d->device = mm_compute_stream(d->exec->manager)->device;
-    MM_TRY(mm_device_reserve(d->device, MM_MEMORY_PINNED, SLOTS * slot, &memory));
-    d->memory = memory;
-    d->bytes = SLOTS * slot;
+    if (bytes > 0) MM_TRY(mm_device_reserve(d->device, MM_MEMORY_PINNED, bytes, &memory));
+    if (bytes > 0) d->memory = memory;
+    d->bytes = bytes;
     list_pieces(d, d->pieces);
     return MM_OK;
 }
@@ -254,8 +255,7 @@ static mm_status get(nets_exec *exec, const char *name, int64_t elems, int64_t f
     const nets_allreduce *ranks = &exec->lowered->allreduce;
     const int64_t size = sizeof *out, at = nets_share_of(elems, ranks->n, ranks->rank).first;
     const nets_share own = overlap(exec, elems, first, n, ranks->rank);
-    if (own.n > 0)
-        MM_TRY(mm_persistent_get(exec->manager, name, (own.first - at) * size, mine, own.n * size));
+    if (own.n > 0) MM_TRY(mm_persistent_get(exec->manager, name, (own.first - at) * size, mine, own.n * size));
     MM_TRY(ranks->exchange->collect(ranks->ctx, mine, room * size, all));
     for (int r = 0; r < ranks->n; r++) {
         const nets_share part = overlap(exec, elems, first, n, r);

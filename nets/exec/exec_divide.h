@@ -28,8 +28,8 @@ typedef struct nets_divided {
 typedef struct nets_divider {
     nets_exec *exec;
     mm_device *device;
-    char *memory; /* pinned: the slots; NULL: exchanges are in place */
-    int64_t bytes;
+    float *memory; /* pinned: the slots; NULL: exchanges are in place */
+    int64_t slot_elems, bytes;
     nets_piece_exchange *pieces; /* of an iteration, in order */
     int n;
     int begun, ended; /* of the iteration that is being enqueued */

@@ -32,7 +32,7 @@ struct nets_exec {
     int n_params, n_checked;   /* n_checked: parameters and statistics together */
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;
-    mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
+    mm_call vote;         /* the call that nets_exec_enqueue_vote enqueues */
     nets_divider divider; /* what ranks divide; all zero: nothing */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */

@@ -131,8 +131,8 @@ static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *ou
     const mm_tensor tensor = part_tensor(exec, param, part);
     if (tensor < 0) return no_part(exec, param);
     return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), copy_name(exec, tensor),
-                                    divided_elems(exec, tensor), exec->lowered->params[param].order, 0, nets_net_param(exec->net, param)->elems, out,
-                                    in});
+                                    divided_elems(exec, tensor), exec->lowered->params[param].order, 0,
+                                    nets_net_param(exec->net, param)->elems, out, in});
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -148,8 +148,8 @@ static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, 
     const int64_t size = sizeof(float);
     mm_tensor tensor;
     MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
-    return copy_ordered(
-        &(transfer){exec, name, copy_name(exec, tensor), divided_elems(exec, tensor), order_of(exec, tensor), offset / size, bytes / size, out, in});
+    return copy_ordered(&(transfer){exec, name, copy_name(exec, tensor), divided_elems(exec, tensor),
+                                    order_of(exec, tensor), offset / size, bytes / size, out, in});
 }
 
 mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {

@@ -161,15 +161,14 @@ static mm_status enqueue_exchange(nets_exec *exec, const nets_step *step, mm_str
     return checks ? check_gradients(exec, step, NETS_GRADIENT_MOST, stream) : MM_OK;
 }
 
-
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const nets_lowered *lowered = it->pass->lowered;
     if (step->exchanges != NETS_EXCHANGES_NOT) return it->rehearsed ? MM_OK : enqueue_exchange(exec, step, it->stream);
     if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it, step);
     if (!step->op) return run_data(exec, it);
     const bool again = it->rehearsed && step->phase == MM_FORWARD;
-    const bool checks = nets_exec_checks_own(exec) && !it->rehearsed && !lowered->pass.goes_on &&
-                        step->phase == MM_BACKWARD;
+    const bool checks =
+        nets_exec_checks_own(exec) && !it->rehearsed && !lowered->pass.goes_on && step->phase == MM_BACKWARD;
     MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
     /* The loss's step writes this rank's word (lower.c). */
     if (step->phase == MM_FORWARD && step->tensors[NETS_CORRECT] >= 0 && !it->recorded && !lowered->pass.goes_on)
@@ -276,8 +275,10 @@ mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t 
     pass.labels = (const int32_t *)((const char *)it->labels + first * nets_exec_label_bytes(exec));
     const bool guards = mm_sampling_guards(exec->manager, pass.pass->lowered->graph);
     if (guards && exec->divider.own)
-        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: a policy that samples needs states and gradients whole; ranks may "
-                       "not divide them", nets_net_name(exec->net));
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "net %s: a policy that samples needs states and gradients whole; ranks may "
+                       "not divide them",
+                       nets_net_name(exec->net));
     if (guards) return run_guarded(exec, &pass);
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }

@@ -124,8 +124,7 @@ static int64_t elems_of(const nets_update_param *params, int n) {
     return elems;
 }
 
-static void run_pass(const update_job *job, const nets_update_param *params, int n, float clip,
-                     atomic_bool *overflow) {
+static void run_pass(const update_job *job, const nets_update_param *params, int n, float clip, atomic_bool *overflow) {
     const pass all = {.args = &job->args, .params = params, .n = n, .clip = clip, .overflow = overflow};
     nets_ranges(job->pool, elems_of(params, n), 16, 1, pass_range, &all);
 }

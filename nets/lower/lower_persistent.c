@@ -54,8 +54,8 @@ static mm_status add_gradient(nets_lowered *out, const nets_param *param, const 
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, divides ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
                              dims, whole, &tensors->gradient));
     if (divides)
-        MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &room, name,
-                                 &tensors->share));
+        MM_TRY(
+            nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &room, name, &tensors->share));
     return mm_graph_set_weight(out->graph, tensors->gradient, tensors->value);
 }
 

@@ -119,6 +119,43 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
     }
 }
 
+/* What a step exchanges with the other ranks if they divide states (nets/exchange.h): the whole gradients that it reads
+ * to add them up, or the weights that it gathers. Such steps are of layers that compute nothing else. Returns the bytes;
+ * 0: it exchanges nothing. */
+static int64_t exchanged_bytes(const mm_graph *graph, const mm_step_info *step) {
+    int64_t gradients = 0, weights = 0;
+    if (mm_graph_layer(graph, step->layer)->kind != MM_LAYER_UPDATE || step->phase == MM_FORWARD) return 0;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT, weight = tensor->kind == MM_WEIGHT;
+        if (!gradient && !weight) return 0;
+        if (gradient && step->uses[u].access == MM_READ) gradients += tensor->bytes;
+        if (weight && step->uses[u].access == MM_MODIFY) weights += tensor->bytes;
+    }
+    return step->phase == MM_BACKWARD ? gradients : weights;
+}
+
+static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
+
+/* Nothing of it is taken to run beside other steps. A rank sends all gradients and gets its share of the sums, or sends
+ * its share of the weights and gets the others'. */
+static int64_t exchange_ns(const mm_graph_facts *facts, bool gathers, int64_t bytes) {
+    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / (gathers ? 2 : 1);
+    const double share = (double)bytes / facts->ranks, out = gathers ? share : (double)bytes,
+                 in = gathers ? (double)bytes - share : share;
+    const double link = seconds_of(out, facts->out_bytes_per_s) + seconds_of(in, facts->in_bytes_per_s);
+    return (int64_t)(link * 1e9) + (gathers ? 0 : mm_facts_sum_ns(facts, bytes));
+}
+
+static void add_exchanges(const mm_graph *graph, mm_graph_facts *facts) {
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        const int64_t bytes = exchanged_bytes(graph, step);
+        for (int v = facts->variant_first[s]; bytes > 0 && v < facts->variant_first[s + 1]; v++)
+            facts->variants[v].ns += exchange_ns(facts, step->phase == MM_UPDATE, bytes);
+    }
+}
+
 mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
     size_t i;
     json_t *row;
@@ -129,6 +166,9 @@ mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, m
     } else if (!source->is_machine)
         MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
-    if (source->ranks > 1) mm_facts_set_ranks(facts, source->ranks, source->sum_at);
+    if (source->ranks > 1) {
+        mm_facts_set_ranks(facts, source->ranks, source->sum_at);
+        add_exchanges(graph, facts);
+    }
     return MM_OK;
 }

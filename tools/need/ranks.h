@@ -16,7 +16,7 @@ typedef struct ranks {
 } ranks;
 
 /* Options for a command's table. */
-#define RANKS_ARGS(list, sum, at, divided)                                                                               \
+#define RANKS_ARGS(list, sum, at, divided)                                                                             \
     ARG("--ranks", "N", "devices that each train an N-th of the batch; their gradients are added up (1)", ARG_TEXT,    \
         list, 0, 0),                                                                                                   \
         ARG("--sum", "WHEN",                                                                                           \
