@@ -98,12 +98,13 @@ static mm_status make_pieces(nets_divider *d) {
 
 static void list_own(nets_divider *d) {
     const nets_exec *exec = d->exec;
+    float *shares = nets_exec_place(exec, exec->lowered->shares);
     int n = 0;
     for (int i = 0; i < nets_net_params(exec->net); i++) {
         if (!nets_net_param(exec->net, i)->learned) continue;
         const nets_param_tensors *tensors = &exec->lowered->params[i];
         const nets_share share = share_of(d, n, ranks_of(d)->rank);
-        d->divided[n] = (nets_divided){tensors->gradient, nets_exec_place(exec, tensors->share)};
+        d->divided[n] = (nets_divided){tensors->gradient, shares ? shares + tensors->share_at : NULL};
         nets_update_param *own = &d->own[n];
         *own = exec->params[n]; /* its states are the share alone */
         own->weight += share.first;

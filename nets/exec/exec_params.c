@@ -11,7 +11,7 @@
 static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
     if (part == NETS_VALUE) return tensors->value;
-    if (part == NETS_GRADIENT) return tensors->share < 0 ? tensors->gradient : -1; /* a gradient, if it is whole */
+    if (part == NETS_GRADIENT) return exec->lowered->shares < 0 ? tensors->gradient : -1; /* -1: it is divided */
     return tensors->state[part - NETS_STATE];
 }
 

@@ -445,7 +445,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, -1, {-1, -1}, {0}};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}, 0};
     return MM_OK;
 }
 
@@ -523,7 +523,8 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->optimizer = how->optimizer;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
-    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = -1;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = out->shares =
+        -1;
     lowering lo = {.out = out, .backend = backend, .no_fuse = how->no_fuse};
     mm_status status = lower_all(&lo);
     free(lo.descs);

@@ -8,8 +8,8 @@
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
- * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. If ranks divide gradients, grad.<parameter> is
- * a rank's share, and the managed tensor whole.grad.<parameter> the gradient.
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. If ranks divide gradients,
+ * grad.<parameter> is managed, and the persistent tensor shares.grad has a rank's shares of all.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -69,10 +69,11 @@ typedef struct nets_step {
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
- * has a rank's share (nets_share_room); if they divide gradients, so has `share`, and `gradient` is managed. */
+ * has a rank's share (nets_share_room). */
 typedef struct nets_param_tensors {
-    mm_tensor value, copy, gradient, share, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
+    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
+    int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
 } nets_param_tensors;
 
 typedef struct nets_lowered {
@@ -90,6 +91,7 @@ typedef struct nets_lowered {
      * for one that gathers weights. */
     int n_updates, first_update;
     nets_param_tensors *params; /* nets_net_params(net) of them */
+    mm_tensor shares; /* if ranks divide gradients: this rank's shares of all sums; gradients are managed. Else -1 */
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */

@@ -44,21 +44,6 @@ static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
     return nets_share_room(elems, out->allreduce.n);
 }
 
-/* Adds a parameter's gradient. If ranks divide gradients, its weight is linked to the whole one. */
-static mm_status add_gradient(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
-                              nets_param_tensors *tensors) {
-    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
-    const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
-    char whole[NETS_PARAM_NAME_CAPACITY + 24];
-    snprintf(whole, sizeof whole, "%s%s", divides ? "whole." : "", name);
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, divides ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
-                             dims, whole, &tensors->gradient));
-    if (divides)
-        MM_TRY(
-            nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &room, name, &tensors->share));
-    return mm_graph_set_weight(out->graph, tensors->gradient, tensors->value);
-}
-
 /* Adds the optimizer's i-th state. A share is linked to no weight: it does not have the weight's elements. */
 static mm_status add_state(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
                            const nets_param_tensors *tensors, mm_tensor *state_out) {
@@ -84,7 +69,10 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     }
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
-    MM_TRY(add_gradient(out, param, dims, name, tensors));
+    const mm_ownership whole = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) ? MM_MANAGED : MM_PERSISTENT;
+    MM_TRY(
+        nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, whole, MM_F32, param->rank, dims, name, &tensors->gradient));
+    MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
@@ -106,9 +94,23 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
 }
 
+/* Adds the tensor with this rank's shares of all gradients, each at a multiple of 64 bytes (nets_share_room). */
+static mm_status add_shares(nets_lowered *out) {
+    int64_t elems = 0;
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        out->params[i].share_at = elems;
+        elems += nets_share_room(nets_order_elems(&out->params[i].order), out->allreduce.n);
+    }
+    if (elems == 0) return MM_OK;
+    return nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &elems, "shares.grad",
+                             &out->shares);
+}
+
 mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
     MM_TRY(add_params(out, backend));
+    if (nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS)) MM_TRY(add_shares(out));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (out->allreduce.n > 1 && nets_lowered_updates(out))
@@ -146,22 +148,15 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
-static mm_tensor share_of(const nets_lowered *out, mm_tensor gradient) {
-    int i = 0;
-    while (out->params[i].gradient != gradient) i++;
-    return out->params[i].share;
-}
-
 mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS], bool last) {
     char name[NETS_NAME_CAPACITY + 8];
-    mm_use uses[2 * NETS_MAX_PARAMS];
+    mm_use uses[NETS_MAX_PARAMS + 1];
     size_t n = 0;
-    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
-        if (written[i] < 0) continue;
-        uses[n++] = (mm_use){written[i], MM_READ, MM_FORM_VALUE};
-        uses[n++] = (mm_use){share_of(out, written[i]), MM_WRITE, MM_FORM_VALUE};
-    }
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        if (written[i] >= 0) uses[n++] = (mm_use){written[i], MM_READ, MM_FORM_VALUE};
     if (n == 0) return MM_OK;
+    /* Sums of earlier steps may arrive during this one. */
+    uses[n++] = (mm_use){out->shares, MM_MODIFY, MM_FORM_VALUE};
     snprintf(name, sizeof name, "sum.%s", layer);
     MM_TRY(add_own_step(out, name, MM_BACKWARD, uses, n));
     nets_step *step = &out->steps[out->n_steps - 1];
@@ -195,13 +190,14 @@ static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses)
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
         if (!nets_net_param(out->net, i)->learned) continue;
-        uses[n++] = (mm_use){tensors->share >= 0 ? tensors->share : tensors->gradient, MM_READ, MM_FORM_VALUE};
+        if (out->shares < 0) uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
         if (tensors->copy >= 0 && !nets_lowered_divides(out, NETS_DIVIDE_STATES))
             uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
     }
+    if (out->shares >= 0) uses[n++] = (mm_use){out->shares, MM_READ, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     if (out->n_updates == 0) uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
@@ -269,7 +265,7 @@ mm_status nets_lower_update(nets_lowered *out) {
     int64_t least = all;
     if (allreduce->n > 1 && allreduce->when == MM_ALLREDUCE_AT_ONCE)
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
-    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 5) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     out->first_update = out->n_steps;
     mm_status status = add_updates(out, least, all, uses);
