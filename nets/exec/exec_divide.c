@@ -222,14 +222,22 @@ static mm_status gather_in_place(nets_divider *d, mm_stream *stream) {
 
 /* ---------------------------------------------------------------- steps */
 
-/* Makes the bf16 copies of the weights. */
-static mm_status copy_weights(const nets_exec *exec, mm_stream *stream) {
+static mm_status convert_weights(const nets_exec *exec, mm_stream *stream) {
     for (int i = 0; i < exec->n_params; i++) {
         const nets_update_param *p = &exec->params[i];
         if (!p->copy) continue;
         MM_TRY(exec->backend->ops->convert(exec->backend, MM_F32, p->weight, MM_BF16, p->copy, p->elems, stream));
     }
     return MM_OK;
+}
+
+/* Makes the bf16 copies of the weights. */
+static mm_status copy_weights(const nets_exec *exec, mm_stream *stream) {
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    const mm_status status = convert_weights(exec, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
 }
 
 mm_status nets_divider_run(nets_divider *d, const nets_step *step, mm_stream *stream) {
