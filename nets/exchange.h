@@ -13,9 +13,14 @@
 
 #include "mm/mm_base.h"
 
-/* What is divided. Gradients: a gradient is whole only from the step that computes it to the step behind that, which
- * adds up the ranks' gradients and keeps a share of the sum. */
+/* What is divided. Behind each backward step, a step adds up the ranks' gradients; each rank gets its share of the sum.
+ * States: the share lies in the gradient, the rest of which is void then. Gradients: the shares have a tensor of their
+ * own, and a whole gradient exists only between these two steps. */
 typedef enum nets_divide { NETS_DIVIDE_NONE, NETS_DIVIDE_STATES, NETS_DIVIDE_GRADIENTS, NETS_DIVIDES } nets_divide;
+
+/* Pieces of tensors that are under way at a time through host memory. So the sum of a gradient may arrive during the
+ * steps that add up the next so many gradients. Chosen: of 4 MiB each, twice what a communicator has under way. */
+enum { NETS_PIECES_UNDER_WAY = 8 };
 
 typedef struct nets_share {
     int64_t first, n; /* elements; n may be 0 */

@@ -95,15 +95,6 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
     return nets_divider_init(&exec->divider, exec);
 }
 
-static mm_status check_division(const nets_exec *exec, nets_mode mode, const nets_allreduce *allreduce) {
-    if (mode != NETS_TRAIN || allreduce->n < 2 || allreduce->divide < NETS_DIVIDE_GRADIENTS) return MM_OK;
-    if (!(exec->optimizer.clip_norm > 0)) return MM_OK;
-    return mm_fail(
-        MM_ERR_INVALID,
-        "net %s: clipping adds up the squares of whole gradients, so ranks cannot divide them; divide states",
-        nets_net_name(exec->net));
-}
-
 mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
                                 nets_backend *backend, const nets_optimizer *optimizer,
                                 const nets_exec_options *options, nets_exec **exec_out) {
@@ -115,10 +106,12 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
     exec->batch = batch;
     exec->sub_batch = options->sub_batch != 0 ? options->sub_batch : batch;
     if (optimizer) exec->optimizer = *optimizer;
-    mm_status status = check_division(exec, mode, &options->allreduce);
-    const nets_lowering how = {
-        .mode = mode, .optimizer = exec->optimizer.id, .no_fuse = options->no_fuse, .allreduce = options->allreduce};
-    if (status == MM_OK) status = create(exec, &how);
+    const nets_lowering how = {.mode = mode,
+                               .optimizer = exec->optimizer.id,
+                               .no_fuse = options->no_fuse,
+                               .clips = exec->optimizer.clip_norm > 0,
+                               .allreduce = options->allreduce};
+    mm_status status = create(exec, &how);
     nets_exec_stepped_down(exec);
     if (status != MM_OK) {
         nets_exec_destroy(exec);

@@ -6,7 +6,7 @@
 
 #include "nets/exec/exec_internal.h"
 
-enum { SLOTS = 8 }; /* chosen: of 4 MiB, twice what a communicator has under way */
+enum { SLOTS = NETS_PIECES_UNDER_WAY };
 
 /* A piece of a tensor. Immutable once made, because iterations that are ahead use it, too. */
 struct nets_piece_exchange {
@@ -104,7 +104,9 @@ static void list_own(nets_divider *d) {
         if (!nets_net_param(exec->net, i)->learned) continue;
         const nets_param_tensors *tensors = &exec->lowered->params[i];
         const nets_share share = share_of(d, n, ranks_of(d)->rank);
-        d->divided[n] = (nets_divided){tensors->gradient, shares ? shares + tensors->share_at : NULL};
+        if (exec->lowered->sums_own)
+            d->divided[n] = (nets_divided){tensors->gradient, shares ? shares + tensors->share_at
+                                                                     : (float *)exec->params[n].gradient + share.first};
         nets_update_param *own = &d->own[n];
         *own = exec->params[n]; /* its states are the share alone */
         own->weight += share.first;

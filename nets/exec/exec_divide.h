@@ -19,10 +19,11 @@
 
 typedef struct nets_piece_exchange nets_piece_exchange;
 
-/* A parameter's gradient, if ranks divide gradients: the managed tensor, and this rank's share of the sum. */
+/* A parameter's gradient if steps add up shares (nets_lowered.sums_own), and where this rank's share of the sum
+ * goes. */
 typedef struct nets_divided {
     mm_tensor gradient;
-    float *share; /* NULL: gradients are whole */
+    float *share; /* NULL: the plan all-reduces whole gradients */
 } nets_divided;
 
 typedef struct nets_divider {
@@ -40,8 +41,8 @@ typedef struct nets_divider {
     nets_exchanged *list; /* scratch */
 } nets_divider;
 
-/* Whether ranks divide gradients; false also if they divide nothing. */
-static inline bool nets_divider_has_gradients(const nets_divider *divider) {
+/* Whether steps add up shares of gradients; false also if ranks divide nothing. */
+static inline bool nets_divider_sums(const nets_divider *divider) {
     return divider->divided && divider->divided[0].share;
 }
 
@@ -55,8 +56,8 @@ void nets_divider_begin(nets_divider *divider);
 /* Enqueues what the step exchanges. */
 MM_CHECKED mm_status nets_divider_run(nets_divider *divider, const nets_step *step, mm_stream *stream);
 
-/* Gets elements first .. first + n - 1 of the `elems` elements, in the device's order, of a persistent tensor that ranks
- * divide. All ranks call it, with equal arguments; it blocks. */
+/* Gets elements first .. first + n - 1 of the `elems` elements, in the device's order, of a persistent tensor that
+ * ranks divide. All ranks call it, with equal arguments; it blocks. */
 MM_CHECKED mm_status nets_divided_get(nets_exec *exec, const char *name, int64_t elems, int64_t first, int64_t n,
                                       float *out);
 /* Sets this rank's part of these elements. */

@@ -107,8 +107,7 @@ static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
 /* Whether, with only_finite, each rank checks its own gradients before they are added up. */
 static inline bool nets_exec_checks_own(const nets_exec *exec) {
     const nets_divider *d = &exec->divider;
-    return exec->optimizer.only_finite &&
-           (nets_divider_has_gradients(d) ? d->memory != NULL : nets_exec_updates_in_parts(exec));
+    return exec->optimizer.only_finite && (nets_divider_sums(d) ? d->memory != NULL : nets_exec_updates_in_parts(exec));
 }
 /* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);

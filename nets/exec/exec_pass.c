@@ -66,7 +66,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_strea
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
     const nets_step *begins = &exec->lowered->steps[exec->lowered->first_update];
     const nets_step *last = begins + exec->lowered->n_updates - 1;
-    const bool checked = parts || nets_divider_has_gradients(&exec->divider);
+    const bool checked = parts || nets_divider_sums(&exec->divider);
     if (checked && exec->optimizer.only_finite && step == begins) MM_TRY(agree(exec, stream));
     if (!parts && step != last) return MM_OK;
     const nets_update_args args = {.params = exec->params + first,

@@ -404,9 +404,7 @@ static mm_status lower_sums(lowering *lo, int index, bool last) {
     const unit u = unit_of(lo, index);
     const nets_step *step = &out->steps[out->n_steps - 1];
     mm_tensor written[NETS_MAX_PARAMS];
-    if (!nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) || !lo->layers[index].wants_gradient ||
-        lo->fused[index].within != index)
-        return MM_OK;
+    if (!out->sums_own || !lo->layers[index].wants_gradient || lo->fused[index].within != index) return MM_OK;
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
         written[i] = is_whole(lo, &u, step->tensors[NETS_DPARAM + i]) ? step->tensors[NETS_DPARAM + i] : -1;
     return nets_lower_sums(out, nets_net_layer(out->net, index)->name, written, last);
@@ -419,13 +417,17 @@ static int first_wanting(const lowering *lo) {
     return i;
 }
 
-/* Gradients that ranks divide would have to be whole from one pass to the next. */
-static mm_status check_division(const nets_lowered *out) {
-    if (!nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) || (!out->pass.adds && !out->pass.goes_on)) return MM_OK;
-    return mm_fail(MM_ERR_INVALID,
-                   "net %s: gradients of sub-batches are added up whole, so ranks cannot divide them; divide states, "
-                   "or train whole batches",
-                   nets_net_name(out->net));
+/* Decides who adds up gradients. Refuses to divide those that must be whole: from one pass to the next, or for a
+ * norm. */
+static mm_status choose_sums(nets_lowered *out, bool clips) {
+    const bool passes = out->pass.adds || out->pass.goes_on, divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    const bool at_once = out->allreduce.when == MM_ALLREDUCE_AT_ONCE;
+    out->sums_own =
+        divides || (nets_lowered_divides(out, NETS_DIVIDE_STATES) && at_once && !clips && !out->pass.goes_on);
+    if (!divides || (!passes && !clips)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "net %s: %s, so ranks cannot divide them; divide states", nets_net_name(out->net),
+                   passes ? "gradients of sub-batches are added up whole"
+                          : "clipping needs the norm of whole gradients");
 }
 
 /* ---------------------------------------------------------------- whole */
@@ -492,7 +494,6 @@ static mm_status choose_images(lowering *lo) {
 
 static mm_status lower_all(lowering *lo) {
     nets_lowered *out = lo->out;
-    MM_TRY(check_division(out));
     MM_TRY(choose_images(lo));
     MM_TRY(allocate(lo));
     MM_TRY(fuse(lo));
@@ -526,7 +527,8 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = out->shares =
         -1;
     lowering lo = {.out = out, .backend = backend, .no_fuse = how->no_fuse};
-    mm_status status = lower_all(&lo);
+    mm_status status = choose_sums(out, how->clips);
+    if (status == MM_OK) status = lower_all(&lo);
     free(lo.descs);
     free(lo.layers);
     free(lo.fused);

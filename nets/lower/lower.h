@@ -46,6 +46,7 @@ typedef struct nets_lowering {
     nets_optimizer_id optimizer;
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
+    bool clips;               /* nets_optimizer.clip_norm is set */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -92,6 +93,9 @@ typedef struct nets_lowered {
     int n_updates, first_update;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor shares; /* if ranks divide gradients: this rank's shares of all sums; gradients are managed. Else -1 */
+    /* Steps of the backward pass add up shares of gradients (NETS_SUMS_OWN), and the plan all-reduces none: if ranks
+     * divide gradients; or states, unless clipping needs whole sums, or sums at the end or in place were asked for. */
+    bool sums_own;
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */

@@ -148,15 +148,29 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
     return MM_OK;
 }
 
+/* Adds what sums of earlier steps may be written to while the new step runs: the shares; or, where these lie in the
+ * gradients, those of the last steps. Returns the number of uses. */
+static size_t add_arrivals(const nets_lowered *out, mm_use *uses, size_t n) {
+    int found = 0;
+    if (out->shares >= 0) uses[n++] = (mm_use){out->shares, MM_MODIFY, MM_FORM_VALUE};
+    for (int s = out->n_steps - 1; out->shares < 0 && s >= 0; s--)
+        for (int i = 0; out->steps[s].exchanges == NETS_SUMS_OWN && i < NETS_MAX_PARAMS; i++) {
+            const mm_tensor gradient = out->steps[s].tensors[NETS_DPARAM + i];
+            if (gradient < 0 || found == NETS_PIECES_UNDER_WAY) continue;
+            uses[n++] = (mm_use){gradient, MM_MODIFY, MM_FORM_VALUE};
+            found++;
+        }
+    return n;
+}
+
 mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS], bool last) {
     char name[NETS_NAME_CAPACITY + 8];
-    mm_use uses[NETS_MAX_PARAMS + 1];
+    mm_use uses[NETS_MAX_PARAMS + NETS_PIECES_UNDER_WAY];
     size_t n = 0;
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
-        if (written[i] >= 0) uses[n++] = (mm_use){written[i], MM_READ, MM_FORM_VALUE};
+        if (written[i] >= 0) uses[n++] = (mm_use){written[i], out->shares >= 0 ? MM_READ : MM_MODIFY, MM_FORM_VALUE};
     if (n == 0) return MM_OK;
-    /* Sums of earlier steps may arrive during this one. */
-    uses[n++] = (mm_use){out->shares, MM_MODIFY, MM_FORM_VALUE};
+    n = add_arrivals(out, uses, n);
     snprintf(name, sizeof name, "sum.%s", layer);
     MM_TRY(add_own_step(out, name, MM_BACKWARD, uses, n));
     nets_step *step = &out->steps[out->n_steps - 1];
@@ -168,16 +182,15 @@ mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor 
 /* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
  * of the ranks' words, and the means of running statistics. */
 static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
-    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
     /* Steps of the backward pass exchange gradients through the same communicator, in an order of their own. */
-    if (divides) when = mm_allreduce_copies(when) ? MM_ALLREDUCE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_END;
+    if (out->sums_own) when = mm_allreduce_copies(when) ? MM_ALLREDUCE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_END;
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->word, when, MM_REDUCE_SUM));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
-        if (learned && divides) continue;
+        if (learned && out->sums_own) continue;
         MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
                                   learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
     }

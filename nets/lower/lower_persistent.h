@@ -25,8 +25,8 @@ MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend
 
 enum { NETS_UPDATES = 9 }; /* the most parts of an update */
 
-/* Adds, behind a backward step, the step that adds up the ranks' gradients that it was the last to write. `written`: per
- * NETS_DPARAM + i, such a gradient, or -1. */
+/* Adds, behind a backward step, the step that adds up the ranks' gradients that it was the last to write. `written`:
+ * per NETS_DPARAM + i, such a gradient, or -1. `last`: no such step follows. */
 MM_CHECKED mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS],
                                      bool last);
 

@@ -119,20 +119,38 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
     }
 }
 
-/* What a step exchanges with the other ranks if they divide states (nets/exchange.h): the whole gradients that it reads
- * to add them up, or the weights that it gathers. Such steps are of layers that compute nothing else. Returns the bytes;
- * 0: it exchanges nothing. */
-static int64_t exchanged_bytes(const mm_graph *graph, const mm_step_info *step) {
-    int64_t gradients = 0, weights = 0;
-    if (mm_graph_layer(graph, step->layer)->kind != MM_LAYER_UPDATE || step->phase == MM_FORWARD) return 0;
-    for (int u = 0; u < step->n_uses; u++) {
-        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
-        const bool gradient = tensor->kind == MM_WEIGHT_GRADIENT, weight = tensor->kind == MM_WEIGHT;
-        if (!gradient && !weight) return 0;
-        if (gradient && step->uses[u].access == MM_READ) gradients += tensor->bytes;
-        if (weight && step->uses[u].access == MM_MODIFY) weights += tensor->bytes;
+/* Whether the step may exchange something with the other ranks (nets/exchange.h). Such steps are of layers that compute
+ * nothing. */
+static bool may_exchange(const mm_graph *graph, const mm_step_info *step) {
+    return mm_graph_layer(graph, step->layer)->kind == MM_LAYER_UPDATE && step->phase != MM_FORWARD;
+}
+
+/* Whether an earlier step adds up the gradient: then only its sum may arrive during a later one. */
+static bool is_added_up_before(const mm_graph *graph, int before, mm_tensor gradient) {
+    for (int s = before - 1; s >= 0; s--) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        for (int u = 0; may_exchange(graph, step) && u < step->n_uses; u++)
+            if (step->uses[u].tensor == gradient) return true;
     }
-    return step->phase == MM_BACKWARD ? gradients : weights;
+    return false;
+}
+
+/* The bytes of the gradients that a step of the backward pass adds up, or of the weights that a step behind the update
+ * gathers; 0: it exchanges nothing. */
+static int64_t exchanged_bytes(const mm_graph *graph, int s) {
+    const mm_step_info *step = mm_graph_step(graph, s);
+    int64_t bytes = 0;
+    if (!may_exchange(graph, step)) return 0;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, use->tensor);
+        if (tensor->kind != (step->phase == MM_BACKWARD ? MM_WEIGHT_GRADIENT : MM_WEIGHT)) return 0;
+        if (step->phase == MM_UPDATE)
+            bytes += use->access == MM_MODIFY ? tensor->bytes : 0; /* a copy is only written */
+        else if (tensor->weight >= 0 && !is_added_up_before(graph, s, use->tensor))
+            bytes += tensor->bytes;
+    }
+    return bytes;
 }
 
 static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
@@ -150,7 +168,7 @@ static int64_t exchange_ns(const mm_graph_facts *facts, bool gathers, int64_t by
 static void add_exchanges(const mm_graph *graph, mm_graph_facts *facts) {
     for (int s = 0; s < mm_graph_steps(graph); s++) {
         const mm_step_info *step = mm_graph_step(graph, s);
-        const int64_t bytes = exchanged_bytes(graph, step);
+        const int64_t bytes = exchanged_bytes(graph, s);
         for (int v = facts->variant_first[s]; bytes > 0 && v < facts->variant_first[s + 1]; v++)
             facts->variants[v].ns += exchange_ns(facts, step->phase == MM_UPDATE, bytes);
     }
