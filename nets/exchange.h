@@ -11,7 +11,7 @@
 #ifndef NETS_EXCHANGE_H
 #define NETS_EXCHANGE_H
 
-#include "mm/mm_base.h"
+#include "mm/core/status.h"
 
 /* What is divided. Behind each backward step, a step adds up the ranks' gradients; each rank gets its share of the sum.
  * States: the share lies in the gradient, the rest of which is void then. Gradients: the shares have a tensor of their
