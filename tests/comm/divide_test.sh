@@ -145,6 +145,20 @@ adamw gradients 0.82
 END
 }
 
+# Weights are gathered behind the update, and divided gradients are added up beside nothing.
+the_time_of_exchanges_is_predicted_() {
+    local at what last ms
+    for at in nccl ranks; do
+        last=0
+        for what in none states gradients; do
+            expect 0 plan --net gpt2 --batch 16 --ranks 4 --gpu h100 --sum-at $at --divide $what --policy liveness
+            ms=$(awk '$1 == "predicted" { print $3 }' out)
+            is_less "$last" "$ms" || fail "$at, --divide $what: $ms ms"
+            last=$ms
+        done
+    done
+}
+
 # starts WHAT: two ranks that train on, and divide WHAT.
 starts() {
     start "${any[@]}" --net 'gpt,layers=2,width=32,heads=2,context=16,vocabulary=300' --batch 4 --iterations 1000000 \
