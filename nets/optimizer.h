@@ -89,6 +89,9 @@ typedef struct nets_update_param {
 typedef struct nets_update_args {
     const nets_update_param *params; /* valid until the work is done */
     int n_params;
+    /* As many parts of `params`, which may have no elements: only these are updated, while checks and the norm are of
+     * all elements. NULL: `params`. */
+    const nets_update_param *moved;
     /* With only_finite: whether `loss` and the gradients of the first n_checked `params` are checked before the update:
      * they must be finite, the gradients at most `most` in magnitude. Params from n_params on have no weight; their
      * `gradient` is a running statistic. */

@@ -36,8 +36,12 @@ typedef enum comm_op {
     COMM_SUM,   /* f32: their sum */
     COMM_MEAN,  /* f32: their sum divided by their number */
     COMM_COUNT, /* i32: their sum; or, if some are negative, the first of those, which stands for a failure */
-    COMM_BYTES, /* used by comm_gather */
+    /* Tensors in equal parts, one for each rank; rank r's is the r-th. */
+    COMM_OWN,   /* f32: this rank's part becomes the ranks' sum, other parts are void; at most COMM_OWN_MOST elements */
+    COMM_BYTES, /* words: each rank's part goes to all */
 } comm_op;
+
+enum { COMM_OWN_MOST = 1 << 20 };
 
 typedef struct comm_config {
     const char *backend;
@@ -87,9 +91,10 @@ MM_CHECKED mm_status comm_allreduce_wait(comm *m, int64_t *done_ns_out);
 
 /* A tensor on the GPU. */
 typedef struct comm_tensor {
-    comm_op kind; /* not COMM_BYTES */
+    comm_op kind; /* not COMM_OWN */
     void *data;
     int64_t elems;
+    int64_t part; /* COMM_BYTES: elements of each rank's part; the last parts may be shorter or empty */
 } comm_tensor;
 
 /* Only with a backend for GPUs: enqueues the all-reduces of n tensors, in place, on a stream of the GPU

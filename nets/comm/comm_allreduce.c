@@ -21,16 +21,17 @@ static mm_status await(void *ctx, const mm_allreduce_part *shared) {
     return MM_OK;
 }
 
+enum { AT_ONCE = 256 }; /* most tensors of a call. Chosen */
+
 /* NCCL gets the tensors of one comm_allreduce_enqueue as one group, so all ranks must divide the tensors alike among
  * calls. */
 static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_stream *stream) {
-    enum { MOST = 256 };
-    comm_tensor tensors[MOST];
-    for (int from = 0; from < n; from += MOST) {
-        const int some = n - from < MOST ? n - from : MOST;
+    comm_tensor tensors[AT_ONCE];
+    for (int from = 0; from < n; from += AT_ONCE) {
+        const int some = n - from < AT_ONCE ? n - from : AT_ONCE;
         for (int i = 0; i < some; i++) {
             const mm_allreduce_part *s = &shared[from + i];
-            tensors[i] = (comm_tensor){kind_of(s), s->data, s->bytes / (int64_t)sizeof(float)};
+            tensors[i] = (comm_tensor){kind_of(s), s->data, s->bytes / (int64_t)sizeof(float), 0};
         }
         MM_TRY(comm_allreduce_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
     }
@@ -38,6 +39,31 @@ static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_s
 }
 
 const mm_allreduce_fns comm_allreduce_fns = {sent, await, enqueue};
+
+static void begin_exchange(void *ctx, bool gathers, void *data, int64_t elems) {
+    comm_allreduce_begin(ctx, gathers ? COMM_BYTES : COMM_OWN, data, elems);
+}
+
+static mm_status wait_exchange(void *ctx) { return await(ctx, NULL); }
+
+static mm_status enqueue_exchange(void *ctx, const nets_exchanged *parts, int n, mm_stream *stream) {
+    for (int from = 0; from < n; from += AT_ONCE) {
+        comm_tensor tensors[AT_ONCE];
+        const int some = n - from < AT_ONCE ? n - from : AT_ONCE;
+        for (int i = 0; i < some; i++) {
+            const nets_exchanged *p = &parts[from + i];
+            tensors[i] = (comm_tensor){p->part > 0 ? COMM_BYTES : COMM_SUM, p->data, p->elems, p->part};
+        }
+        MM_TRY(comm_allreduce_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
+    }
+    return MM_OK;
+}
+
+static mm_status collect(void *ctx, const void *mine, int64_t bytes, void *all_out) {
+    return comm_gather(ctx, mine, bytes, all_out);
+}
+
+const nets_exchange comm_exchange = {COMM_OWN_MOST, begin_exchange, wait_exchange, enqueue_exchange, collect};
 
 mm_status comm_allreduce_agree(void *ctx, int32_t *word) { return comm_agree(ctx, word); }
 

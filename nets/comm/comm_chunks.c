@@ -24,14 +24,16 @@ static int chunk_elems(const comm_chunks *s) {
     return CHUNK_ELEMS / ranks * ranks;
 }
 
-/* A gather's job (COMM_BYTES) is one chunk; comm_gather begins it only when nothing else is under way. */
+/* Whether the job is one chunk, because it has a part for each rank. */
+static bool is_divided(comm_op kind) { return kind == COMM_OWN || kind == COMM_BYTES; }
+
 mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
     const int slot = (int)(s->cut % COMM_TRANSFERS), ranks = s->link->ranks;
     comm_chunk *c = &s->chunks[slot];
     const int64_t rest = j->elems - s->at;
     *c = (comm_chunk){.kind = j->kind,
                       .data = j->data + s->at,
-                      .elems = (int)(rest < chunk_elems(s) || j->kind == COMM_BYTES ? rest : chunk_elems(s)),
+                      .elems = (int)(rest < chunk_elems(s) || is_divided(j->kind) ? rest : chunk_elems(s)),
                       .counts = c->counts,
                       .places = c->places,
                       .sent_counts = c->sent_counts,
@@ -49,10 +51,7 @@ mm_status comm_chunks_begin(comm_chunks *s, const comm_job *j, bool *last_out) {
     s->cut++;
     s->at = c->last ? 0 : s->at + c->elems;
     *last_out = c->last;
-    if (c->kind == COMM_BYTES) {
-        s->added++; /* nothing else is under way */
-        return s->backend->share(s->link, slot, c->data, c->counts, c->places);
-    }
+    if (c->kind == COMM_BYTES) return MM_OK; /* it is sent to all when the chunks before it have been */
     if (s->at_root) return s->backend->collect(s->link, slot, c->data, c->elems, c->received);
     return s->backend->scatter(s->link, slot, c->data, c->sent_counts, c->places, c->received_counts,
                                c->received_places, c->received);
@@ -97,13 +96,14 @@ static mm_status add_up(comm_chunks *s, int slot) {
     const bool root = s->at_root;
     const int elems = root ? c->elems : c->counts[rank];
     int32_t *sum = root ? c->data : c->data + c->places[rank];
-    if (root && rank > 0) return s->backend->spread(s->link, slot, c->data, c->elems);
+    if (root && rank > 0 && c->kind != COMM_BYTES) return s->backend->spread(s->link, slot, c->data, c->elems);
     if (c->kind == COMM_COUNT)
         add_counts(s, c, elems, sum);
-    else
+    else if (c->kind != COMM_BYTES)
         add_floats(s, c, elems, (float *)sum);
-    return root ? s->backend->spread(s->link, slot, c->data, c->elems)
-                : s->backend->share(s->link, slot, c->data, c->counts, c->places);
+    if (c->kind == COMM_OWN && !root) return MM_OK;
+    return root && c->kind != COMM_BYTES ? s->backend->spread(s->link, slot, c->data, c->elems)
+                                         : s->backend->share(s->link, slot, c->data, c->counts, c->places);
 }
 
 mm_status comm_chunks_init(comm_chunks *s, const comm_backend *backend, comm_link *link, bool at_root) {
@@ -131,7 +131,10 @@ mm_status comm_chunks_go_on(comm_chunks *s, bool *moved_out, bool *done_out) {
     bool done = false;
     if (s->added < s->cut) {
         const int slot = (int)(s->added % COMM_TRANSFERS);
-        MM_TRY(s->backend->test(s->link, slot, &done));
+        if (s->chunks[slot].kind == COMM_BYTES)
+            done = true;
+        else
+            MM_TRY(s->backend->test(s->link, slot, &done));
         if (done) {
             MM_TRY(add_up(s, slot));
             s->added++;

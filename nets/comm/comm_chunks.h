@@ -11,8 +11,7 @@
 
 #include "nets/comm/comm_backend.h"
 
-/* A tensor to all-reduce. COMM_BYTES: a gather; data has room for all ranks' elements, and has this rank's in their
- * place. */
+/* A tensor to all-reduce, or to exchange in equal parts (COMM_OWN, COMM_BYTES). */
 typedef struct comm_job {
     comm_op kind;
     int32_t *data;

@@ -19,7 +19,7 @@
 
 #define CALLS(f)                                                                                                       \
     f(GetUniqueId) f(CommInitRank) f(CommDestroy) f(CommAbort) f(CommGetAsyncError) f(AllReduce) f(AllGather)          \
-        f(GroupStart) f(GroupEnd) f(GetErrorString)
+        f(Broadcast) f(GroupStart) f(GroupEnd) f(GetErrorString)
 
 typedef struct nccl_api {
 #define POINTER(name) __typeof__(nccl##name) *name;
@@ -197,9 +197,23 @@ static void nccl_abort(comm_link *link, int status) {
 
 /* ---------------------------------------------------------------- sums */
 
+/* Sends each rank's part of the tensor to all. */
+static mm_status enqueue_parts(const nccl_link *l, const comm_tensor *t, ncclComm_t comm, cudaStream_t stream) {
+    for (int64_t r = 0; r < l->base.ranks && r * t->part < t->elems; r++) {
+        const int64_t first = r * t->part, left = t->elems - first;
+        int32_t *data = (int32_t *)t->data + first;
+        MM_TRY(check(
+            l,
+            l->nccl.Broadcast(data, data, (size_t)(left < t->part ? left : t->part), ncclInt32, (int)r, comm, stream),
+            "Broadcast"));
+    }
+    return MM_OK;
+}
+
 static mm_status enqueue_one(const nccl_link *l, const comm_tensor *t, int32_t *counts, ncclComm_t comm,
                              cudaStream_t stream) {
     const size_t n = (size_t)t->elems;
+    if (t->kind == COMM_BYTES) return enqueue_parts(l, t, comm, stream);
     if (t->kind == COMM_COUNT)
         return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, comm, stream), "AllGather");
     return check(

@@ -8,6 +8,18 @@
 
 #include "nets/exec/exec_internal.h"
 
+/* The places of the homes, for what is made of them before the first update. */
+static void find_places(nets_exec *exec) {
+    for (int i = 0; i < exec->n_params; i++) {
+        const nets_param_tensors *tensors = &exec->lowered->params[exec->number[i]];
+        nets_update_param *param = &exec->params[i];
+        param->weight = nets_exec_place(exec, tensors->value);
+        param->copy = nets_exec_place(exec, tensors->copy);
+        param->gradient = nets_exec_place(exec, tensors->gradient);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_place(exec, tensors->state[k]);
+    }
+}
+
 static mm_status collect_params(nets_exec *exec) {
     int n = nets_net_params(exec->net);
     exec->params = calloc((size_t)n + 1, sizeof *exec->params);
@@ -33,6 +45,7 @@ static mm_status collect_params(nets_exec *exec) {
         exec->number[exec->n_checked] = i;
         exec->params[exec->n_checked++] = (nets_update_param){.elems = nets_net_param(exec->net, i)->elems};
     }
+    find_places(exec);
     return MM_OK;
 }
 
@@ -101,7 +114,8 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
                           exec->batch * nets_exec_label_bytes(exec)));
     if (how->mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_undo_init(&exec->undo, exec->manager, exec->lowered));
-    return collect_params(exec);
+    MM_TRY(collect_params(exec));
+    return nets_divider_init(&exec->divider, exec);
 }
 
 mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mode, mm_manager *manager,
@@ -119,6 +133,7 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
                                .optimizer = exec->optimizer.id,
                                .update = options->update,
                                .no_fuse = options->no_fuse,
+                               .clips = exec->optimizer.clip_norm > 0,
                                .allreduce = options->allreduce};
     mm_status status = create(exec, &how);
     nets_exec_stepped_down(exec);
@@ -157,6 +172,7 @@ void nets_exec_destroy(nets_exec *exec) {
     for (int i = 0; i < exec->n_passes; i++)
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
+    nets_divider_fini(&exec->divider);
     nets_ring_fini(&exec->ring);
     nets_undo_fini(&exec->undo);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The executor's structs and the functions that its files share: exec.c, exec_iteration.c, exec_pass.c, exec_ranks.c
- * and exec_params.c. */
+/* The executor's structs and the functions that its files share: exec.c, exec_iteration.c, exec_pass.c, exec_ranks.c,
+ * exec_divide.c and exec_params.c. */
 #ifndef NETS_EXEC_EXEC_INTERNAL_H
 #define NETS_EXEC_EXEC_INTERNAL_H
 
 #include "mm/core/graph/graph.h"
 #include "nets/exec/exec.h"
+#include "nets/exec/exec_divide.h"
 #include "nets/exec/exec_ring.h"
 #include "nets/exec/exec_staging.h"
 #include "nets/exec/exec_undo.h"
@@ -33,8 +34,9 @@ struct nets_exec {
     nets_update_param *params, *written;
     int *number;             /* their numbers in the net */
     int n_params, n_checked; /* n_checked: parameters and statistics together */
-    int *param_of; /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
-    mm_call vote;  /* the call that nets_exec_enqueue_vote enqueues */
+    int *param_of;        /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
+    mm_call vote;         /* the call that nets_exec_enqueue_vote enqueues */
+    nets_divider divider; /* what ranks divide; all zero: nothing */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
@@ -107,6 +109,11 @@ static inline bool nets_exec_updates_in_backward(const nets_exec *exec) {
  * needs all gradients: then the last part updates all parameters. */
 static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
     return nets_exec_updates_in_backward(exec) || (exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0));
+}
+/* Whether, with only_finite, each rank checks its own gradients before they are added up. */
+static inline bool nets_exec_checks_own(const nets_exec *exec) {
+    const nets_divider *d = &exec->divider;
+    return exec->optimizer.only_finite && (nets_divider_sums(d) ? d->memory != NULL : nets_exec_updates_in_parts(exec));
 }
 /* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);

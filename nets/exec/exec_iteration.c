@@ -48,6 +48,7 @@ static mm_status run_iteration(nets_exec *exec, const nets_iteration *it) {
     const int64_t last = (nets_exec_passes(exec->batch, exec->sub_batch) - 1) * exec->sub_batch;
     MM_TRY(nets_undo_save(&exec->undo, index_of(exec, it->slot), it->stream));
     MM_TRY(nets_exec_begin_part(exec, it->stream));
+    nets_divider_begin(&exec->divider);
     if (exec->n_passes > 1) MM_TRY(nets_exec_run_pass(exec, it, 0));
     if (exec->n_passes > 2) MM_TRY(run_middle(exec, it));
     MM_TRY(nets_exec_run_pass(exec, it, last));

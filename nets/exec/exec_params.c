@@ -11,7 +11,8 @@
 static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
     if (part == NETS_VALUE) return tensors->value;
-    if (part == NETS_GRADIENT) return nets_exec_updates_in_backward(exec) ? -1 : tensors->gradient;
+    if (part == NETS_GRADIENT) /* -1: it is managed, or divided */
+        return nets_exec_updates_in_backward(exec) || exec->lowered->shares >= 0 ? -1 : tensors->gradient;
     return tensors->state[part - NETS_STATE];
 }
 
@@ -45,11 +46,21 @@ static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
     return NULL;
 }
 
+/* The number of elements of all ranks' shares, if the tensor is a state that they divide; else 0. */
+static int64_t divided_elems(const nets_exec *exec, mm_tensor tensor) {
+    for (int i = 0; exec->divider.own && i < nets_net_params(exec->net); i++) {
+        const nets_param_tensors *p = &exec->lowered->params[i];
+        if (tensor == p->state[0] || tensor == p->state[1]) return nets_order_elems(&p->order);
+    }
+    return 0;
+}
+
 /* A copy of elements first .. first + n - 1 of a tensor: from the manager to `out` or, if `out` is NULL, from `in` to
  * the manager. */
 typedef struct transfer {
     nets_exec *exec;
     const char *name, *copy; /* copy: that of the bf16 copy, which is set, too; NULL: none */
+    int64_t divided;         /* divided_elems */
     nets_order order;
     int64_t first, n;
     float *out;
@@ -75,6 +86,9 @@ static mm_status set_copy(const transfer *t, int64_t at, int64_t n, const float 
 
 static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
     const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+    if (t->divided > 0)
+        return out ? nets_divided_get(t->exec, t->name, t->divided, at, n, out)
+                   : nets_divided_set(t->exec, t->name, t->divided, at, n, in);
     if (out) return mm_persistent_get(t->exec->manager, t->name, offset, out, bytes);
     MM_TRY(mm_persistent_set(t->exec->manager, t->name, offset, in, bytes));
     return t->copy ? set_copy(t, at, n, in) : MM_OK;
@@ -118,8 +132,8 @@ static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *ou
     const mm_tensor tensor = part_tensor(exec, param, part);
     if (tensor < 0) return no_part(exec, param);
     return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), copy_name(exec, tensor),
-                                    exec->lowered->params[param].order, 0, nets_net_param(exec->net, param)->elems, out,
-                                    in});
+                                    divided_elems(exec, tensor), exec->lowered->params[param].order, 0,
+                                    nets_net_param(exec->net, param)->elems, out, in});
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -135,8 +149,8 @@ static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, 
     const int64_t size = sizeof(float);
     mm_tensor tensor;
     MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
-    return copy_ordered(
-        &(transfer){exec, name, copy_name(exec, tensor), order_of(exec, tensor), offset / size, bytes / size, out, in});
+    return copy_ordered(&(transfer){exec, name, copy_name(exec, tensor), divided_elems(exec, tensor),
+                                    order_of(exec, tensor), offset / size, bytes / size, out, in});
 }
 
 mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {
@@ -157,6 +171,7 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
         transfer t = {exec,
                       nets_exec_name_of(exec, tensors->value),
                       copy_name(exec, tensors->value),
+                      0,
                       tensors->order,
                       first,
                       n,
@@ -168,6 +183,7 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
         t.copy = NULL;
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
             t.name = nets_exec_name_of(exec, tensors->state[k]);
+            t.divided = divided_elems(exec, tensors->state[k]);
             MM_TRY(copy_ordered(&t));
         }
     }

@@ -63,10 +63,8 @@ static void bind(nets_exec *exec, int first, int n) {
     }
 }
 
-/* Called after a step that writes gradients, before they are all-reduced. */
-static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
-    const int ranks = exec->lowered->allreduce.n;
-    const float most = NETS_GRADIENT_MOST / (float)(ranks > 1 ? ranks : 1);
+/* Checks the gradients that the step has written, or added up. */
+static mm_status check_gradients(const nets_exec *exec, const nets_step *step, float most, mm_stream *stream) {
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;
@@ -77,14 +75,29 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
     return MM_OK;
 }
 
-/* Checks the loss and the running statistics, which have been all-reduced already, and then halts the updates of all
- * ranks if those of any rank are halted. */
+/* Checks the loss and the running statistics, which have been all-reduced already. If each rank has checked its own
+ * gradients, then halts the updates of all ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     const int statistics = exec->n_checked - exec->n_params;
     bind(exec, exec->n_params, statistics);
     MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
-    return nets_exec_enqueue_vote(exec, stream);
+    return nets_exec_checks_own(exec) ? nets_exec_enqueue_vote(exec, stream) : MM_OK;
+}
+
+/* The places of what ranks divide were taken once (exec_divide.c): checks that these are still the step's. */
+static mm_status check_places(const nets_exec *exec, int first, int n) {
+    for (int i = first; i < first + n; i++) {
+        const nets_param_tensors *tensors = &exec->lowered->params[exec->number[i]];
+        bool same = mm_tensor_data(exec->manager, tensors->value) == exec->params[i].weight;
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+            same = same && mm_tensor_data(exec->manager, tensors->state[k]) == exec->params[i].state[k];
+        if (!same)
+            return mm_fail(MM_ERR_UNSUPPORTED,
+                           "net %s: what ranks divide stays on the device: policy %s may not have resident=",
+                           nets_net_name(exec->net), mm_policy_now(exec->manager));
+    }
+    return MM_OK;
 }
 
 /* In the backward pass: checks the gradients that the step updates by. */
@@ -98,14 +111,20 @@ static mm_status check_update(nets_exec *exec, const nets_iteration *it, const n
 static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const bool parts = nets_exec_updates_in_parts(exec), last = step->part == exec->lowered->n_updates - 1;
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
+    const bool checked = parts || nets_divider_sums(&exec->divider);
     mm_stream *stream = it->stream;
+    if (checked && exec->optimizer.only_finite && step->part == 0) MM_TRY(agree(exec, stream));
     if (!parts && !last) return MM_OK;
-    bind(exec, first, parts ? n : exec->n_checked);
-    if (parts && exec->optimizer.only_finite && step->part == 0) MM_TRY(agree(exec, stream));
+    if (exec->divider.own)
+        MM_TRY(check_places(exec, first, n));
+    else
+        bind(exec, first, n);
+    if (!parts) bind(exec, exec->n_params, exec->n_checked - exec->n_params);
     if (nets_exec_updates_in_backward(exec)) MM_TRY(check_update(exec, it, step));
     const nets_update_args args = {.params = exec->params + first,
+                                   .moved = exec->divider.own ? exec->divider.own + first : NULL,
                                    .n_params = n,
-                                   .checks = !parts,
+                                   .checks = !checked,
                                    .n_checked = exec->n_checked,
                                    .most = NETS_GRADIENT_MOST,
                                    .loss = nets_exec_place(exec, exec->lowered->loss),
@@ -187,19 +206,28 @@ static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const n
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
+/* Sums in place are the same on all ranks, so each checks them by itself. */
+static mm_status enqueue_exchange(nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const bool checks = exec->optimizer.only_finite && step->exchanges != NETS_GATHERS && !exec->divider.memory;
+    MM_TRY(nets_divider_run(&exec->divider, step, stream));
+    return checks ? check_gradients(exec, step, NETS_GRADIENT_MOST, stream) : MM_OK;
+}
 
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const nets_lowered *lowered = it->pass->lowered;
+    if (step->exchanges != NETS_EXCHANGES_NOT) return it->rehearsed ? MM_OK : enqueue_exchange(exec, step, it->stream);
     if (step->phase == MM_UPDATE) return it->rehearsed ? MM_OK : enqueue_last(exec, it, step);
     if (!step->op) return run_data(exec, it);
     const bool again = it->rehearsed && step->phase == MM_FORWARD;
-    const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
-                        !lowered->pass.goes_on && !nets_exec_updates_in_backward(exec);
+    const bool checks =
+        nets_exec_checks_own(exec) && !it->rehearsed && !lowered->pass.goes_on && !nets_exec_updates_in_backward(exec);
     MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
     /* The loss's step writes this rank's word (lower.c). */
     if (step->phase == MM_FORWARD && step->tensors[NETS_CORRECT] >= 0 && !it->recorded && !lowered->pass.goes_on)
         MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
-    return checks ? check_gradients(exec, step, it->stream) : MM_OK;
+    /* A sum of the ranks' gradients is then at most NETS_GRADIENT_MOST. */
+    const float most = NETS_GRADIENT_MOST / (float)lowered->allreduce.n;
+    return checks ? check_gradients(exec, step, most, it->stream) : MM_OK;
 }
 
 void nets_exec_watch(nets_exec *exec, nets_watch_fn fn, void *ctx) {
@@ -243,7 +271,7 @@ static mm_status run_step_by_step(nets_exec *exec, const nets_iteration *it) {
  * pass runs step by step, this time or as long as the plan is used. */
 static bool has_recording(nets_exec *exec, nets_exec_pass *pass, mm_stream *stream) {
     nets_iteration recorded = {.pass = pass, .stream = stream, .recorded = true};
-    if (exec->watch || exec->mark) return false;
+    if (exec->watch || exec->mark || exec->divider.memory) return false;
     mm_replay_state_id state = mm_replay_state(exec->manager, pass->lowered->graph);
     if (state != MM_REPLAY_MAY) return state == MM_REPLAY_READY;
     mm_status status = mm_record_begin(exec->manager, pass->lowered->graph);
@@ -298,11 +326,10 @@ mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t 
     pass.images = (const float *)((const char *)it->images + first * nets_exec_image_bytes(exec));
     pass.labels = (const int32_t *)((const char *)it->labels + first * nets_exec_label_bytes(exec));
     if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) {
-        if (!nets_exec_updates_in_backward(exec)) return run_guarded(exec, &pass);
-        return mm_fail(MM_ERR_UNSUPPORTED,
-                       "net %s: policy %s compares gradients of whole iterations, but weights are updated in the "
-                       "backward pass",
-                       nets_net_name(exec->net), mm_policy_now(exec->manager));
+        if (!nets_exec_updates_in_backward(exec) && !exec->divider.own) return run_guarded(exec, &pass);
+        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: policy %s compares gradients of whole iterations, but %s",
+                       nets_net_name(exec->net), mm_policy_now(exec->manager),
+                       exec->divider.own ? "ranks divide them" : "weights are updated in the backward pass");
     }
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }

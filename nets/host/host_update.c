@@ -94,6 +94,7 @@ static double squares(const nets_update_param *p, int64_t from, int64_t to) {
 /* A pass over the first n parameters, whose elements count as one range, one parameter after the other. */
 typedef struct pass {
     const nets_update_args *args;
+    const nets_update_param *params;
     int n;
     float clip;            /* the update multiplies gradients by it */
     atomic_bool *overflow; /* set if a gradient overflows; NULL: the pass updates, or sums squares */
@@ -104,8 +105,8 @@ typedef struct pass {
 static void pass_range(const void *ctx, int64_t from, int64_t to) {
     const pass *p = ctx;
     int64_t first = 0;
-    for (int i = 0; i < p->n && first < to; first += p->args->params[i++].elems) {
-        const nets_update_param *param = &p->args->params[i];
+    for (int i = 0; i < p->n && first < to; first += p->params[i++].elems) {
+        const nets_update_param *param = &p->params[i];
         int64_t begin = nets_larger(from - first, 0), end = to - first < param->elems ? to - first : param->elems;
         if (begin >= end) continue;
         if (p->parts)
@@ -117,15 +118,15 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
     }
 }
 
-static int64_t elems_of(const update_job *job, int n) {
+static int64_t elems_of(const nets_update_param *params, int n) {
     int64_t elems = 0;
-    for (int i = 0; i < n; i++) elems += job->args.params[i].elems;
+    for (int i = 0; i < n; i++) elems += params[i].elems;
     return elems;
 }
 
-static void run_pass(const update_job *job, int n, float clip, atomic_bool *overflow) {
-    const pass all = {.args = &job->args, .n = n, .clip = clip, .overflow = overflow};
-    nets_ranges(job->pool, elems_of(job, n), 16, 1, pass_range, &all);
+static void run_pass(const update_job *job, const nets_update_param *params, int n, float clip, atomic_bool *overflow) {
+    const pass all = {.args = &job->args, .params = params, .n = n, .clip = clip, .overflow = overflow};
+    nets_ranges(job->pool, elems_of(params, n), 16, 1, pass_range, &all);
 }
 
 static mm_status sum_part(void *ctx, int64_t part, int thread) {
@@ -143,8 +144,8 @@ static mm_status find_clip(const update_job *job, float *clip_out) {
     double parts[PARTS] = {0}, sum = 0;
     *clip_out = 1;
     if (!(job->args.optimizer.clip_norm > 0)) return MM_OK;
-    pass all = {.args = &job->args, .n = job->args.n_params, .parts = parts};
-    all.cut = nets_cut_of(elems_of(job, all.n), PARTS, 16, LEAST_ELEMS);
+    pass all = {.args = &job->args, .params = job->args.params, .n = job->args.n_params, .parts = parts};
+    all.cut = nets_cut_of(elems_of(all.params, all.n), PARTS, 16, LEAST_ELEMS);
     MM_TRY(mm_host_pool_run(job->pool, all.cut.pieces, sum_part, &all));
     for (int i = 0; i < all.cut.pieces; i++) sum += parts[i];
     const double clip = job->args.optimizer.clip_norm / (sqrt(sum) + 1e-6);
@@ -155,7 +156,7 @@ static mm_status find_clip(const update_job *job, float *clip_out) {
 static bool has_diverged(const update_job *job) {
     atomic_bool overflow = false;
     if (job->args.loss && !isfinite(*job->args.loss)) return true;
-    run_pass(job, job->args.n_checked, 1, &overflow);
+    run_pass(job, job->args.params, job->args.n_checked, 1, &overflow);
     return overflow;
 }
 
@@ -179,7 +180,7 @@ static mm_status run_update(void *arg) {
     }
     float clip;
     MM_TRY(find_clip(job, &clip));
-    run_pass(job, args->n_params, clip, NULL);
+    run_pass(job, args->moved ? args->moved : args->params, args->n_params, clip, NULL);
     if (args->goes_on) return MM_OK;
     if (++args->rng[2] == 0) args->rng[3]++;
     if (args->step) ++*args->step;

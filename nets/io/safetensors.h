@@ -75,7 +75,8 @@ typedef mm_status (*nets_safetensors_fetch)(void *ctx, const nets_safetensors_te
                                             void *data_out, int64_t bytes);
 
 /* The same; the data of tensors added without data is fetched in pieces of at most `piece_bytes`, in order, one tensor
- * after the other. It allocates one piece. */
+ * after the other. It allocates one piece. `path` NULL: all is fetched, and nothing written; for ranks that only help
+ * another one to fetch. */
 MM_CHECKED mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path,
                                                  int64_t piece_bytes, nets_safetensors_fetch fetch, void *ctx);
 

@@ -148,28 +148,34 @@ typedef struct origin {
     int64_t piece_bytes;
 } origin;
 
+/* file NULL: the data is only fetched. */
 static mm_status write_tensor(const nets_safetensors_tensor *tensor, const origin *from, mm_atomic_file *file) {
     int64_t bytes;
     MM_TRY(nets_safetensors_bytes(tensor, &bytes));
-    if (tensor->data) return mm_atomic_file_write(file, tensor->data, bytes);
+    if (tensor->data) return file ? mm_atomic_file_write(file, tensor->data, bytes) : MM_OK;
     for (int64_t at = 0; at < bytes; at += from->piece_bytes) {
         int64_t n = bytes - at < from->piece_bytes ? bytes - at : from->piece_bytes;
         MM_TRY(from->fetch(from->ctx, tensor, at, from->piece, n));
-        MM_TRY(mm_atomic_file_write(file, from->piece, n));
+        if (file) MM_TRY(mm_atomic_file_write(file, from->piece, n));
     }
+    return MM_OK;
+}
+
+static mm_status write_tensors(const nets_safetensors_builder *builder, const origin *from, mm_atomic_file *file) {
+    for (int64_t i = 0; i < builder->n_tensors; i++) MM_TRY(write_tensor(&builder->tensors[i], from, file));
     return MM_OK;
 }
 
 static mm_status write_all(const nets_safetensors_builder *builder, const char *text, const origin *from,
                            mm_atomic_file *file) {
     MM_TRY(write_header(file, text));
-    for (int64_t i = 0; i < builder->n_tensors; i++) MM_TRY(write_tensor(&builder->tensors[i], from, file));
-    return MM_OK;
+    return write_tensors(builder, from, file);
 }
 
 static mm_status write_file(nets_safetensors_builder *builder, const origin *from, const char *path) {
     if (builder->n_tensors)
         qsort(builder->tensors, (size_t)builder->n_tensors, sizeof *builder->tensors, compare_tensors);
+    if (!path) return write_tensors(builder, from, NULL);
     char *text = header_text(builder);
     if (!text) return mm_fail(MM_ERR_NOMEM, "%s: no memory for its header", path);
     mm_atomic_file file;
@@ -199,7 +205,7 @@ mm_status nets_safetensors_write(nets_safetensors_builder *builder, const char *
 mm_status nets_safetensors_write_from(nets_safetensors_builder *builder, const char *path, int64_t piece_bytes,
                                       nets_safetensors_fetch fetch, void *ctx) {
     const origin from = {fetch, ctx, malloc((size_t)piece_bytes), piece_bytes};
-    if (!from.piece) return mm_fail(MM_ERR_NOMEM, "%s: no memory to write it", path);
+    if (!from.piece) return mm_fail(MM_ERR_NOMEM, "%s: no memory to write it", path ? path : "a state");
     mm_status status = write_file(builder, &from, path);
     free(from.piece);
     return status;

@@ -404,17 +404,59 @@ static void find_complete(const lowering *lo, int *complete) {
     }
 }
 
+/* Whether no step behind this one writes the gradient of the parameter in this place: one that layers share is written
+ * last by the layer that has it, since that is the first of them. */
+static bool is_whole(const lowering *lo, const unit *u, mm_tensor gradient) {
+    const int tied = u->layer->tied_param;
+    return gradient >= 0 && (tied < 0 || lo->out->params[tied].gradient != gradient);
+}
+
+/* Adds the step that adds up the gradients which the backward step of layer `index` has completed. */
+static mm_status lower_sums(lowering *lo, int index, bool last) {
+    nets_lowered *out = lo->out;
+    const unit u = unit_of(lo, index);
+    const nets_step *step = &out->steps[out->n_steps - 1];
+    mm_tensor written[NETS_MAX_PARAMS];
+    if (!out->sums_own || !lo->layers[index].wants_gradient || lo->fused[index].within != index) return MM_OK;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        written[i] = is_whole(lo, &u, step->tensors[NETS_DPARAM + i]) ? step->tensors[NETS_DPARAM + i] : -1;
+    return nets_lower_sums(out, nets_net_layer(out->net, index)->name, written, last);
+}
+
+/* The first layer whose backward step has gradients of parameters: the last of the backward pass. */
+static int first_wanting(const lowering *lo) {
+    int i = 0;
+    while (i < nets_net_layers(lo->out->net) - 1 && !lo->layers[i].wants_gradient) i++;
+    return i;
+}
+
+/* Decides who adds up gradients. Refuses to divide those that must be whole: from one pass to the next, or for a
+ * norm. */
+static mm_status choose_sums(nets_lowered *out, bool clips) {
+    const bool passes = out->pass.adds || out->pass.goes_on, divides = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    const bool at_once = out->allreduce.when == MM_ALLREDUCE_AT_ONCE;
+    out->sums_own =
+        divides || (nets_lowered_divides(out, NETS_DIVIDE_STATES) && at_once && !clips && !out->pass.goes_on);
+    if (!divides || (!passes && !clips)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "net %s: %s, so ranks cannot divide them; divide states", nets_net_name(out->net),
+                   passes ? "gradients of sub-batches are added up whole"
+                          : "clipping needs the norm of whole gradients");
+}
+
+/* Adds all backward steps, with what ranks exchange behind them, and the updates. */
 static mm_status lower_backward_pass(lowering *lo, const int *complete) {
-    const nets_update_when when = lo->out->update;
-    const int n = nets_net_layers(lo->out->net);
+    nets_lowered *out = lo->out;
+    const int n = nets_net_layers(out->net), last = first_wanting(lo);
     for (int i = n - 1; i >= 0; i--) {
         MM_TRY(lower_backward(lo, i));
-        if (when == NETS_UPDATE_IN_BACKWARD) MM_TRY(nets_lower_layer_update(lo->out, complete, i));
+        MM_TRY(lower_sums(lo, i, i == last));
+        if (out->update == NETS_UPDATE_IN_BACKWARD) MM_TRY(nets_lower_layer_update(out, complete, i));
     }
-    MM_TRY(nets_lower_allreduces(lo->out));
-    for (int i = n - 1; i >= 0 && when == NETS_UPDATE_BY_LAYER && !lo->out->pass.goes_on; i--)
-        MM_TRY(nets_lower_layer_update(lo->out, complete, i));
-    return lo->out->n_updates > 0 ? MM_OK : nets_lower_update(lo->out);
+    MM_TRY(nets_lower_allreduces(out));
+    for (int i = n - 1; i >= 0 && out->update == NETS_UPDATE_BY_LAYER && !out->pass.goes_on; i--)
+        MM_TRY(nets_lower_layer_update(out, complete, i));
+    if (out->n_updates == 0) MM_TRY(nets_lower_update(out));
+    return nets_lowered_divides(out, NETS_DIVIDE_STATES) && !out->pass.goes_on ? nets_lower_gather(out) : MM_OK;
 }
 
 const char *nets_update_refusal(const nets_lowering *how, bool clips) {
@@ -430,7 +472,7 @@ const char *nets_update_refusal(const nets_lowering *how, bool clips) {
 static mm_status allocate(lowering *lo) {
     nets_lowered *out = lo->out;
     size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
-    out->steps = calloc(2 * n + n_params + 1, sizeof *out->steps); /* an update's part has a parameter at least */
+    out->steps = calloc(3 * n + n_params + 2, sizeof *out->steps); /* an update's part has a parameter at least */
     out->params = calloc(n_params + 1, sizeof *out->params);
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);
@@ -442,7 +484,7 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}, 0};
     return MM_OK;
 }
 
@@ -524,9 +566,11 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     if (how->mode == NETS_TRAIN) out->update = how->update;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
-    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = -1;
+    out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = out->shares =
+        -1;
     lowering lo = {.out = out, .backend = backend, .no_fuse = how->no_fuse};
-    mm_status status = lower_all(&lo);
+    mm_status status = choose_sums(out, how->clips);
+    if (status == MM_OK) status = lower_all(&lo);
     free(lo.descs);
     free(lo.layers);
     free(lo.fused);

@@ -9,8 +9,9 @@
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD
- * grad.<parameter> is managed. The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ...
- * for its parts; <optimizer>.<layer> if there is one for each layer.
+ * grad.<parameter> is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's
+ * shares of all. The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
+ * <optimizer>.<layer> if there is one for each layer.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -19,6 +20,7 @@
 
 #include "nets/contract/op.h"
 #include "nets/contract/op_order.h"
+#include "nets/exchange.h"
 
 typedef enum nets_mode {
     NETS_TRAIN,
@@ -36,6 +38,8 @@ typedef struct nets_allreduce {
     /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
      * all-reduces are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
+    nets_divide divide;            /* what the ranks divide */
+    const nets_exchange *exchange; /* with `divide`, how they exchange it; borrowed; ctx as above. NULL: for planning */
 } nets_allreduce;
 
 /* When weights are updated. All give the same bits. */
@@ -54,6 +58,7 @@ typedef struct nets_lowering {
     nets_update_when update;
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
+    bool clips;               /* nets_optimizer.clip_norm is set */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -72,12 +77,17 @@ typedef struct nets_step {
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the learned parameters */
     int part;                     /* an update's number among the graph's updates, from 0 */
+    /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
+     * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
+    enum { NETS_EXCHANGES_NOT, NETS_SUMS_OWN, NETS_SUMS_LAST, NETS_GATHERS } exchanges;
 } nets_step;
 
-/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. */
+/* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
+ * has a rank's share (nets_share_room). */
 typedef struct nets_param_tensors {
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
     nets_order order;
+    int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
 } nets_param_tensors;
 
 typedef struct nets_lowered {
@@ -95,6 +105,10 @@ typedef struct nets_lowered {
      * only if gradients are all-reduced one after the other (MM_ALLREDUCE_AT_ONCE), or with NETS_UPDATE_BY_LAYER. */
     int n_updates;
     nets_param_tensors *params; /* nets_net_params(net) of them */
+    mm_tensor shares; /* if ranks divide gradients: this rank's shares of all sums; gradients are managed. Else -1 */
+    /* Steps of the backward pass add up shares of gradients (NETS_SUMS_OWN), and the plan all-reduces none: if ranks
+     * divide gradients; or states, unless clipping needs whole sums, or sums at the end or in place were asked for. */
+    bool sums_own;
     mm_tensor images, labels, loss, correct;
     bool pads_images; /* `images` have four channels for three, the last zero (nets_backend_ops.pad) */
     mm_tensor rng;    /* training only: NETS_RNG */

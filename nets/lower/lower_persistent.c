@@ -37,6 +37,23 @@ static bool is_factor(const nets_net *net, int param) {
     return false;
 }
 
+/* The room of a rank's share of a parameter with these dims. */
+static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
+    int64_t elems = 1;
+    for (int i = 0; i < rank; i++) elems *= dims[i];
+    return nets_share_room(elems, out->allreduce.n);
+}
+
+/* Adds the optimizer's i-th state. A share is linked to no weight: it does not have the weight's elements. */
+static mm_status add_state(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
+                           const nets_param_tensors *tensors, mm_tensor *state_out) {
+    const bool divides = nets_lowered_divides(out, NETS_DIVIDE_STATES);
+    const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
+    MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, divides ? 1 : param->rank,
+                             divides ? &room : dims, name, state_out));
+    return divides ? MM_OK : mm_graph_set_weight(out->graph, *state_out, tensors->value);
+}
+
 static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
@@ -52,17 +69,15 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     }
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
-    const mm_ownership ownership = out->update == NETS_UPDATE_IN_BACKWARD ? MM_MANAGED : MM_PERSISTENT;
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, ownership, MM_F32, param->rank, dims, name,
-                             &tensors->gradient));
+    const bool managed = out->update == NETS_UPDATE_IN_BACKWARD || nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, managed ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
+                             dims, name, &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
-        MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, param->rank, dims, name,
-                                 &tensors->state[k]));
-        MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
+        MM_TRY(add_state(out, param, dims, name, tensors, &tensors->state[k]));
     }
     return MM_OK;
 }
@@ -79,9 +94,23 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     return nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &words, "rng", &out->rng);
 }
 
+/* Adds the tensor with this rank's shares of all gradients, each at a multiple of 64 bytes (nets_share_room). */
+static mm_status add_shares(nets_lowered *out) {
+    int64_t elems = 0;
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        out->params[i].share_at = elems;
+        elems += nets_share_room(nets_order_elems(&out->params[i].order), out->allreduce.n);
+    }
+    if (elems == 0) return MM_OK;
+    return nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &elems, "shares.grad",
+                             &out->shares);
+}
+
 mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) {
     const int64_t one = 1;
     MM_TRY(add_params(out, backend));
+    if (nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS)) MM_TRY(add_shares(out));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_F32, 1, &one, NETS_LOSS_NAME, &out->loss));
     MM_TRY(nets_lower_tensor(out->graph, MM_STATE, MM_PERSISTENT, MM_I32, 1, &one, "correct", &out->correct));
     if (out->allreduce.n > 1 && nets_lowered_updates(out))
@@ -102,28 +131,68 @@ mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) 
 
 /* ---------------------------------------------------------------- the update step */
 
-static mm_status add_update_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+/* Adds a step of no layer of the net. */
+static mm_status add_own_step(nets_lowered *out, const char *name, mm_phase phase, const mm_use *uses, size_t n) {
     nets_step *step = &out->steps[out->n_steps];
-    *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
+    *step = (nets_step){.layer = -1, .phase = phase};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
-    step->tensors[NETS_RNG] = out->rng;
     MM_TRY(mm_graph_add_layer(out->graph, name, MM_LAYER_UPDATE, &step->graph_layer));
-    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, MM_UPDATE, uses, n, 0));
+    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, phase, uses, n, 0));
     out->n_steps++;
+    return MM_OK;
+}
+
+static mm_status add_update_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+    MM_TRY(add_own_step(out, name, MM_UPDATE, uses, n));
+    out->steps[out->n_steps - 1].tensors[NETS_RNG] = out->rng;
+    return MM_OK;
+}
+
+/* Adds what sums of earlier steps may be written to while the new step runs: the shares; or, where these lie in the
+ * gradients, those of the last steps. Returns the number of uses. */
+static size_t add_arrivals(const nets_lowered *out, mm_use *uses, size_t n) {
+    int found = 0;
+    if (out->shares >= 0) uses[n++] = (mm_use){out->shares, MM_MODIFY, MM_FORM_VALUE};
+    for (int s = out->n_steps - 1; out->shares < 0 && s >= 0; s--)
+        for (int i = 0; out->steps[s].exchanges == NETS_SUMS_OWN && i < NETS_MAX_PARAMS; i++) {
+            const mm_tensor gradient = out->steps[s].tensors[NETS_DPARAM + i];
+            if (gradient < 0 || found == NETS_PIECES_UNDER_WAY) continue;
+            uses[n++] = (mm_use){gradient, MM_MODIFY, MM_FORM_VALUE};
+            found++;
+        }
+    return n;
+}
+
+mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS], bool last) {
+    char name[NETS_NAME_CAPACITY + 8];
+    mm_use uses[NETS_MAX_PARAMS + NETS_PIECES_UNDER_WAY];
+    size_t n = 0;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++)
+        if (written[i] >= 0) uses[n++] = (mm_use){written[i], out->shares >= 0 ? MM_READ : MM_MODIFY, MM_FORM_VALUE};
+    if (n == 0) return MM_OK;
+    n = add_arrivals(out, uses, n);
+    snprintf(name, sizeof name, "sum.%s", layer);
+    MM_TRY(add_own_step(out, name, MM_BACKWARD, uses, n));
+    nets_step *step = &out->steps[out->n_steps - 1];
+    memcpy(&step->tensors[NETS_DPARAM], written, NETS_MAX_PARAMS * sizeof *written);
+    step->exchanges = last ? NETS_SUMS_LAST : NETS_SUMS_OWN;
     return MM_OK;
 }
 
 /* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
  * of the ranks' words, and the means of running statistics. */
 mm_status nets_lower_allreduces(nets_lowered *out) {
-    const mm_allreduce_when when = out->allreduce.when;
+    mm_allreduce_when when = out->allreduce.when;
     if (out->allreduce.n < 2 || out->pass.goes_on) return MM_OK;
+    /* Steps of the backward pass exchange gradients through the same communicator, in an order of their own. */
+    if (out->sums_own) when = mm_allreduce_copies(when) ? MM_ALLREDUCE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_END;
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->word, when, MM_REDUCE_SUM));
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
+        if (learned && out->sums_own) continue;
         MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
                                   learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
     }
@@ -139,12 +208,14 @@ static size_t list_uses(const nets_lowered *out, int from, int to, bool last, mm
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
         if (!nets_net_param(out->net, i)->learned) continue;
-        uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
+        if (out->shares < 0) uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
-        if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
+        if (tensors->copy >= 0 && !nets_lowered_divides(out, NETS_DIVIDE_STATES))
+            uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
     }
+    if (out->shares >= 0) uses[n++] = (mm_use){out->shares, MM_READ, MM_FORM_VALUE};
     if (counts) uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     if (out->n_updates == 0) uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
@@ -166,7 +237,7 @@ static int count_learned(const nets_lowered *out, int from, int to) {
 /* Adds an update of the parameters from `from` to below `to`. last: no other update follows. */
 static mm_status add_update(nets_lowered *out, const char *name, int from, int to, bool last) {
     nets_step *step = &out->steps[out->n_steps];
-    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 4) * sizeof *uses);
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 5) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, last, uses));
     free(uses);
@@ -216,6 +287,19 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
     return MM_OK;
 }
 
+static mm_status add_gather(nets_lowered *out, mm_use *uses) {
+    size_t n = 0;
+    for (int i = 0; i < nets_net_params(out->net); i++) {
+        if (!nets_net_param(out->net, i)->learned) continue;
+        uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
+        if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_WRITE, MM_FORM_VALUE};
+    }
+    if (n == 0) return MM_OK;
+    MM_TRY(add_own_step(out, "gather", MM_UPDATE, uses, n));
+    out->steps[out->n_steps - 1].exchanges = NETS_GATHERS;
+    return MM_OK;
+}
+
 mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
     /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES,
@@ -230,4 +314,12 @@ mm_status nets_lower_update(nets_lowered *out) {
     if (allreduce->n > 1 && allreduce->when == MM_ALLREDUCE_AT_ONCE)
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
     return add_updates(out, least, all);
+}
+
+mm_status nets_lower_gather(nets_lowered *out) {
+    mm_use *uses = malloc((2 * (size_t)nets_net_params(out->net) + 1) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    const mm_status status = add_gather(out, uses);
+    free(uses);
+    return status;
 }

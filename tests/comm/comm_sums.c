@@ -7,7 +7,7 @@
 
 #include "tests/core/random.h"
 
-enum { ROUNDS = 3, AT_A_TIME = 7, SIZES = 6, LARGE = (1 << 20) + 4097 };
+enum { ROUNDS = 5, AT_A_TIME = 7, SIZES = 6, LARGE = (1 << 20) + 4097 };
 
 /* Element i of a rank's data. Floats differ so much in size that a sum in another order than that of ranks has other
  * bits. */
@@ -21,7 +21,11 @@ static int32_t element(uint64_t seed, int rank, int64_t i, comm_op kind) {
     return bits;
 }
 
-static int32_t expected(uint64_t seed, int ranks, int64_t i, comm_op kind) {
+/* What rank `rank` has as element i of n. COMM_OWN: *is_void: nothing that is told. */
+static int32_t expected(uint64_t seed, int rank, int ranks, int64_t i, int64_t n, comm_op kind, bool *is_void) {
+    const int owner = n > 0 ? (int)(i / (n / ranks > 0 ? n / ranks : 1)) : 0;
+    *is_void = kind == COMM_OWN && owner != rank;
+    if (kind == COMM_BYTES) return element(seed, owner, i, kind);
     int32_t bits = element(seed, 0, i, kind);
     if (kind == COMM_COUNT) {
         for (int r = 1; r < ranks && bits >= 0; r++) {
@@ -55,8 +59,10 @@ static const char *try_round(comm *m, uint64_t seed, bool large, uint64_t *rando
     const char *wrong = NULL;
     uint64_t common = seed; /* the state from which all ranks draw the same numbers */
     for (int k = 0; k < AT_A_TIME; k++) {
-        kinds[k] = (comm_op)random_below(&common, COMM_COUNT + 1);
-        elems[k] = large && k == 2 ? LARGE : sizes[random_below(&common, SIZES)];
+        const bool is_large = large && k == 2;
+        kinds[k] = (comm_op)random_below(&common, is_large ? COMM_COUNT + 1 : COMM_BYTES + 1);
+        elems[k] = is_large ? LARGE : sizes[random_below(&common, SIZES)];
+        if (kinds[k] >= COMM_OWN) elems[k] *= comm_size(m);
         for (int64_t i = 0; i < elems[k]; i++) data[k][i] = element(seed + (uint64_t)k, comm_rank(m), i, kinds[k]);
         pause_at_random(random);
         comm_allreduce_begin(m, kinds[k], data[k], elems[k]);
@@ -68,8 +74,12 @@ static const char *try_round(comm *m, uint64_t seed, bool large, uint64_t *rando
     if (word != n * (n + 1) / 2) wrong = "not the sum of the ranks' words";
     for (int k = 0; k < AT_A_TIME; k++) {
         if (comm_allreduce_wait(m, NULL) != MM_OK) return mm_last_error();
-        for (int64_t i = 0; i < elems[k] && !wrong; i++)
-            if (data[k][i] != expected(seed + (uint64_t)k, comm_size(m), i, kinds[k])) wrong = "another sum";
+        for (int64_t i = 0; i < elems[k] && !wrong; i++) {
+            bool is_void;
+            const int32_t right =
+                expected(seed + (uint64_t)k, comm_rank(m), comm_size(m), i, elems[k], kinds[k], &is_void);
+            if (!is_void && data[k][i] != right) wrong = kinds[k] == COMM_BYTES ? "another part" : "another sum";
+        }
     }
     int32_t all[COMM_RANKS_MOST], own = 3 * comm_rank(m) + 1;
     if (comm_gather(m, &own, sizeof own, all) != MM_OK) return mm_last_error();

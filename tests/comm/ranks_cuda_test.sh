@@ -48,6 +48,24 @@ two_gpus_come_to_the_same_weights_whatever_the_plan_and_the_communicator_() {
     equal_tensors state1 state
 }
 
+two_gpus_that_divide_states_and_gradients_come_to_the_same_weights_() {
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    needs_two_gpus
+    local comm what
+    for comm in nccl mpi; do
+        for what in none states gradients; do
+            expect 0 "${net[@]}" --iterations 3 --ranks 2 --comm $comm --optimizer adamw --divide $what \
+                --save $comm.$what --json row.$what
+            equal_tensors nccl.none $comm.$what
+            [[ $comm != nccl ]] || (($(value row.$what replays) > 0)) || fail "$what: nothing is recorded"
+        done
+        expect 0 "${net[@]}" --iterations 3 --ranks 2 --comm $comm --precision bf16 --save bf16
+        expect 0 "${net[@]}" --iterations 3 --ranks 2 --comm $comm --precision bf16 --divide gradients --save divided
+        equal_tensors bf16 divided
+        expect 0 train --load $comm.gradients --iterations 4 --quiet --device cuda --ranks 2 --comm $comm
+    done
+}
+
 # One rank still copies gradients to the host when the other has begun to vote, or waits for sums. CUDA may run host
 # functions one after the other, so a host function on one stream must not wait for one on another stream.
 ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {

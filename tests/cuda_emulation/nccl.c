@@ -44,6 +44,7 @@ typedef struct collective {
     int32_t *to;
     int64_t count;
     bool gathers, mean;
+    int root; /* of a broadcast; -1: it is none */
 } collective;
 
 static _Thread_local int in_group;
@@ -92,7 +93,7 @@ static void run(void *arg) {
     for (int64_t at = 0; at < r->count; at += CHUNK) {
         const int n = (int)(r->count - at < CHUNK ? r->count - at : CHUNK);
         if (atomic_load(&c->aborted)) return;
-        w->wanted[c->rank] = r->count * 4 + r->gathers * 2 + r->mean;
+        w->wanted[c->rank] = (r->count * 8 + r->root + 1) * 4 + r->gathers * 2 + r->mean;
         memcpy(w->data[c->rank], r->from + at, (size_t)n * sizeof(int32_t));
         if (!meet(c)) return;
         for (int k = 0; k < c->ranks; k++)
@@ -100,6 +101,8 @@ static void run(void *arg) {
         if (r->gathers)
             for (int k = 0; k < c->ranks; k++)
                 memcpy(r->to + k * r->count + at, w->data[k], (size_t)n * sizeof(int32_t));
+        else if (r->root >= 0)
+            memcpy(r->to + at, w->data[r->root], (size_t)n * sizeof(int32_t));
         else
             reduce(r, at, n);
         if (!meet(c)) return;
@@ -118,13 +121,19 @@ static ncclResult_t enqueue(const collective *like, cudaStream_t stream) {
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
     if (type != ncclFloat32) return ncclInvalidArgument;
-    return enqueue(&(collective){comm, from, to, (int64_t)count, false, op == ncclAvg}, stream);
+    return enqueue(&(collective){comm, from, to, (int64_t)count, false, op == ncclAvg, -1}, stream);
 }
 
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
     if (type != ncclInt32) return ncclInvalidArgument;
-    return enqueue(&(collective){comm, from, to, (int64_t)count, true, false}, stream);
+    return enqueue(&(collective){comm, from, to, (int64_t)count, true, false, -1}, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+    if (type != ncclInt32 || root < 0 || root >= comm->ranks) return ncclInvalidArgument;
+    return enqueue(&(collective){comm, from, to, (int64_t)count, false, false, root}, stream);
 }
 
 ncclResult_t ncclGroupStart(void) {

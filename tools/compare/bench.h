@@ -31,7 +31,7 @@ typedef struct bench_planned {
 typedef struct bench {
     /* options as given */
     const char *net_list, *batch_list, *policy_list, *budget_list, *simulate_list, *gpu_list, *data, *json, *svg,
-        *trace, *facts, *study, *rates, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at;
+        *trace, *facts, *study, *rates, *issue_text, *link, *sub_batch, *kernels, *ranks_list, *sum, *sum_at, *divide;
     int64_t iterations, seed, alloc_cost_us, pinned_bytes, effort;
     target target;
     mm_issue issue;

@@ -158,7 +158,7 @@ static mm_status prepare(bench *b) {
         return mm_fail(MM_ERR_INVALID, "--gpu and --simulate: give one of them; --simulate takes names of GPUs, too");
     if (b->gpu_list) b->simulate_list = b->gpu_list;
     MM_TRY(bench_read_lists(b));
-    MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, &b->ranks));
+    MM_TRY(ranks_read(b->ranks_list, b->sum, b->sum_at, b->divide, &b->ranks));
     if (b->facts && b->ranks_list)
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one device; it cannot go with --ranks");
     if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
@@ -298,7 +298,7 @@ int cmd_bench(int argc, char **argv) {
         {"--batch", "N,M", "batch sizes, or sweep[:N] (128)", ARG_TEXT, &b.batch_list, 0, 0},
         {"--sub-batch", "N|auto", "compute N images at a time; auto: as many as fit the budget (policy's subbatch=)",
          ARG_TEXT, &b.sub_batch, 0, 0},
-        RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at),
+        RANKS_ARGS(&b.ranks_list, &b.sum, &b.sum_at, &b.divide),
         {"--policies", "POLICY,..", "policies with their options, all, or peers (naive,liveness,freelunch)", ARG_TEXT,
          &b.policy_list, 0, 0},
         EFFORT_ARG(&b.effort),

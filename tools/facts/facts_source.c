@@ -119,6 +119,61 @@ static void take_ratio(const facts_source *source, const json_t *row, const mm_g
     }
 }
 
+/* Whether the step may exchange something with the other ranks (nets/exchange.h). Such steps are of layers that compute
+ * nothing. */
+static bool may_exchange(const mm_graph *graph, const mm_step_info *step) {
+    return mm_graph_layer(graph, step->layer)->kind == MM_LAYER_UPDATE && step->phase != MM_FORWARD;
+}
+
+/* Whether an earlier step adds up the gradient: then only its sum may arrive during a later one. */
+static bool is_added_up_before(const mm_graph *graph, int before, mm_tensor gradient) {
+    for (int s = before - 1; s >= 0; s--) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        for (int u = 0; may_exchange(graph, step) && u < step->n_uses; u++)
+            if (step->uses[u].tensor == gradient) return true;
+    }
+    return false;
+}
+
+/* The bytes of the gradients that a step of the backward pass adds up, or of the weights that a step behind the update
+ * gathers; 0: it exchanges nothing. */
+static int64_t exchanged_bytes(const mm_graph *graph, int s) {
+    const mm_step_info *step = mm_graph_step(graph, s);
+    int64_t bytes = 0;
+    if (!may_exchange(graph, step)) return 0;
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_use *use = &step->uses[u];
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, use->tensor);
+        if (tensor->kind != (step->phase == MM_BACKWARD ? MM_WEIGHT_GRADIENT : MM_WEIGHT)) return 0;
+        if (step->phase == MM_UPDATE)
+            bytes += use->access == MM_MODIFY ? tensor->bytes : 0; /* a copy is only written */
+        else if (tensor->weight >= 0 && !is_added_up_before(graph, s, use->tensor))
+            bytes += tensor->bytes;
+    }
+    return bytes;
+}
+
+static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes / (double)rate : 0; }
+
+/* Nothing of it is taken to run beside other steps. A rank sends all gradients and gets its share of the sums, or sends
+ * its share of the weights and gets the others'. */
+static int64_t exchange_ns(const mm_graph_facts *facts, bool gathers, int64_t bytes) {
+    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / (gathers ? 2 : 1);
+    const double share = (double)bytes / facts->ranks, out = gathers ? share : (double)bytes,
+                 in = gathers ? (double)bytes - share : share;
+    const double link = seconds_of(out, facts->out_bytes_per_s) + seconds_of(in, facts->in_bytes_per_s);
+    return (int64_t)(link * 1e9) + (gathers ? 0 : mm_facts_sum_ns(facts, bytes));
+}
+
+static void add_exchanges(const mm_graph *graph, mm_graph_facts *facts) {
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        const int64_t bytes = exchanged_bytes(graph, s);
+        for (int v = facts->variant_first[s]; bytes > 0 && v < facts->variant_first[s + 1]; v++)
+            facts->variants[v].ns += exchange_ns(facts, step->phase == MM_UPDATE, bytes);
+    }
+}
+
 mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
     size_t i;
     json_t *row;
@@ -129,6 +184,9 @@ mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, m
     } else if (!source->is_machine)
         MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
-    if (source->ranks > 1) mm_facts_set_ranks(facts, source->ranks, source->sum_at);
+    if (source->ranks > 1) {
+        mm_facts_set_ranks(facts, source->ranks, source->sum_at);
+        add_exchanges(graph, facts);
+    }
     return MM_OK;
 }

@@ -24,7 +24,17 @@ static mm_status read_number(const char *text, int *out) {
     return MM_OK;
 }
 
-mm_status ranks_read(const char *list, const char *sum, const char *sum_at, ranks *ranks_out) {
+mm_status ranks_read_divide(const char *divide, const char *sum, nets_divide *divide_out) {
+    static const char *const words[NETS_DIVIDES] = {"none", "states", "gradients"};
+    const int found = divide ? find_word(words, NETS_DIVIDES, divide) : NETS_DIVIDE_NONE;
+    if (found < 0) return mm_fail(MM_ERR_INVALID, "--divide %s: must be none, states or gradients", MM_BRIEF(divide));
+    *divide_out = (nets_divide)found;
+    if (found < NETS_DIVIDE_GRADIENTS || !sum || strcmp(sum, "end") != 0) return MM_OK;
+    return mm_fail(MM_ERR_INVALID, "--sum end: gradients that are divided are added up during the backward pass; leave "
+                                   "it out, or give --divide states");
+}
+
+mm_status ranks_read(const char *list, const char *sum, const char *sum_at, const char *divide, ranks *ranks_out) {
     static const char *const sums[] = {"overlap", "end"}, *const places[MM_SUM_PLACES] = {"ranks", "root", "device",
                                                                                           "nccl"};
     const int when = sum ? find_word(sums, 2, sum) : 0, at = sum_at ? find_word(places, MM_SUM_PLACES, sum_at) : 0;
@@ -32,7 +42,9 @@ mm_status ranks_read(const char *list, const char *sum, const char *sum_at, rank
     *ranks_out = (ranks){.n = {1}, .count = 1};
     if (when < 0) return mm_fail(MM_ERR_INVALID, "--sum %s: must be overlap or end", MM_BRIEF(sum));
     if (at < 0) return mm_fail(MM_ERR_INVALID, "--sum-at %s: must be ranks, root, device or nccl", MM_BRIEF(sum_at));
-    if (!list && (sum || sum_at)) return mm_fail(MM_ERR_INVALID, "--%s: needs --ranks", sum ? "sum" : "sum-at");
+    if (!list && (sum || sum_at || divide))
+        return mm_fail(MM_ERR_INVALID, "--%s: needs --ranks", sum ? "sum" : sum_at ? "sum-at" : "divide");
+    MM_TRY(ranks_read_divide(divide, sum, &ranks_out->divide));
     ranks_out->sum_at = (mm_sum_at)at;
     ranks_out->when = when == 0 ? MM_ALLREDUCE_AT_ONCE : MM_ALLREDUCE_AT_END;
     if (ranks_out->sum_at == MM_SUM_IN_PLACE)
@@ -58,7 +70,7 @@ mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
 }
 
 void ranks_use(const ranks *ranks, int n, target *target, facts_source *source) {
-    target->allreduce = (nets_allreduce){.n = n, .when = ranks->when};
+    target->allreduce = (nets_allreduce){.n = n, .when = ranks->when, .divide = ranks->divide};
     if (source) {
         source->ranks = n;
         source->sum_at = ranks->sum_at;

@@ -12,10 +12,11 @@ typedef struct ranks {
     int count;            /* entries of n, at least 1 */
     mm_allreduce_when when;
     mm_sum_at sum_at;
+    nets_divide divide;
 } ranks;
 
 /* Options for a command's table. */
-#define RANKS_ARGS(list, sum, at)                                                                                      \
+#define RANKS_ARGS(list, sum, at, divided)                                                                             \
     ARG("--ranks", "N", "devices that each train an N-th of the batch; their gradients are added up (1)", ARG_TEXT,    \
         list, 0, 0),                                                                                                   \
         ARG("--sum", "WHEN",                                                                                           \
@@ -23,10 +24,18 @@ typedef struct ranks {
             0, 0),                                                                                                     \
         ARG("--sum-at", "WHERE",                                                                                       \
             "who adds up: ranks: a part each; root: one core; device: the first; nccl: in place (ranks)", ARG_TEXT,    \
-            at, 0, 0)
+            at, 0, 0),                                                                                                 \
+        RANKS_DIVIDE_ARG(divided)
+
+#define RANKS_DIVIDE_ARG(divided)                                                                                      \
+    ARG("--divide", "none|states|gradients",                                                                           \
+        "what ranks share out: states: of the optimizer; gradients: these, too (none)", ARG_TEXT, divided, 0, 0)
 
 /* Reads the options' texts; NULL: not given. MM_ERR_INVALID: the message names the option. */
-MM_CHECKED mm_status ranks_read(const char *list, const char *sum, const char *sum_at, ranks *ranks_out);
+MM_CHECKED mm_status ranks_read(const char *list, const char *sum, const char *sum_at, const char *divide,
+                                ranks *ranks_out);
+/* Reads --divide; NULL: not given. sum: the text of --sum; NULL: not given. MM_ERR_INVALID. */
+MM_CHECKED mm_status ranks_read_divide(const char *divide, const char *sum, nets_divide *divide_out);
 
 /* How many images of the batch each of n devices trains. MM_ERR_INVALID: n does not divide the batch; the message names
  * the nearest batches that n divides. */

@@ -121,6 +121,7 @@ nets_lowering target_lowering(const target *t, nets_mode mode) {
                            .optimizer = t->optimizer.id,
                            .update = t->update,
                            .no_fuse = t->apart,
+                           .clips = t->optimizer.clip_norm > 0,
                            .allreduce = t->allreduce};
 }
 

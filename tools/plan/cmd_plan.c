@@ -123,7 +123,7 @@ static mm_status read_update(plan_command *c) {
 static mm_status read_ranks(plan_command *c) {
     ranks asked;
     int64_t part;
-    MM_TRY(ranks_read(c->ranks_list, c->sum, c->sum_at, &asked));
+    MM_TRY(ranks_read(c->ranks_list, c->sum, c->sum_at, c->divide, &asked));
     c->ranks = asked.n[0];
     if (asked.count > 1)
         return mm_fail(MM_ERR_INVALID, "--ranks %s: give one number; mm bench takes several", c->ranks_list);
@@ -320,7 +320,7 @@ int cmd_plan(int argc, char **argv) {
         {"--batch", "N", "images an iteration (128)", ARG_COUNT, &c.batch, 1, BATCH_MAX},
         {"--sub-batch", "N|auto", "compute N images at a time; plan the pass that needs most (policy's subbatch=)",
          ARG_TEXT, &c.sub_batch, 0, 0},
-        RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at),
+        RANKS_ARGS(&c.ranks_list, &c.sum, &c.sum_at, &c.divide),
         {"--policy", "POLICY,..", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0,
          0},
         {"--budget", "SIZE", "plan for this budget, and check that it fits", ARG_SIZE, &c.budget_bytes, 0, 0},

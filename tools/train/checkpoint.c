@@ -208,6 +208,8 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
     return MM_OK;
 }
 
+static bool divides(const session *s) { return s->config.ranks && s->config.target.allreduce.divide; }
+
 mm_status session_save(session *s, const char *path, const arg *options) {
     nets_safetensors_builder *builder;
     int64_t updates;
@@ -216,6 +218,7 @@ mm_status session_save(session *s, const char *path, const arg *options) {
     MM_TRY(nets_safetensors_builder_create(&builder));
     mm_status status = add_tensors(s, builder);
     if (status == MM_OK) status = add_metadata(s, options, builder);
+    if (divides(s) && comm_rank(s->config.ranks) > 0) path = NULL; /* this rank only gives its shares */
     if (status == MM_OK) status = nets_safetensors_write_from(builder, path, NETS_TRANSFER_BYTES, fetch, s);
     nets_safetensors_builder_destroy(builder);
     return status;
@@ -233,11 +236,12 @@ static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, u
     return MM_OK;
 }
 
+/* Without divided states: a rank whose others have failed must not wait for their shares. */
 static mm_status digest_all(session *s, uint32_t *piece, uint64_t *digest) {
     char name[NAME_CAPACITY];
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
-            if (!has_part(s, i, PARTS[p])) continue;
+            if (!has_part(s, i, PARTS[p]) || (PARTS[p] != NETS_VALUE && divides(s))) continue;
             const nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
             MM_TRY(digest_one(s, &tensor, piece, digest));
         }

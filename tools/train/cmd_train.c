@@ -8,6 +8,7 @@
 #include "tools/args/commands.h"
 #include "tools/args/json_file.h"
 #include "tools/need/effort.h"
+#include "tools/need/ranks.h"
 #include "tools/train/train.h"
 
 /* Switches to the policy of the latest switch that is due. A loaded state may be past several switches. */
@@ -85,6 +86,7 @@ static mm_status save(void *ctx, session *s) {
  * --save-every wrote before, because the loss was further from overflow then. */
 static mm_status save_at_end(train *t, session *s, mm_status status) {
     if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
+    if (t->divides && status != MM_OK) return status; /* the others may be gone, with their shares */
     bool diverged = session_diverged(s);
     mm_failure ended;
     mm_failure_save(&ended, status);
@@ -254,6 +256,10 @@ static const char help_text[] =
     "After Ctrl-C at the mm that started the ranks, or SIGINT to any of them, all finish the same iteration. Your\n"
     "own mpirun kills them a second or two after Ctrl-C. If one rank fails, all end.\n"
     "\n"
+    "--divide states: each rank holds and updates an N-th of the optimizer's states; gradients: it also keeps only\n"
+    "an N-th of the gradients' sums. Weights keep their bits. Saved states are whole; all ranks need --save for them,\n"
+    "and if one rank fails, nothing is saved. Divided gradients exclude --clip-norm, --sub-batch and --sum end.\n"
+    "\n"
     "  mm train --net resnet32 --data cifar10:DIR --epochs 3 --eval --policy freelunch:rate=4 --budget 200MiB\n"
     "  mm train --net resnet20 --data files:x.npy,y.npy --test-data files:tx.npy,ty.npy --epochs 9 --eval\n"
     "  mm train --net gpt --data text:FILE --optimizer adamw --lr 6e-4 --lr-schedule cosine,warmup=20 --eval\n"
@@ -304,6 +310,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
          0, 0},
         {"--sum-at", "ranks|root", "who adds up gradients: ranks: each rank a part; root: rank 0 all (ranks)", ARG_TEXT,
          &t->sum_at, 0, 0},
+        RANKS_DIVIDE_ARG(&t->divide),
         TARGET_ARGS(&t->target),
         TARGET_CODEC_THREADS_ARG(&t->target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
@@ -426,6 +433,7 @@ int cmd_train(int argc, char **argv) {
                .issue = "auto",
                .sum = "overlap",
                .sum_at = "ranks",
+               .divide = "none",
                .on_overflow = "undo",
                .progress = "bar",
                .batch = 128,

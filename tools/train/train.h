@@ -21,7 +21,8 @@ typedef struct policy_switch {
 typedef struct train {
     /* options as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
-        *facts_save, *rates_text, *trace, *progress, *issue, *sub_batch_text, *comm, *sum, *sum_at, *on_overflow;
+        *facts_save, *rates_text, *trace, *progress, *issue, *sub_batch_text, *comm, *sum, *sum_at, *divide,
+        *on_overflow;
     int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan, eval_every;
     const char *lr_schedule;
     double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */
@@ -33,6 +34,7 @@ typedef struct train {
     char **argv;
     /* derived from the options */
     comm *ranks;               /* NULL: one process only */
+    nets_divide divides;       /* what the ranks divide */
     char device_text[24];      /* name of this rank's GPU */
     bool agreed;               /* all ranks have started successfully */
     bool trained;              /* the training itself did not fail: the row has its figures, whatever fails later */

@@ -153,6 +153,23 @@ static mm_status check_codec_log(const train *t) {
                    t->codec_log_path, MM_BRIEF(t->policy));
 }
 
+/* Refuses what needs whole states or gradients. */
+static mm_status check_divide(const train *t) {
+    if (train_ranks(t) < 2 || !t->divides) return MM_OK;
+    if (t->divides == NETS_DIVIDE_GRADIENTS && t->clip_norm > 0)
+        return mm_fail(MM_ERR_INVALID, "--clip-norm %g: adds up the squares of whole gradients; give --divide states",
+                       t->clip_norm);
+    for (int i = -1; i < t->n_switches; i++) {
+        const char *policy = i < 0 ? t->policy : t->switches[i].policy;
+        bool samples;
+        MM_TRY(policy_find_samples(policy, &samples));
+        if (samples)
+            return mm_fail(MM_ERR_INVALID, "--divide %s: policy %s samples whole momenta and gradients; leave it out",
+                           t->divide, MM_BRIEF(policy));
+    }
+    return MM_OK;
+}
+
 static mm_status check_data(const train *t) {
     if (t->test_data && !t->eval)
         return mm_fail(MM_ERR_INVALID, "--test-data %s: is what --eval evaluates on; add --eval", t->test_data);
@@ -264,6 +281,7 @@ mm_status train_configure(train *t, session_config *config) {
         MM_TRY(train_read_of_state(t, "--switch", read_switch(t, t->switch_texts.text[i])));
     MM_TRY(apply_effort(t));
     MM_TRY(check_codec_log(t));
+    MM_TRY(check_divide(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
     if (t->load_matching) MM_TRY(weights_report(t->state, t->network, t->load));

@@ -10,6 +10,7 @@
 #include "mm/core/hash.h"
 #include "nets/comm/comm_allreduce.h"
 #include "tools/args/commands.h"
+#include "tools/need/ranks.h"
 #include "tools/train/train.h"
 
 /* ---------------------------------------------------------------- beginning */
@@ -32,7 +33,8 @@ static int started(void) {
 
 /* Removes the options that only rank 0 obeys: evaluating, reporting, saving. */
 static void be_quiet(train *t) {
-    t->save = t->save_every = t->json = t->log_path = t->codec_log_path = t->trace = t->facts_save = NULL;
+    if (!t->divides) t->save = t->save_every = NULL; /* else rank 0 saves the shares of all */
+    t->json = t->log_path = t->codec_log_path = t->trace = t->facts_save = NULL;
     t->eval = false;
     t->test_data = NULL;
     t->quiet = true;
@@ -88,6 +90,9 @@ mm_status train_ranks_begin(train *t, int *code_out) {
                           .lost_out = &t->told};
     *code_out = -1;
     MM_TRY(read_sums(t, &when, &config.at_root));
+    MM_TRY(ranks_read_divide(t->divide, t->sum, &t->divides));
+    if (t->divides && !t->ranks_wanted && !t->comm)
+        return mm_fail(MM_ERR_INVALID, "--divide %s: needs --ranks", t->divide);
     if (t->ranks_wanted > 0 && started() > 0)
         return mm_fail(MM_ERR_INVALID, "--ranks %lld: mpirun has started this process as one of %d: give --comm mpi",
                        (long long)t->ranks_wanted, started());
@@ -125,6 +130,8 @@ mm_status train_ranks_divide(train *t) {
 void train_ranks_set_target(train *t) {
     mm_allreduce_when when = MM_ALLREDUCE_AT_ONCE;
     bool at_root;
+    if (t->divides && train_ranks(t) < 2)
+        fprintf(stderr, "mm train: --divide %s: does nothing, because there is one rank\n", t->divide);
     if (train_ranks(t) < 2 || read_sums(t, &when, &at_root) != MM_OK) return;
     if (comm_gpu(t->ranks) >= 0)
         when = when == MM_ALLREDUCE_AT_END ? MM_ALLREDUCE_IN_PLACE_AT_END : MM_ALLREDUCE_IN_PLACE_AT_ONCE;
@@ -134,7 +141,9 @@ void train_ranks_set_target(train *t) {
                                            .fns = &comm_allreduce_fns,
                                            .ctx = t->ranks,
                                            .begun = comm_allreduce_begun,
-                                           .agree = comm_allreduce_agree};
+                                           .agree = comm_allreduce_agree,
+                                           .divide = t->divides,
+                                           .exchange = &comm_exchange};
 }
 
 /* ---------------------------------------------------------------- agreeing */
@@ -165,7 +174,7 @@ static mm_status write_options(const train *t, char *text, size_t capacity) {
     static const char *const names[] = {
         "--net",       "--data",    "--batch",       "--seed",       "--iterations", "--epochs",
         "--lr",        "--lr-step", "--lr-schedule", "--optimizer",  "--momentum",   "--weight-decay",
-        "--precision", "--sum",     "--sum-at",      "--keep-going", "--update"};
+        "--precision", "--sum",     "--sum-at",      "--keep-going", "--update",     "--divide"};
     size_t n = 0;
     text[0] = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && n < capacity; i++) {
@@ -176,6 +185,9 @@ static mm_status write_options(const train *t, char *text, size_t capacity) {
         n += (size_t)snprintf(text + n, capacity - n, "%s %s\n", names[i], value && *value ? value : "(not given)");
         free(value);
     }
+    if (t->divides && n < capacity) /* all ranks give their shares when rank 0 saves */
+        snprintf(text + n, capacity - n, "--save %s\n--save-every %s\n", t->save ? "FILE" : "(not given)",
+                 t->save_every ? t->save_every : "(not given)");
     return MM_OK;
 }
 

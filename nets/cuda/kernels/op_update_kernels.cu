@@ -213,22 +213,27 @@ void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *
     MM_LAUNCH(find_clip, 1, THREADS, 0, stream, parts, n, clip_norm, clip);
 }
 
+/* At least one, also if no tensor has an element: a block also looks at the loss, and counts. */
+static uint32_t blocks_of(const nets_cuda_update *update) {
+    const uint32_t blocks = update->first_block[update->n];
+    return blocks > 0 ? blocks : 1;
+}
+
 void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted, uint32_t as,
                            cudaStream_t stream) {
-    const uint32_t blocks = update->first_block[update->n];
-    MM_LAUNCH(halt, blocks > 0 ? blocks : 1, THREADS, 0, stream, *update, loss, most, halted, as);
+    MM_LAUNCH(halt, blocks_of(update), THREADS, 0, stream, *update, loss, most, halted, as);
 }
 
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream) {
-    MM_LAUNCH(move_weights<sgd>, update->first_block[update->n], THREADS, 0, stream, *update);
+    MM_LAUNCH(move_weights<sgd>, blocks_of(update), THREADS, 0, stream, *update);
 }
 
 void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream) {
-    MM_LAUNCH(move_weights<plain_sgd>, update->first_block[update->n], THREADS, 0, stream, *update);
+    MM_LAUNCH(move_weights<plain_sgd>, blocks_of(update), THREADS, 0, stream, *update);
 }
 
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream) {
-    MM_LAUNCH(move_weights<adamw>, update->first_block[update->n], THREADS, 0, stream, *update);
+    MM_LAUNCH(move_weights<adamw>, blocks_of(update), THREADS, 0, stream, *update);
 }
 
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream) {

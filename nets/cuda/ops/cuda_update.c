@@ -41,7 +41,7 @@ static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm 
         int n = all - first;
         if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
         update->rng = first + n == all && !args->goes_on ? args->rng : NULL;
-        list_tensors(args->params + first, n, update);
+        list_tensors((pass == MOVE && args->moved ? args->moved : args->params) + first, n, update);
         const uint32_t chunks = update->first_block[n];
         if (first == 0) parts = chunks < NETS_CUDA_UPDATE_PARTS ? (int)chunks : NETS_CUDA_UPDATE_PARTS;
         if (pass == HALT)

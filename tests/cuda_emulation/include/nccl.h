@@ -32,6 +32,8 @@ NCCL_CALL ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, n
                                      ncclComm_t comm, cudaStream_t stream);
 NCCL_CALL ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                                      cudaStream_t stream);
+NCCL_CALL ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
+                                     ncclComm_t comm, cudaStream_t stream);
 NCCL_CALL ncclResult_t ncclGroupStart(void);
 NCCL_CALL ncclResult_t ncclGroupEnd(void);
 NCCL_CALL const char *ncclGetErrorString(ncclResult_t result);
