@@ -27,7 +27,7 @@ struct nets_exec {
     int n_passes;
     const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
-    nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
+    nets_update_param *params; /* what is updated or checked: n_params that train, then running statistics */
     int n_params, n_checked;   /* n_checked: parameters and statistics together */
     /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     int *param_of;

@@ -37,20 +37,29 @@ static bool is_factor(const nets_net *net, int param) {
     return false;
 }
 
+/* Whether the parameter is held as its bf16 copy alone: nothing updates its value, and all that read it round it. */
+static bool is_copy_alone(const nets_net *net, const nets_param *param) {
+    const nets_layer *layer = nets_net_layer(net, param->layer);
+    const nets_param_spec *spec = nets_param_spec_of(layer->op, param->place);
+    return param->frozen && (spec->factor || spec->looked_up);
+}
+
 static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
     int64_t dims[MM_RANK_MAX];
     tensors->order = order_param(out, param, backend->channels_last, dims);
-    MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
-                             dims, param->name, &tensors->value));
+    const bool half = backend->maps == MM_BF16, alone = half && is_copy_alone(out->net, param);
+    if (!alone)
+        MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
+                                 dims, param->name, &tensors->value));
     char name[NETS_PARAM_NAME_CAPACITY + 16];
-    if (backend->maps == MM_BF16 && is_factor(out->net, index)) {
+    if (alone || (half && is_factor(out->net, index))) {
         snprintf(name, sizeof name, "bf16.%s", param->name);
         MM_TRY(
             nets_lower_tensor(out->graph, MM_WEIGHT, MM_PERSISTENT, MM_BF16, param->rank, dims, name, &tensors->copy));
     }
-    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
+    if (!nets_param_trains(param) || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
                              &tensors->gradient));
@@ -70,6 +79,10 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
  * executor copies it as one range (exec_undo.h). */
 static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     const nets_net *net = out->net;
+    int trained = 0;
+    for (int i = 0; i < nets_net_params(net); i++) trained += nets_param_trains(nets_net_param(net, i));
+    if (out->mode == NETS_TRAIN && trained == 0)
+        return mm_fail(MM_ERR_INVALID, "net %s: has no parameters to train: all are frozen", nets_net_name(net));
     const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)
         for (int i = 0; i < nets_net_params(net); i++)
@@ -121,6 +134,7 @@ static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
+        if (nets_net_param(out->net, i)->frozen) continue;
         MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
                                   learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
     }
@@ -132,7 +146,7 @@ static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses)
     size_t n = 0;
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
-        if (!nets_net_param(out->net, i)->learned) continue;
+        if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
@@ -154,8 +168,8 @@ static int64_t gradient_bytes(const nets_lowered *out, int param) {
 /* Adds the update's parts, the last parameters first, each with at least `least` of the `all` bytes of gradients. */
 static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all, mm_use *uses) {
     const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
-    int learned = 0; /* before `to` */
-    for (int i = 0; i < nets_net_params(out->net); i++) learned += nets_net_param(out->net, i)->learned;
+    int trained = 0; /* before `to` */
+    for (int i = 0; i < nets_net_params(out->net); i++) trained += nets_param_trains(nets_net_param(out->net, i));
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
         int64_t part = 0;
         int n = 0;
@@ -163,15 +177,15 @@ static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all, mm_u
             from--;
             part += gradient_bytes(out, from);
             all -= gradient_bytes(out, from);
-            n += nets_net_param(out->net, from)->learned;
+            n += nets_param_trains(nets_net_param(out->net, from));
         }
         char name[32];
         const bool whole = from == 0 && to == nets_net_params(out->net);
         snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
         nets_step *step = &out->steps[out->n_steps];
         MM_TRY(add_last_step(out, name, uses, list_uses(out, from, to, uses)));
-        learned -= n;
-        step->first_updated = learned;
+        trained -= n;
+        step->first_updated = trained;
         step->n_updated = n;
         out->n_updates++;
     }

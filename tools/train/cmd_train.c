@@ -297,6 +297,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--sum-at", "ranks|root", "who adds up gradients: ranks: each rank a part; root: rank 0 all (ranks)", ARG_TEXT,
          &t->sum_at, 0, 0},
         TARGET_ARGS(&t->target),
+        TARGET_ADAPT_ARGS(&t->target),
         TARGET_CODEC_THREADS_ARG(&t->target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t->budget_bytes, 0, 0},

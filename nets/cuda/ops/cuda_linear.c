@@ -40,7 +40,7 @@ typedef struct linear_op {
     int64_t rounded_bytes;    /* of the bf16 copy of a batch in f32; 0: none */
     int64_t sums_bytes;       /* behind the planes in the forward: f32 outputs without their bias; 0: none */
     mm_dtype maps;
-    bool training, wants_dx, bias;
+    bool training, wants_dx, bias, frozen;
     nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } linear_op;
 
@@ -135,9 +135,10 @@ static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    void *features = get_features(op, args, stream);
-    MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
-                         : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
+    void *features = op->frozen ? NULL : get_features(op, args, stream);
+    if (!op->frozen)
+        MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
+                             : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
     if (op->wants_dx) MM_TRY(backward_data(op, args, stream));
     if (args->at[NETS_DB]) give_bias_gradient(op, args, stream);
     return nets_cuda_launched("a linear layer's gradients");
@@ -184,7 +185,8 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     const nets_conv_terms of_gradients = {cuda->terms.deterministic, limit, limit};
     const nets_conv_terms of_y = nets_cudnn_output_terms(&of_gradients);
     MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, op->out, &of_y, &op->y));
-    if (op->training) MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
+    if (op->training && !op->frozen)
+        MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
     if (op->out % op->block)
         MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->out % op->block, &of_gradients, &op->dw_rest));
     if (op->wants_dx) MM_TRY(make_part(op, cuda, NETS_CONV_BY_INPUT, op->out, &of_gradients, &op->dx));
@@ -222,7 +224,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->training = desc->training;
     op->wants_dx = desc->wants_dx;
     op->bias = desc->attrs.bias;
-    op->base.adds = desc->training && desc->pass.adds;
+    op->frozen = desc->frozen;
+    op->base.adds = desc->training && desc->pass.adds && !desc->frozen;
     op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
     const int64_t features_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * elem_bytes(op));
     if (op->maps == MM_BF16 && desc->f32_inputs) op->rounded_bytes = features_bytes;
