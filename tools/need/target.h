@@ -43,7 +43,7 @@ typedef struct pinned_limit {
 } pinned_limit;
 
 #define TARGET_DEFAULTS                                                                                                \
-    { .device = "host", .precision = "fp32", .fuse = "auto" }
+    { .device = "host", .precision = "fp32", .fuse = "auto", .lora = "", .freeze = "" }
 
 /* Options for a command's table. TARGET_ARGS: device and how to compute on it; TARGET_HOW_ARGS: only how. */
 #define TARGET_ARGS(t)                                                                                                 \
