@@ -132,7 +132,7 @@ static mm_status adapt(train *t) {
     MM_TRY(nets_safetensors_open(t->base, &t->base_file));
     MM_TRY(session_base_check(t->base_file, t->base, t->network));
     t->base_path = realpath(t->base, NULL);
-    return t->load ? MM_OK : weights_report(t->base_file, t->network, "--base", t->base);
+    return t->load || *t->target.lora ? MM_OK : weights_report(t->base_file, t->network, "--base", t->base);
 }
 
 /* Checks the files that options name. --save may overwrite --load's file. */

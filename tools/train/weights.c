@@ -117,7 +117,7 @@ mm_status weights_check(const nets_safetensors_file *file, const nets_net *net, 
         list_others(file, net, &prefix, need == WEIGHTS_BASE ? base_has : state_has, 1, others, sizeof others, &first);
     if (n == 0) return MM_OK;
     const mm_status status = refuse(file, &prefix, first);
-    const char *hint = has_frozen(net)            ? "; a file of the frozen weights is given as --base"
+    const char *hint = has_frozen(net)            ? "; --base takes a file of frozen weights"
                        : n < nets_net_params(net) ? "; --load-matching takes the tensors that match"
                                                   : "";
     snprintf(message, sizeof message, "%s", mm_last_error());
