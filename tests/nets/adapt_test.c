@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Adapters and frozen layers: their options, the networks that they make, and the graphs of these. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
