@@ -22,9 +22,9 @@ typedef struct nets_lora {
 } nets_lora;
 
 /* Reads "rank=R[,alpha=A][,layers=LAYERS]". LAYERS are separated by commas: "attention" are the linear layers before
- * and behind attention, "mlp" all others but the one that gives the scores, "all" both; else a name, with * for any text
- * and ? for one character, of a layer or of the end of its name behind a dot ("q_proj"). Defaults: alpha is R, layers
- * attention. MM_ERR_INVALID. */
+ * and behind attention, "mlp" all others but the one that gives the scores, "all" both; else a name, with * for any
+ * text and ? for one character, of a layer or of the end of its name behind a dot ("q_proj"). Defaults: alpha is R,
+ * layers attention. MM_ERR_INVALID. */
 MM_CHECKED mm_status nets_lora_parse(const char *text, nets_lora *lora_out);
 
 /* Gives *net adapters, and freezes all that it had. It replaces *net, also with its given values, and destroys the old

@@ -20,8 +20,8 @@ bool nets_name_ends(const nets_name *n, const char *layer);
 /* Whether it is the name of the layer, or its beginning before a dot. */
 bool nets_name_begins(const nets_name *n, const char *layer);
 
-/* Fails with MM_ERR_INVALID: the name is that of no layer for which is_one is set. The message has the nearest name, and
- * some of all. what: what these layers are. */
+/* Fails with MM_ERR_INVALID: the name is that of no layer for which is_one is set. The message has the nearest name,
+ * and some of all. what: what these layers are. */
 MM_CHECKED mm_status nets_name_refuse(const nets_net *net, const char *option, const nets_name *n, const bool *is_one,
                                       const char *what);
 

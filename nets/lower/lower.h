@@ -8,8 +8,8 @@
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
- * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. A frozen parameter (nets_freeze) is read only:
- * it has no gradient and no states, and with a bf16 copy no value. What would only give the gradients of frozen
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. A frozen parameter (nets_freeze) is read
+ * only: it has no gradient and no states, and with a bf16 copy no value. What would only give the gradients of frozen
  * parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
@@ -57,8 +57,8 @@ typedef struct nets_step {
     uint64_t coded_roles;          /* bit r: the step may write, or read, a code of role r (mm_tensor_coded) */
     uint64_t modified_roles;       /* bit r: the step changes what role r holds */
     /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
-     * (nets_pass.adds), or, if there is no tensor because the parameter is frozen, not used; -1: it writes to the tensor
-     * itself. */
+     * (nets_pass.adds), or, if there is no tensor because the parameter is frozen, not used; -1: it writes to the
+     * tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the parameters that train */

@@ -79,9 +79,12 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
  * executor copies it as one range (exec_undo.h). */
 static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     const nets_net *net = out->net;
-    int trained = 0;
-    for (int i = 0; i < nets_net_params(net); i++) trained += nets_param_trains(nets_net_param(net, i));
-    if (out->mode == NETS_TRAIN && trained == 0)
+    int trained = 0, frozen = 0;
+    for (int i = 0; i < nets_net_params(net); i++) {
+        trained += nets_param_trains(nets_net_param(net, i));
+        frozen += nets_net_param(net, i)->frozen;
+    }
+    if (out->mode == NETS_TRAIN && trained == 0 && frozen > 0)
         return mm_fail(MM_ERR_INVALID, "net %s: has no parameters to train: all are frozen", nets_net_name(net));
     const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)

@@ -109,8 +109,8 @@ MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and updates `rates`. */
 void target_set_link(target *target, int64_t bytes_per_s);
 
-/* Gives a network the adapters of --lora, or freezes the layers of --freeze. *net may be replaced; the caller destroys it
- * also after a failure. MM_ERR_INVALID: an option is wrong, or does not fit the network; or both are given. */
+/* Gives a network the adapters of --lora, or freezes the layers of --freeze. *net may be replaced; the caller destroys
+ * it, also after a failure. MM_ERR_INVALID: an option is wrong, or does not fit the network; or both are given. */
 MM_CHECKED mm_status target_adapt(const target *target, nets_net **net);
 
 /* Whether planning may choose not to fuse layers: --fuse is auto, no measured facts decide it, and maps are not

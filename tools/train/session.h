@@ -180,8 +180,8 @@ typedef struct nets_safetensors_file nets_safetensors_file;
  * MM_ERR_FORMAT: not a state, a newer version, or an impossible value of an option. */
 MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
                                         nets_safetensors_file **file_out);
-/* Checks that the file has the network's parameters that are not frozen, before anything is planned; session_load checks
- * the rest. MM_ERR_FORMAT: it is of another network. */
+/* Checks that the file has the network's parameters that are not frozen, before anything is planned; session_load
+ * checks the rest. MM_ERR_FORMAT: it is of another network. */
 MM_CHECKED mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net);
 /* The same of a file of frozen weights (--base), by its path. */
 MM_CHECKED mm_status session_base_check(const nets_safetensors_file *file, const char *path, const nets_net *net);
@@ -196,10 +196,10 @@ void session_state_close(nets_safetensors_file *file); /* NULL is legal */
  * of the file's model: base_model.model.<the file's prefix><name>. MM_ERR_IO, MM_ERR_NOMEM. */
 MM_CHECKED mm_status session_load_base(session *s, const nets_safetensors_file *file);
 
-/* Save and load a state: weights but frozen ones, running statistics, optimizer state, and the number of iterations. The options
- * (ended by ARG_END; NULL: none) become metadata. Saving replaces the file atomically. It refuses elements that are
- * not finite (MM_ERR_UNSUPPORTED), unless config.keep_going. Loading checks the whole file before it changes anything.
- * Both hold NETS_TRANSFER_BYTES of a tensor in memory at a time. */
+/* Save and load a state: weights but frozen ones, running statistics, optimizer state, and the number of iterations.
+ * The options (ended by ARG_END; NULL: none) become metadata. Saving replaces the file atomically. It refuses elements
+ * that are not finite (MM_ERR_UNSUPPORTED), unless config.keep_going. Loading checks the whole file before it changes
+ * anything. Both hold NETS_TRANSFER_BYTES of a tensor in memory at a time. */
 MM_CHECKED mm_status session_save(session *s, const char *path, const arg *options);
 MM_CHECKED mm_status session_load(session *s, const nets_safetensors_file *file, const char *path);
 /* A digest of frozen weights, and of all tensors that session_save would write, except error bounds. */
