@@ -53,6 +53,6 @@ mm_status nets_name_refuse(const nets_net *net, const char *option, const nets_n
             snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", last);
     }
     if (!*list) return mm_fail(MM_ERR_INVALID, "%s: net %s has no %s", option, nets_net_name(net), what);
-    return mm_fail(MM_ERR_INVALID, "%s: no %s of net %s is called %.*s%s; it has %s", option, what,
-                   nets_net_name(net), (int)n->length, n->text, MM_DID_YOU_MEAN(&near), list);
+    return mm_fail(MM_ERR_INVALID, "%s: no %s of net %s is called %.*s%s; it has %s", option, what, nets_net_name(net),
+                   (int)n->length, n->text, MM_DID_YOU_MEAN(&near), list);
 }

@@ -86,7 +86,7 @@ gpt=(train --net "gpt,layers=1,width=16,heads=2,context=8,vocabulary=40" --batch
 has() { grep -aq "\"$2\":" "$1"; }
 
 adapters_are_saved_alone_and_go_on_bit_for_bit_() {
-    local adapted=("${gpt[@]}" --lora rank=2,alpha=3,layers=all --base base)
+    local adapted=("${gpt[@]}" --lora "rank=2,alpha=3,layers=all" --base base)
     expect 0 "${gpt[@]}" --iterations 2 --save plain
     rewrite plain base F32 transformer.
     expect 0 "${adapted[@]}" --iterations 4 --save whole
@@ -97,7 +97,7 @@ adapters_are_saved_alone_and_go_on_bit_for_bit_() {
     expect 0 train --load half --iterations 4 --save half --quiet # with the state's --lora and --base
     equal_tensors whole half
     expect 0 "${adapted[@]}" --iterations 4 --save low --policy recompute-swap --budget "$(minimum \
-        "${gpt[2]}" 2 recompute-swap --lora rank=2,alpha=3,layers=all --optimizer adamw --threads 1)"
+        "${gpt[2]}" 2 recompute-swap --lora "rank=2,alpha=3,layers=all" --optimizer adamw --threads 1)"
     equal_tensors whole low
     expect 0 "${adapted[@]}" --iterations 2 --precision bf16 --save rounded
     expect 0 train --load rounded --iterations 3 --save rounded --quiet
