@@ -18,7 +18,8 @@
     ACT(SILU, silu, SILU, X)                                                                                           \
     ACT(HARD_SWISH, hard_swish, HARD_SWISH, X)                                                                         \
     ACT(GELU, gelu, GELU, X)                                                                                           \
-    ACT(GELU_TANH, gelu_tanh, GELU, X)
+    ACT(GELU_TANH, gelu_tanh, GELU, X)                                                                                 \
+    ACT(SCALE, scale, SCALE, Y)
 
 typedef enum nets_activation {
 #define NETS_ACTIVATION_NUMBER(NAME, name, OP, BY) NETS_ACTIVATION_##NAME,
@@ -86,6 +87,12 @@ NETS_ACTIVATION_FUNCTION float nets_hard_swish_slope(float x, float slope) {
     const float inside = x * (1.0f / 3) + 0.5f;
     (void)slope;
     return x <= -3 ? 0 : x >= 3 ? 1 : inside;
+}
+
+NETS_ACTIVATION_FUNCTION float nets_scale_value(float x, float slope) { return x * slope; }
+NETS_ACTIVATION_FUNCTION float nets_scale_slope(float y, float slope) {
+    (void)y;
+    return slope;
 }
 
 /* GELU is x times the normal distribution's share below x; its slope is the share plus x times the density. erfc,

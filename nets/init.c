@@ -73,7 +73,10 @@ void nets_init_param(const nets_net *net, int index, uint64_t seed, int64_t firs
         fill_normal(&s, sqrt(init.value / (double)(param->elems / param->dims[1])), &wanted);
         break;
     case NETS_INIT_NORMAL:
-        fill_normal(&s, (double)layer->attrs.deviation, &wanted);
+        if (layer->attrs.zero)
+            fill_constant(0, &wanted);
+        else
+            fill_normal(&s, (double)layer->attrs.deviation, &wanted);
         break;
     case NETS_INIT_UNIFORM_FAN_IN:
         fill_uniform(&s, init.value / sqrt((double)(weight->elems / weight->dims[0])), &wanted);

@@ -184,6 +184,23 @@ void nets_give_values(nets_net *net, int param, float *values) {
     net->params[param].given = values;
 }
 
+float *nets_take_values(nets_net *net, int param) {
+    float *values = (float *)net->params[param].given;
+    net->params[param].given = NULL;
+    return values;
+}
+
+void nets_freeze(nets_net *net, int layer) {
+    const nets_layer *l = &net->layers[layer];
+    for (int i = l->first_param; i < l->first_param + l->n_params; i++) net->params[i].frozen = net->params[i].learned;
+    if (l->tied_param >= 0) net->params[l->tied_param].frozen = true;
+}
+
+bool nets_layer_is_frozen(const nets_net *net, const nets_layer *layer) {
+    const int param = layer->n_params > 0 ? layer->first_param : layer->tied_param;
+    return param >= 0 && net->params[param].frozen;
+}
+
 mm_status nets_net_status(const nets_net *net) { return net->status; }
 
 static mm_status try_add_data(nets_net *net, const nets_shape *shape, int64_t classes) {

@@ -29,6 +29,7 @@ enum { NETS_MAX_INPUTS = 8, NETS_MAX_PARAMS = 6, NETS_NAME_CAPACITY = 96, NETS_P
     OP(SILU, silu)                       \
     OP(HARD_SWISH, hard_swish)           \
     OP(GELU, gelu)                       \
+    OP(SCALE, scale)                     \
     OP(MAX_POOL, max_pool)               \
     OP(AVG_POOL, avg_pool)               \
     OP(GLOBAL_AVG_POOL, global_avg_pool) \
@@ -103,11 +104,12 @@ typedef struct nets_attrs {
     float base;           /* rotary: pair i of a head's `size` channels turns by place / base^(2 i / size) */
     bool full;            /* attention: each token attends to all, not only to those up to itself */
     bool by_output;       /* project: the weight is [out_channels, channels] */
-    float slope;          /* leaky_relu: the factor of negative numbers */
+    float slope;          /* leaky_relu: the factor of negative numbers; scale: of all */
     bool tanh;            /* gelu: uses the tanh approximation */
     bool tied;            /* token_loss: its weight is that of the embedding */
     /* embedding, position, class_token, project, token_loss: standard deviation of the initial weights */
     float deviation;
+    bool zero; /* project: initial weights are zero */
 } nets_attrs;
 
 /* Heads of keys, and of values, in a rotary or attention layer. */
@@ -136,6 +138,7 @@ typedef struct nets_param {
     /* a later layer reads it, too (nets_attrs.tied); that layer writes its gradient, this one adds to it */
     bool shared;
     bool learned, decayed; /* as nets_param_spec */
+    bool frozen;           /* learned before: training reads it only (nets_freeze) */
     int rank;
     int64_t dims[MM_RANK_MAX]; /* unused ones are 1 */
     int64_t elems;
@@ -168,6 +171,14 @@ void nets_name_params(nets_net *net, const char *const *names, int n_names);
 /* Gives a parameter its initial values, `elems` of them, in memory of malloc's, which the net frees. */
 void nets_give_values(nets_net *net, int param, float *values);
 
+/* Takes a parameter's given values away from the net; NULL: it has none. The caller frees them. */
+float *nets_take_values(nets_net *net, int param);
+
+/* Freezes a layer's learned parameters: training gives them no gradients and does not update them. A weight that two
+ * layers share is frozen with either. The layer is as before in all else: a frozen batch norm still moves its running
+ * statistics. */
+void nets_freeze(nets_net *net, int layer);
+
 /* The first failure so far. */
 MM_CHECKED mm_status nets_net_status(const nets_net *net);
 
@@ -182,6 +193,10 @@ int nets_net_layers(const nets_net *net);
 const nets_layer *nets_net_layer(const nets_net *net, int layer);
 int nets_net_params(const nets_net *net);
 const nets_param *nets_net_param(const nets_net *net, int param);
+/* Whether training updates the parameter. */
+static inline bool nets_param_trains(const nets_param *param) { return param->learned && !param->frozen; }
+/* Whether the layer has learned parameters, its own or one that it shares, and they are frozen. */
+bool nets_layer_is_frozen(const nets_net *net, const nets_layer *layer);
 /* The parameter's index, or -1. */
 int nets_net_find_param(const nets_net *net, const char *name);
 /* Labels of one image: 1, or one for each pixel of the loss's input. */
@@ -192,6 +207,9 @@ int64_t nets_net_tokens(const nets_net *net);
  * then as many. Given values of parameters are not copied. MM_ERR_INVALID: the net has no context, because its samples
  * are not a row of tokens; or a layer cannot take so many. The caller destroys it. */
 MM_CHECKED mm_status nets_net_with_tokens(const nets_net *net, int64_t tokens, nets_net **net_out);
+/* Appends a copy of layer `index` of another net, with its parameters' names, and frozen as they are; given values are
+ * not copied. `inputs`: the copy's. Failures are kept as those of nets_add, and returned. */
+MM_CHECKED mm_status nets_copy_layer(const nets_net *net, int index, const int *inputs, nets_net *copy);
 /* The number of elements of all learned parameters. */
 int64_t nets_net_learned_elems(const nets_net *net);
 

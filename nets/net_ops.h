@@ -30,7 +30,7 @@ typedef enum nets_init_kind {
     /* Uniform in +-value / sqrt(fan in). The fan in is the elements of the layer's first parameter divided by its
      * dims[0]. */
     NETS_INIT_UNIFORM_FAN_IN,
-    NETS_INIT_NORMAL, /* Normal with the layer's attribute `deviation` as standard deviation. */
+    NETS_INIT_NORMAL, /* Normal with the layer's attribute `deviation` as standard deviation; 0 if it is `zero`. */
 } nets_init_kind;
 
 typedef struct nets_init {
@@ -50,6 +50,9 @@ typedef struct nets_param_spec {
     /* Input maps are multiplied by it. It must be the first parameter. With bf16 maps its bf16 copy is used
      * (NETS_W16) */
     bool factor;
+    /* The output has its elements, rounded to the maps' type. Frozen, with bf16 maps, it is held as its bf16 copy, as
+     * a frozen factor is. It must be the first parameter. */
+    bool looked_up;
     const char *with;    /* the layer has the parameter if this attribute, a flag, is set; NULL: always */
     const char *without; /* the layer has it unless this attribute, a flag, is set; NULL: `with` decides */
 } nets_param_spec;
@@ -60,6 +63,7 @@ typedef struct nets_role_use {
     nets_role role; /* NETS_WORKSPACE (0) ends a list */
     mm_access access;
     mm_form form;
+    nets_role only_for; /* the step uses it only to compute this role, if that is there; NETS_WORKSPACE (0): always */
 } nets_role_use;
 
 /* Where an output may be written. */
@@ -119,6 +123,8 @@ typedef struct nets_op_info {
     /* Sets layer->shape from the inputs' shapes and the complete attributes. NULL: layer->shape is set already. */
     mm_status (*infer)(nets_layer *layer, const nets_shape *in);
     nets_param_spec params[NETS_MAX_PARAMS];
+    /* The steps leave out the gradients of frozen parameters. Other operations compute them in any case, to scratch. */
+    bool skips_frozen;
     bool f32_output; /* the output is f32 even if maps are bf16: probabilities, whose small differences count */
     nets_op_lowering steps;
     const nets_op_lowering *with_relu; /* its steps with a fused ReLU (fuse.h); NULL: a ReLU cannot be fused */

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A network of tokens with another context: the same layers over longer or shorter samples. */
-#include <stdlib.h>
-
 #include "nets/net.h"
-#include "nets/net_attrs.h"
 
 /* The data's shape with this many tokens. Data of more than one dimension besides its channels have no context. */
 static mm_status reshape(const nets_net *net, int64_t tokens, nets_shape *shape_out) {
@@ -20,19 +17,6 @@ static mm_status reshape(const nets_net *net, int64_t tokens, nets_shape *shape_
     return MM_OK;
 }
 
-static mm_status copy_layer(const nets_net *net, int index, nets_net *copy) {
-    const nets_layer *layer = nets_net_layer(net, index);
-    nets_attrs attrs;
-    MM_TRY(nets_attrs_given(net, index, &attrs));
-    const char **names = malloc(((size_t)layer->n_params + 1) * sizeof *names);
-    if (!names) return mm_fail(MM_ERR_NOMEM, "layer %s: no memory for %d names", layer->name, layer->n_params);
-    for (int i = 0; i < layer->n_params; i++) names[i] = nets_net_param(net, layer->first_param + i)->name;
-    nets_add(copy, layer->name, layer->op, &attrs, layer->inputs, layer->n_inputs);
-    if (layer->n_params > 0) nets_name_params(copy, names, layer->n_params);
-    free(names);
-    return nets_net_status(copy);
-}
-
 mm_status nets_net_with_tokens(const nets_net *net, int64_t tokens, nets_net **net_out) {
     nets_shape shape;
     nets_net *copy;
@@ -40,7 +24,8 @@ mm_status nets_net_with_tokens(const nets_net *net, int64_t tokens, nets_net **n
     MM_TRY(nets_net_create(nets_net_name(net), &copy));
     nets_add_samples(copy, &shape, nets_net_classes(net));
     mm_status status = nets_net_status(copy);
-    for (int i = 1; status == MM_OK && i < nets_net_layers(net); i++) status = copy_layer(net, i, copy);
+    for (int i = 1; status == MM_OK && i < nets_net_layers(net); i++)
+        status = nets_copy_layer(net, i, nets_net_layer(net, i)->inputs, copy);
     if (status == MM_OK) status = nets_net_finish(copy);
     if (status == MM_OK)
         *net_out = copy;

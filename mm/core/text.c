@@ -27,3 +27,23 @@ const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]) {
     mm_text_mark_cut(buffer, MM_BRIEF_CAPACITY, snprintf(buffer, MM_BRIEF_CAPACITY, "%s", text));
     return buffer;
 }
+
+/* On a mismatch the latest * matches one character more. */
+bool mm_text_matches(const char *pattern, size_t length, const char *name) {
+    const char *end = pattern + length, *star = NULL, *from = NULL;
+    while (*name) {
+        if (pattern < end && *pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (pattern < end && (*pattern == '?' || *pattern == *name)) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else
+            return false;
+    }
+    while (pattern < end && *pattern == '*') pattern++;
+    return pattern == end;
+}

@@ -17,4 +17,7 @@ const char *mm_brief(const char *text, char buffer[MM_BRIEF_CAPACITY]);
 /* Puts "..." at the end of the text if snprintf has cut it. length: snprintf's result. */
 void mm_text_mark_cut(char *text, size_t capacity, int length);
 
+/* Whether a pattern of that length matches the whole name: * stands for any text, ? for one character. */
+bool mm_text_matches(const char *pattern, size_t length, const char *name);
+
 #endif

@@ -178,6 +178,7 @@ static widened_phase phase_of(const nets_op_desc *desc, const nets_step_spec *sp
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
         const nets_role role = use->role == NETS_W ? NETS_W16 : use->role;
+        if (desc->frozen && use->only_for == NETS_DW) continue;
         const int64_t batch = batch_elems(desc, role), elems = batch > 0 ? batch : map_elems(desc, role);
         if (elems == 0) continue;
         widened_map m = {.role = role, .elems = elems, .f32 = batch > 0};

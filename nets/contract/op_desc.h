@@ -51,6 +51,9 @@ typedef struct nets_op_desc {
     bool wants_dx; /* the backward computes the first input's gradient; other inputs' DX may be absent in any case */
     /* Every backward of the op gets EARLIER; false: none does. A convolution chooses its algorithm by this, too */
     bool adds_earlier;
+    /* Its parameters are frozen: if its description says that it skips them (nets_op_info.skips_frozen), it gets no
+     * DPARAM, nor what it would read for that alone. */
+    bool frozen;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
     bool shared;
     nets_pass pass;

@@ -32,7 +32,7 @@ static mm_status collect_params(nets_exec *exec) {
     for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;
     for (int i = 0; i < n; i++) {
         const nets_param *of = nets_net_param(exec->net, i);
-        if (!of->learned) continue;
+        if (!nets_param_trains(of)) continue;
         exec->number[exec->n_params] = i;
         if (exec->lowered->params[i].gradient >= 0) exec->param_of[exec->lowered->params[i].gradient] = exec->n_params;
         exec->written[exec->n_params] = exec->params[exec->n_params] =

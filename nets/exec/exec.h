@@ -93,7 +93,8 @@ enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
- * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
+ * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only,
+ * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. The CPU may use the
  * address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 

@@ -101,7 +101,7 @@ static void list_own(nets_divider *d) {
     float *shares = nets_exec_place(exec, exec->lowered->shares);
     int n = 0;
     for (int i = 0; i < nets_net_params(exec->net); i++) {
-        if (!nets_net_param(exec->net, i)->learned) continue;
+        if (!nets_param_trains(nets_net_param(exec->net, i))) continue;
         const nets_param_tensors *tensors = &exec->lowered->params[i];
         const nets_share share = share_of(d, n, ranks_of(d)->rank);
         if (exec->lowered->sums_own)

@@ -28,7 +28,7 @@ struct nets_exec {
     int n_passes;
     const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
-    /* What is updated or checked: n_params learned parameters, then running statistics; and gradients as the steps that
+    /* What is updated or checked: n_params that train, then running statistics; and gradients as the steps that
      * write them find them, for checks there. Places are set when a step uses them (exec_pass.c): as long as a plan is
      * used, they stay. */
     nets_update_param *params, *written;

@@ -37,13 +37,9 @@ static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
 }
 _Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
 
-/* The name of the tensor's bf16 copy, if it is a weight that has one; else NULL. */
-static const char *copy_name(const nets_exec *exec, mm_tensor tensor) {
-    for (int i = 0; i < nets_net_params(exec->net); i++) {
-        const nets_param_tensors *p = &exec->lowered->params[i];
-        if (tensor == p->value && p->copy >= 0) return nets_exec_name_of(exec, p->copy);
-    }
-    return NULL;
+/* The tensor's name; NULL: absent. */
+static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
+    return tensor >= 0 ? nets_exec_name_of(exec, tensor) : NULL;
 }
 
 /* The number of elements of all ranks' shares, if the tensor is a state that they divide; else 0. */
@@ -59,39 +55,51 @@ static int64_t divided_elems(const nets_exec *exec, mm_tensor tensor) {
  * the manager. */
 typedef struct transfer {
     nets_exec *exec;
-    const char *name, *copy; /* copy: that of the bf16 copy, which is set, too; NULL: none */
-    int64_t divided;         /* divided_elems */
+    /* copy: that of the bf16 copy, which is set, too; NULL: none. name NULL: the copy is all there is. */
+    const char *name, *copy;
+    int64_t divided; /* divided_elems */
     nets_order order;
     int64_t first, n;
     float *out;
     const float *in;
 } transfer;
 
-static mm_status set_copy(const transfer *t, int64_t at, int64_t n, const float *in) {
-    const int64_t size = sizeof(uint16_t), most = NETS_TRANSFER_BYTES / size;
-    uint16_t *halves = malloc((size_t)((n < most ? n : most) * size));
-    mm_status status = halves ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to round %s", t->name);
-    for (int64_t first = 0; status == MM_OK && first < n; first += most) {
-        const int64_t m = n - first < most ? n - first : most;
-        for (int64_t i = 0; i < m; i++) {
-            uint32_t bits;
-            memcpy(&bits, &in[first + i], sizeof bits);
-            halves[i] = nets_bf16_of(bits);
+/* Sets n elements of the copy from `in`, rounded, or gets them, widened, to `out`. halves: room for them. */
+static mm_status copy_halves(const transfer *t, int64_t at, int64_t n, float *out, const float *in, uint16_t *halves) {
+    const int64_t size = sizeof *halves;
+    if (out) MM_TRY(mm_persistent_get(t->exec->manager, t->copy, at * size, halves, n * size));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)halves[i] << 16; /* a bf16 number is a float's upper half */
+        if (out) {
+            memcpy(&out[i], &bits, sizeof bits);
+            continue;
         }
-        status = mm_persistent_set(t->exec->manager, t->copy, (at + first) * size, halves, m * size);
+        memcpy(&bits, &in[i], sizeof bits);
+        halves[i] = nets_bf16_of(bits);
     }
+    return out ? MM_OK : mm_persistent_set(t->exec->manager, t->copy, at * size, halves, n * size);
+}
+
+static mm_status copy_copy(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
+    const int64_t most = NETS_TRANSFER_BYTES / (int64_t)sizeof(uint16_t);
+    uint16_t *halves = calloc((size_t)(n < most ? n : most), sizeof *halves);
+    mm_status status = halves ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to round %s", t->copy);
+    for (int64_t first = 0; status == MM_OK && first < n; first += most)
+        status = copy_halves(t, at + first, n - first < most ? n - first : most, out ? out + first : NULL,
+                             in ? in + first : NULL, halves);
     free(halves);
     return status;
 }
 
 static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
     const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+    if (!t->name) return copy_copy(t, at, n, out, in);
     if (t->divided > 0)
         return out ? nets_divided_get(t->exec, t->name, t->divided, at, n, out)
                    : nets_divided_set(t->exec, t->name, t->divided, at, n, in);
     if (out) return mm_persistent_get(t->exec->manager, t->name, offset, out, bytes);
     MM_TRY(mm_persistent_set(t->exec->manager, t->name, offset, in, bytes));
-    return t->copy ? set_copy(t, at, n, in) : MM_OK;
+    return t->copy ? copy_copy(t, at, n, NULL, in) : MM_OK;
 }
 
 /* Copies those of the transfer's elements that are in the n outer rows from `first` on; `rows` is scratch for these. */
@@ -120,7 +128,7 @@ static mm_status copy_ordered(const transfer *t) {
     const int64_t fit = NETS_TRANSFER_BYTES / bytes, most = fit > 1 ? fit : 1;
     if (nets_order_is_plain(o)) return copy_plain(t, t->first, t->n, t->out, t->in);
     float *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
-    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name);
+    mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name ? t->name : t->copy);
     const int64_t end = (t->first + t->n + row - 1) / row;
     for (int64_t first = t->first / row; status == MM_OK && first < end; first += most)
         status = copy_rows(t, first, most < end - first ? most : end - first, rows);
@@ -129,10 +137,12 @@ static mm_status copy_ordered(const transfer *t) {
 }
 
 static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
     const mm_tensor tensor = part_tensor(exec, param, part);
-    if (tensor < 0) return no_part(exec, param);
-    return copy_ordered(&(transfer){exec, nets_exec_name_of(exec, tensor), copy_name(exec, tensor),
-                                    divided_elems(exec, tensor), exec->lowered->params[param].order, 0,
+    const char *name = name_of(exec, tensor);
+    const char *copy = part == NETS_VALUE ? name_of(exec, tensors->copy) : NULL;
+    if (!name && !copy) return no_part(exec, param);
+    return copy_ordered(&(transfer){exec, name, copy, name ? divided_elems(exec, tensor) : 0, tensors->order, 0,
                                     nets_net_param(exec->net, param)->elems, out, in});
 }
 
@@ -147,10 +157,20 @@ mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const 
 static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
                              int64_t bytes) {
     const int64_t size = sizeof(float);
+    const int param = nets_net_find_param(exec->net, name);
     mm_tensor tensor;
-    MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
-    return copy_ordered(&(transfer){exec, name, copy_name(exec, tensor), divided_elems(exec, tensor),
-                                    order_of(exec, tensor), offset / size, bytes / size, out, in});
+    transfer t = {exec, name, NULL, 0, {1, 1, 1, 1}, offset / size, bytes / size, out, in};
+    if (param >= 0) {
+        const nets_param_tensors *tensors = &exec->lowered->params[param];
+        t.name = name_of(exec, tensors->value);
+        t.copy = name_of(exec, tensors->copy);
+        t.order = tensors->order;
+    } else {
+        MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
+        t.divided = divided_elems(exec, tensor);
+        t.order = order_of(exec, tensor);
+    }
+    return copy_ordered(&t);
 }
 
 mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out, int64_t bytes) {
@@ -168,15 +188,9 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
     const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
     for (int64_t first = 0; first < elems; first += most) {
         const int64_t n = elems - first < most ? elems - first : most;
-        transfer t = {exec,
-                      nets_exec_name_of(exec, tensors->value),
-                      copy_name(exec, tensors->value),
-                      0,
-                      tensors->order,
-                      first,
-                      n,
-                      NULL,
-                      values};
+        transfer t = {
+            exec,  name_of(exec, tensors->value), name_of(exec, tensors->copy), 0, tensors->order, first, n, NULL,
+            values};
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(copy_ordered(&t));
         t.in = zeros;

@@ -142,7 +142,7 @@ static mm_status enqueue_sums(const nets_exec *exec, const nets_lowered *lowered
     char *workspace = mm_workspace_data(exec->manager);
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor sum = step->tensors[NETS_DPARAM + i];
-        if (step->addend[i] < 0) continue;
+        if (step->addend[i] < 0 || sum < 0) continue;
         MM_TRY(exec->backend->ops->add(exec->backend, mm_tensor_data(exec->manager, sum),
                                        (const float *)(workspace + step->addend[i]),
                                        mm_graph_tensor(lowered->graph, sum)->bytes / (int64_t)sizeof(float), stream));

@@ -9,7 +9,7 @@
 
 static bool is_compared(const nets_exec *exec, int param) {
     const nets_param *of = nets_net_param(exec->net, param);
-    return of->learned && of->rank > 1 && nets_net_layer(exec->net, of->layer)->op == NETS_CONV;
+    return nets_param_trains(of) && of->rank > 1 && nets_net_layer(exec->net, of->layer)->op == NETS_CONV;
 }
 
 static float *room_for(const nets_exec *exec, int param) {
@@ -26,7 +26,7 @@ static mm_status get_gradients(nets_exec *exec, bool all, float ***gradients_out
     float **gradients = *gradients_out = calloc((size_t)n + 1, sizeof *gradients);
     if (!gradients) return no_memory(exec);
     for (int i = 0; i < n; i++) {
-        if (all ? !nets_net_param(exec->net, i)->learned : !is_compared(exec, i)) continue;
+        if (all ? !nets_param_trains(nets_net_param(exec->net, i)) : !is_compared(exec, i)) continue;
         gradients[i] = room_for(exec, i);
         if (!gradients[i]) return no_memory(exec);
         MM_TRY(nets_exec_param_get(exec, i, NETS_GRADIENT, gradients[i]));

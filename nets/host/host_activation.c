@@ -112,4 +112,4 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
 const nets_host_impl nets_host_op_leaky_relu = ACTIVATION, nets_host_op_relu6 = ACTIVATION,
                      nets_host_op_sigmoid = ACTIVATION, nets_host_op_hard_sigmoid = ACTIVATION,
                      nets_host_op_silu = ACTIVATION, nets_host_op_hard_swish = ACTIVATION,
-                     nets_host_op_gelu = ACTIVATION;
+                     nets_host_op_gelu = ACTIVATION, nets_host_op_scale = ACTIVATION;

@@ -46,13 +46,13 @@ typedef struct conv_part {
 typedef struct conv_op {
     nets_op base;
     const nets_dnn *dnn;
-    conv_part y, dx, dw; /* the parts that compute these */
+    conv_part y, dx, dw; /* the parts that compute these; dw: not made if the weights are frozen */
     int64_t images, x_image_elems, y_image_elems;
     int64_t rounded_bytes;    /* the batch in bf16, at the workspace's beginning; 0: it is not rounded */
     nets_channels channels;   /* the output's */
     nets_depthwise depthwise; /* computes the weights' gradient in place of dw, if `own_dw` */
     bool own_dw;
-    bool bias, transposed, wants_dx, adds_earlier;
+    bool bias, transposed, wants_dx, adds_earlier, frozen;
     nets_role weight; /* NETS_W; with bf16 maps NETS_W16 */
 } conv_op;
 
@@ -208,7 +208,7 @@ static mm_status add_to_earlier(conv_op *op, const nets_op_args *args) {
 static mm_status run_backward(nets_op *base, const nets_op_args *outer) {
     conv_op *op = (conv_op *)base;
     const nets_op_args inner = rounded(op, outer), *args = &inner;
-    MM_TRY(run_backward_weights(op, args));
+    if (!op->frozen) MM_TRY(run_backward_weights(op, args));
     if (!op->wants_dx) return MM_OK;
     return op->adds_earlier ? add_to_earlier(op, args)
                             : run_part(op, &op->dx, args, args->at[NETS_DY], args->at[NETS_DX]);
@@ -443,11 +443,11 @@ static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_o
         dw.in = BY_WEIGHTS.out;
         dw.out = BY_WEIGHTS.in;
     }
-    op->own_dw = nets_is_depthwise(w) && !w->half;
+    op->own_dw = nets_is_depthwise(w) && !w->half && !op->frozen;
     if (op->own_dw) {
         op->depthwise = nets_depthwise_of(w, op->dnn->pool);
         op->dw.workspace_bytes = nets_depthwise_bytes(&op->depthwise);
-    } else {
+    } else if (!op->frozen) {
         MM_TRY(make_part(op, w, &dw, false, &op->dw));
     }
     if (!desc->wants_dx) return MM_OK;
@@ -468,7 +468,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->channels =
         nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
-    op->base.adds = desc->training && desc->pass.adds;
+    op->frozen = desc->frozen;
+    op->base.adds = desc->training && desc->pass.adds && !desc->frozen;
     nets_op_desc from_y = *desc;
     from_y.x[0] = desc->y;
     from_y.y = desc->x[0];

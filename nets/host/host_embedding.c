@@ -6,18 +6,21 @@
 
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
 
 enum { UNIT = 16 }; /* channels of a cache line */
 
 typedef struct embedding_op {
     nets_op base;
     mm_host_pool *pool;
+    const nets_simd_map *lines;                          /* of bf16 elements */
     int64_t rows, rows_per_sample, channels, vocabulary; /* rows: tokens of the batch; vocabulary 0: position */
 } embedding_op;
 
 typedef struct embedding_run {
     const embedding_op *op;
     const float *x, *weight, *token, *dy, *earlier;
+    const uint16_t *halves; /* the weight as bf16 numbers, in place of `weight` */
     float *y, *dx, *dweight;
 } embedding_run;
 
@@ -35,13 +38,22 @@ static mm_status check_tokens(const embedding_op *op, const float *tokens) {
 static void look_up(const void *ctx, int64_t from, int64_t to) {
     const embedding_run *r = ctx;
     const int64_t channels = r->op->channels;
-    for (int64_t i = from; i < to; i++)
-        memcpy(r->y + i * channels, r->weight + (int64_t)r->x[i] * channels, (size_t)channels * sizeof *r->y);
+    for (int64_t i = from; i < to; i++) {
+        const int64_t at = (int64_t)r->x[i] * channels;
+        if (r->halves)
+            r->op->lines->widen(r->halves + at, channels, r->y + i * channels);
+        else
+            memcpy(r->y + i * channels, r->weight + at, (size_t)channels * sizeof *r->y);
+    }
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     const embedding_op *op = (const embedding_op *)base;
-    const embedding_run r = {.op = op, .x = args->at[NETS_X], .weight = args->at[NETS_W], .y = args->at[NETS_Y]};
+    const embedding_run r = {.op = op,
+                             .x = args->at[NETS_X],
+                             .weight = args->at[NETS_W],
+                             .halves = args->at[NETS_W16],
+                             .y = args->at[NETS_Y]};
     MM_TRY(check_tokens(op, r.x));
     nets_ranges(op->pool, op->rows, 1, op->channels, look_up, &r);
     return MM_OK;
@@ -167,6 +179,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->base.impl = backend->ops->impls[desc->kind];
     op->base.adds = tokens && desc->training && (desc->pass.adds || desc->shared);
     op->pool = nets_host_pool(backend);
+    op->lines = nets_simd_map_best(MM_BF16);
     op->rows = nets_shape_rows(&desc->y);
     op->rows_per_sample = op->rows / desc->y.dims[0];
     op->channels = nets_shape_channels(&desc->y);

@@ -23,7 +23,8 @@
 typedef struct linear_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise y, dx, dw;               /* the products of these; arguments: SRC, WEIGHTS, DST */
+    /* The products of these; arguments: SRC, WEIGHTS, DST. dw: not made if the weight is frozen. */
+    nets_piecewise y, dx, dw;
     nets_cut dw_cut;                        /* cuts the output's channels */
     nets_piecewise to_planes, from_planes;  /* arguments: FROM, TO; not made if an image is one pixel */
     int64_t x_elems, batch, map_bytes;      /* map_bytes: bytes of an element */
@@ -31,7 +32,7 @@ typedef struct linear_op {
     nets_channels channels;                 /* the output's */
     int64_t scratch_bytes, workspace_bytes; /* either phase's */
     int64_t blocks_at, block_bytes;         /* with adds: where the threads' blocks lie, and the size of one */
-    bool bias, wants_dx, maps;
+    bool bias, wants_dx, maps, frozen;
 } linear_op;
 
 static void *planes(const linear_op *op, const nets_op_args *args) {
@@ -106,10 +107,12 @@ static void give_bias_gradient(const linear_op *op, const nets_op_args *args) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     linear_op *op = (linear_op *)base;
     void *features;
-    MM_TRY(get_features(op, args, &features));
-    MM_TRY(give_weights_gradient(op, args, features));
+    if (!op->frozen) {
+        MM_TRY(get_features(op, args, &features));
+        MM_TRY(give_weights_gradient(op, args, features));
+    }
     if (op->wants_dx) MM_TRY(run_backward_data(op, args));
-    if (op->bias) give_bias_gradient(op, args);
+    if (op->bias && !op->frozen) give_bias_gradient(op, args);
     return MM_OK;
 }
 
@@ -173,7 +176,7 @@ static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], half, true, &op->to_planes));
     if (!desc->training) return MM_OK;
     op->dw_cut = op->base.adds ? cut_for_adding(out, in * (int64_t)sizeof(float)) : by_out;
-    MM_TRY(nets_piecewise_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
+    if (!op->frozen) MM_TRY(nets_piecewise_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
     if (!desc->wants_dx) return MM_OK;
     MM_TRY(nets_piecewise_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
     return op->maps ? make_planes(dnn, &desc->x[0], half, false, &op->from_planes) : MM_OK;
@@ -213,7 +216,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->channels = nets_channels_of(desc->x[0].dims[0], nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
-    op->base.adds = desc->training && desc->pass.adds;
+    op->frozen = desc->frozen;
+    op->base.adds = desc->training && desc->pass.adds && !desc->frozen;
     mm_status status = make_kernels(op, desc);
     if (status != MM_OK) {
         destroy(&op->base);

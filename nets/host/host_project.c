@@ -15,11 +15,11 @@ enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* sizes of pieces
 typedef struct project_op {
     nets_op base;
     const nets_dnn *dnn;
-    nets_piecewise y, dx, dw;
-    nets_role weight;       /* NETS_W; with bf16 maps NETS_W16 */
-    nets_channels channels; /* the output's */
+    nets_piecewise y, dx, dw; /* dw: not made if the weight is frozen */
+    nets_role weight;         /* NETS_W; with bf16 maps NETS_W16 */
+    nets_channels channels;   /* the output's */
     int64_t x_elems, workspace_bytes;
-    bool bias, wants_dx;
+    bool bias, wants_dx, frozen;
 } project_op;
 
 static mm_status run(const project_op *op, nets_piecewise *p, const nets_op_args *args, nets_role a, nets_role b,
@@ -36,12 +36,12 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     project_op *op = (project_op *)base;
     const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
-    MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
+    if (!op->frozen) MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
     if (op->wants_dx) {
         MM_TRY(run(op, &op->dx, args, NETS_DY, op->weight, NETS_DX));
         nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
     }
-    if (op->bias) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
+    if (op->bias && !op->frozen) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
     return MM_OK;
 }
 
@@ -71,8 +71,8 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
     const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true, .half = half};
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, by_rows, false, &op->y));
     if (!desc->training) return MM_OK;
-    MM_TRY(
-        nets_piecewise_product(op->dnn, &dw, true, nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS), false, &op->dw));
+    const nets_cut by_in = nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS);
+    if (!op->frozen) MM_TRY(nets_piecewise_product(op->dnn, &dw, true, by_in, false, &op->dw));
     return desc->wants_dx ? nets_piecewise_product(op->dnn, &dx, true, by_rows, false, &op->dx) : MM_OK;
 }
 
@@ -92,6 +92,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         nets_channels_of(nets_shape_rows(&desc->y), nets_shape_channels(&desc->y), desc->maps, op->dnn->pool);
     op->bias = desc->attrs.bias;
     op->wants_dx = desc->wants_dx;
+    op->frozen = desc->frozen;
     mm_status status = make_products(op, desc);
     if (status != MM_OK) {
         destroy(&op->base);

@@ -32,7 +32,7 @@ typedef struct token_loss_op {
     int64_t rows, rows_per_sample, channels, classes;
     int64_t whole; /* labels of the whole batch */
     int64_t losses_at, correct_at, scratch_at, workspace_bytes;
-    bool training, adds;
+    bool training, adds, frozen;
 } token_loss_op;
 
 typedef struct token_loss_run {
@@ -168,7 +168,7 @@ static mm_status make_products(token_loss_op *op, int64_t rows, chunk_products *
     MM_TRY(nets_piecewise_product(op->dnn, &scores, false, by_class, false, &p->scores));
     if (!op->training) return MM_OK;
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, nets_cut_of(rows, pieces, CUT_UNIT, CUT_LEAST), false, &p->y));
-    return nets_piecewise_product(op->dnn, &dweight, true, by_class, false, &p->dweight);
+    return op->frozen ? MM_OK : nets_piecewise_product(op->dnn, &dweight, true, by_class, false, &p->dweight);
 }
 
 static void measure_workspace(token_loss_op *op) {
@@ -205,6 +205,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->whole = desc->pass.whole > 0 ? desc->pass.whole * op->rows_per_sample : op->rows;
     op->adds = desc->pass.adds;
     op->training = desc->training;
+    op->frozen = desc->frozen;
     const int64_t each = rows_of_chunk(op->rows, op->classes);
     op->chunks = (nets_cut){op->rows, each, (int)((op->rows + each - 1) / each)};
     mm_status status = MM_OK;

@@ -20,7 +20,7 @@ typedef struct layer_state {
     mm_tensor gradient;              /* the sum of the contributions so far; -1: none yet */
     int consumers, contributions;    /* numbers of gradients that add up to the output's: in all, and so far */
     int last_reader;                 /* the last layer that reads the output; -1: none */
-    bool wants_gradient;             /* the layer, or one that it depends on, has parameters */
+    bool wants_gradient;             /* the layer, or one that it depends on, has parameters that train */
 } layer_state;
 
 typedef struct lowering {
@@ -88,8 +88,9 @@ static void map_params(const lowering *lo, const nets_layer *layer, uint64_t oth
         tensors[NETS_PARAM + place] = lo->out->params[i].value;
         tensors[NETS_DPARAM + place] = lo->out->params[i].gradient;
     }
-    if (nets_factor_of(layer) >= 0 && !(others & NETS_ROLE_BIT(NETS_W)))
-        tensors[NETS_W16] = lo->out->params[nets_factor_of(layer)].copy;
+    const int read = nets_factor_of(layer) >= 0 ? nets_factor_of(layer) : layer->first_param;
+    const bool rounds = nets_factor_of(layer) >= 0 || (layer->n_params > 0 && lo->out->params[read].value < 0);
+    if (rounds && !(others & NETS_ROLE_BIT(NETS_W))) tensors[NETS_W16] = lo->out->params[read].copy;
     if (layer->tied_param < 0 || others) return;
     tensors[NETS_PARAM] = lo->out->params[layer->tied_param].value;
     tensors[NETS_DPARAM] = lo->out->params[layer->tied_param].gradient;
@@ -103,7 +104,7 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     return equal && a->kind == b->kind && a->maps == b->maps && a->f32_inputs == b->f32_inputs &&
            nets_attrs_equal(&a->attrs, &b->attrs) && a->training == b->training && a->wants_dx == b->wants_dx &&
            a->adds_earlier == b->adds_earlier && a->shared == b->shared && a->relu == b->relu &&
-           a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
+           a->frozen == b->frozen && a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
 }
 
 /* Chosen: ten times as many as any network of the zoo has. Each takes a millisecond and 0.3 MiB to prepare. */
@@ -165,7 +166,8 @@ static mm_status make_op(lowering *lo, int index) {
     desc.training = lo->out->mode == NETS_TRAIN;
     desc.wants_dx = desc.training && lo->layers[u.inputs[0]].wants_gradient;
     desc.pass = lo->out->pass;
-    for (int i = 0; i < u.layer->n_params; i++)
+    desc.frozen = desc.training && nets_layer_is_frozen(lo->out->net, u.layer);
+    for (int i = 0; i < u.layer->n_params && !desc.frozen; i++)
         desc.shared |= desc.training && nets_net_param(lo->out->net, u.layer->first_param + i)->shared;
     /* Backward steps run from the last layer on, so a later reader of the input has written its gradient before. */
     desc.adds_earlier = desc.wants_dx && lo->layers[u.inputs[0]].last_reader > index;
@@ -225,15 +227,22 @@ static bool adds_to(const nets_step *step, const nets_lowered *out, nets_role ro
     return out->pass.adds && (gradient || role == NETS_LOSS_VALUE || role == NETS_CORRECT);
 }
 
-/* Places the gradients that the executor adds up (nets_step.addend) in the step's workspace; the op's own workspace is
- * behind them. */
-static void place_addends(const lowering *lo, nets_step *step) {
+/* Whether the step computes the gradient of this role though the parameter is frozen. */
+static bool gives_frozen(const lowering *lo, int index, nets_role role, const mm_tensor tensors[NETS_ROLES]) {
+    if (role < NETS_DPARAM || role > NETS_DPARAM_LAST || lo->out->mode != NETS_TRAIN) return false;
+    if (tensors[NETS_PARAM + (role - NETS_DPARAM)] < 0) return false;
+    return !nets_op_info_of(unit_of(lo, index).layer->op)->skips_frozen;
+}
+
+/* Places gradients, of which `bytes` has the sizes, in the step's workspace (nets_step.addend): those that the executor
+ * adds up, and those of frozen parameters. The op's own workspace is behind them. */
+static void place_addends(const lowering *lo, nets_step *step, int64_t bytes[NETS_MAX_PARAMS]) {
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
-        step->addend[i] = -1;
-        if (gradient < 0 || !lo->out->pass.adds || step->op->adds) continue;
-        step->addend[i] = step->op_workspace_at;
-        step->op_workspace_at += nets_aligned(mm_graph_tensor(lo->out->graph, gradient)->bytes);
+        if (gradient >= 0 && lo->out->pass.adds && !step->op->adds)
+            bytes[i] = mm_graph_tensor(lo->out->graph, gradient)->bytes;
+        step->addend[i] = bytes[i] > 0 ? step->op_workspace_at : -1;
+        step->op_workspace_at += nets_aligned(bytes[i]);
     }
 }
 
@@ -278,10 +287,14 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
 
     mm_use uses[NETS_STEP_USES + 2];
     size_t n_uses = 0;
+    int64_t scratch[NETS_MAX_PARAMS] = {0}; /* bytes of frozen parameters' gradients */
     for (int u = 0; u < NETS_STEP_USES && spec->uses[u].role != NETS_WORKSPACE; u++) {
         const nets_role_use *use = &spec->uses[u];
         const nets_role role = use->role == NETS_W && tensors[NETS_W16] >= 0 ? NETS_W16 : use->role;
-        if (tensors[role] < 0) continue;
+        if (tensors[role] < 0 && gives_frozen(lo, index, role, tensors))
+            scratch[role - NETS_DPARAM] =
+                mm_graph_tensor(out->graph, tensors[NETS_PARAM + (role - NETS_DPARAM)])->bytes;
+        if (tensors[role] < 0 || (use->only_for != NETS_WORKSPACE && tensors[use->only_for] < 0)) continue;
         step->tensors[role] = tensors[role];
         const mm_access access = adds_to(step, out, role) ? MM_MODIFY : use->access;
         if (access == MM_MODIFY) step->modified_roles |= NETS_ROLE_BIT(role);
@@ -290,13 +303,13 @@ static mm_status add_step(lowering *lo, int index, mm_phase phase, const nets_st
         uses[n_uses++] = (mm_use){tensors[role], access, use->form};
         /* Each tensor of a graph must be used by a step. In a graph without an update, no other step uses the f32
          * weight. */
-        if (role == NETS_W16 && !nets_lowered_updates(out))
+        if (role == NETS_W16 && tensors[NETS_W] >= 0 && !nets_lowered_updates(out))
             uses[n_uses++] = (mm_use){tensors[NETS_W], MM_READ, MM_FORM_VALUE};
     }
     /* In the step the executor writes this rank's word to out->word; the word is all-reduced with the loss. */
     if (phase == MM_FORWARD && out->word >= 0 && step->tensors[NETS_CORRECT] >= 0)
         uses[n_uses++] = (mm_use){out->word, MM_WRITE, MM_FORM_VALUE};
-    place_addends(lo, step);
+    place_addends(lo, step, scratch);
     MM_TRY(add_to_graph(lo, step, uses, n_uses));
     for (int p = 0; p < NETS_STEP_PAIRS && spec->pairs[p].input != NETS_WORKSPACE; p++)
         MM_TRY(add_pair(out->graph, step, &spec->pairs[p]));
@@ -328,13 +341,19 @@ static mm_status add_parts(lowering *lo, int index) {
     return MM_OK;
 }
 
+static bool trains(const lowering *lo, const nets_layer *layer) {
+    for (int i = layer->first_param; i < layer->first_param + layer->n_params; i++)
+        if (nets_param_trains(nets_net_param(lo->out->net, i))) return true;
+    return false;
+}
+
 static mm_status lower_forward(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     const nets_op_lowering *how = nets_op_lowering_of(u.layer->op, u.relu);
     layer_state *state = &lo->layers[index];
     bool train = lo->out->mode == NETS_TRAIN;
     if (lo->fused[index].within != index) return MM_OK;
-    state->wants_gradient = train && u.layer->n_params > 0;
+    state->wants_gradient = train && (trains(lo, u.layer) || (u.bias && trains(lo, u.bias)));
     for (int i = 0; i < u.n_inputs; i++) state->wants_gradient |= lo->layers[u.inputs[i]].wants_gradient;
     for (int i = 0; i < u.n_inputs; i++)
         if (first_of(&u, i) == i) lo->layers[u.inputs[i]].consumers += state->wants_gradient;

@@ -11,7 +11,9 @@
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD
  * grad.<parameter> is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's
  * shares of all. The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
- * <optimizer>.<layer> if there is one for each layer.
+ * <optimizer>.<layer> if there is one for each layer. A frozen parameter (nets_freeze) is read only: it has no gradient
+ * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
+ * below the first layer that trains, is left out: steps, and reads of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -72,10 +74,11 @@ typedef struct nets_step {
     uint64_t coded_roles;          /* bit r: the step may write, or read, a code of role r (mm_tensor_coded) */
     uint64_t modified_roles;       /* bit r: the step changes what role r holds */
     /* Where in the workspace the op leaves the gradient of DPARAM + i, which is then added to what the tensor has
-     * (nets_pass.adds); -1: it writes to the tensor itself. */
+     * (nets_pass.adds), or, if there is no tensor because the parameter is frozen, not used; -1: it writes to the
+     * tensor itself. */
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
-    int first_updated, n_updated; /* an update's range of the learned parameters */
+    int first_updated, n_updated; /* an update's range of the parameters that train */
     int part;                     /* an update's number among the graph's updates, from 0 */
     /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
      * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
@@ -85,7 +88,8 @@ typedef struct nets_step {
 /* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
  * has a rank's share (nets_share_room). */
 typedef struct nets_param_tensors {
-    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES]; /* copy: NETS_W16 */
+    /* copy: NETS_W16. A parameter that is frozen and has a copy has no value. */
+    mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES];
     nets_order order;
     int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
 } nets_param_tensors;

@@ -54,20 +54,29 @@ static mm_status add_state(nets_lowered *out, const nets_param *param, const int
     return divides ? MM_OK : mm_graph_set_weight(out->graph, *state_out, tensors->value);
 }
 
+/* Whether the parameter is held as its bf16 copy alone: nothing updates its value, and all that read it round it. */
+static bool is_copy_alone(const nets_net *net, const nets_param *param) {
+    const nets_layer *layer = nets_net_layer(net, param->layer);
+    const nets_param_spec *spec = nets_param_spec_of(layer->op, param->place);
+    return param->frozen && (spec->factor || spec->looked_up);
+}
+
 static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backend, int index) {
     const nets_param *param = nets_net_param(out->net, index);
     nets_param_tensors *tensors = &out->params[index];
     int64_t dims[MM_RANK_MAX];
     tensors->order = order_param(out, param, backend->channels_last, dims);
-    MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
-                             dims, param->name, &tensors->value));
+    const bool half = backend->maps == MM_BF16, alone = half && is_copy_alone(out->net, param);
+    if (!alone)
+        MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
+                                 dims, param->name, &tensors->value));
     char name[NETS_PARAM_NAME_CAPACITY + 16];
-    if (backend->maps == MM_BF16 && is_factor(out->net, index)) {
+    if (alone || (half && is_factor(out->net, index))) {
         snprintf(name, sizeof name, "bf16.%s", param->name);
         MM_TRY(
             nets_lower_tensor(out->graph, MM_WEIGHT, MM_PERSISTENT, MM_BF16, param->rank, dims, name, &tensors->copy));
     }
-    if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
+    if (!nets_param_trains(param) || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
     const bool managed = out->update == NETS_UPDATE_IN_BACKWARD || nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, managed ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
@@ -86,6 +95,13 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
  * executor copies it as one range (exec_undo.h). */
 static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
     const nets_net *net = out->net;
+    int trained = 0, frozen = 0;
+    for (int i = 0; i < nets_net_params(net); i++) {
+        trained += nets_param_trains(nets_net_param(net, i));
+        frozen += nets_net_param(net, i)->frozen;
+    }
+    if (out->mode == NETS_TRAIN && trained == 0 && frozen > 0)
+        return mm_fail(MM_ERR_INVALID, "net %s: has no parameters to train: all are frozen", nets_net_name(net));
     const int64_t words = NETS_RNG_WORDS;
     for (int learned = 1; learned >= 0; learned--)
         for (int i = 0; i < nets_net_params(net); i++)
@@ -98,7 +114,7 @@ static mm_status add_params(nets_lowered *out, const nets_backend *backend) {
 static mm_status add_shares(nets_lowered *out) {
     int64_t elems = 0;
     for (int i = 0; i < nets_net_params(out->net); i++) {
-        if (!nets_net_param(out->net, i)->learned) continue;
+        if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         out->params[i].share_at = elems;
         elems += nets_share_room(nets_order_elems(&out->params[i].order), out->allreduce.n);
     }
@@ -192,7 +208,7 @@ mm_status nets_lower_allreduces(nets_lowered *out) {
     for (int i = 0; i < nets_net_params(out->net); i++) {
         const nets_param_tensors *tensors = &out->params[i];
         const bool learned = nets_net_param(out->net, i)->learned;
-        if (learned && out->sums_own) continue;
+        if (nets_net_param(out->net, i)->frozen || (learned && out->sums_own)) continue;
         MM_TRY(mm_graph_allreduce(out->graph, learned ? tensors->gradient : tensors->value, when,
                                   learned ? MM_REDUCE_SUM : MM_REDUCE_MEAN));
     }
@@ -207,7 +223,7 @@ static size_t list_uses(const nets_lowered *out, int from, int to, bool last, mm
     size_t n = 0;
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
-        if (!nets_net_param(out->net, i)->learned) continue;
+        if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         if (out->shares < 0) uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
             uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
@@ -228,9 +244,9 @@ static int64_t gradient_bytes(const nets_lowered *out, int param) {
     return gradient >= 0 ? mm_graph_tensor(out->graph, gradient)->bytes : 0;
 }
 
-static int count_learned(const nets_lowered *out, int from, int to) {
+static int count_trained(const nets_lowered *out, int from, int to) {
     int n = 0;
-    for (int i = from; i < to; i++) n += nets_net_param(out->net, i)->learned;
+    for (int i = from; i < to; i++) n += nets_param_trains(nets_net_param(out->net, i));
     return n;
 }
 
@@ -241,8 +257,8 @@ static mm_status add_update(nets_lowered *out, const char *name, int from, int t
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, last, uses));
     free(uses);
-    step->first_updated = count_learned(out, 0, from);
-    step->n_updated = count_learned(out, from, to);
+    step->first_updated = count_trained(out, 0, from);
+    step->n_updated = count_trained(out, from, to);
     step->part = out->n_updates++;
     return status;
 }
@@ -267,7 +283,7 @@ static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all) {
 
 /* Whether the parameter is updated behind one of the layers up to `behind`, which the backward pass has not passed. */
 static bool is_left(const nets_lowered *out, const int *complete, int param, int behind) {
-    return nets_net_param(out->net, param)->learned && complete[param] <= behind;
+    return nets_param_trains(nets_net_param(out->net, param)) && complete[param] <= behind;
 }
 
 mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind) {
@@ -277,11 +293,11 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
     for (int from = 0, to; from < n; from = to) {
         to = from + 1;
         if (!is_left(out, complete, from, behind) || complete[from] < behind) continue;
-        while (to < n && (!nets_net_param(out->net, to)->learned || complete[to] == behind)) to++;
+        while (to < n && (!nets_param_trains(nets_net_param(out->net, to)) || complete[to] == behind)) to++;
         char name[NETS_NAME_CAPACITY + 32];
         snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name,
                  nets_net_layer(out->net, nets_net_param(out->net, from)->layer)->name);
-        left -= count_learned(out, from, to);
+        left -= count_trained(out, from, to);
         MM_TRY(add_update(out, name, from, to, left == 0));
     }
     return MM_OK;
@@ -290,7 +306,7 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
 static mm_status add_gather(nets_lowered *out, mm_use *uses) {
     size_t n = 0;
     for (int i = 0; i < nets_net_params(out->net); i++) {
-        if (!nets_net_param(out->net, i)->learned) continue;
+        if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         uses[n++] = (mm_use){out->params[i].value, MM_MODIFY, MM_FORM_VALUE};
         if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_WRITE, MM_FORM_VALUE};
     }

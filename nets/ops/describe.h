@@ -47,13 +47,16 @@ nets_shape nets_saved_channels(const nets_attrs *attrs, const nets_shape *x, con
 
 /* ---------------------------------------------------------------- steps */
 
-#define R(role) {NETS_##role, MM_READ, MM_FORM_VALUE}
-#define S(role) {NETS_##role, MM_READ, MM_FORM_SIGN}
-#define W(role) {NETS_##role, MM_WRITE, MM_FORM_VALUE}
-#define M(role) {NETS_##role, MM_MODIFY, MM_FORM_VALUE}
+#define R(role) {NETS_##role, MM_READ, MM_FORM_VALUE, NETS_WORKSPACE}
+#define S(role) {NETS_##role, MM_READ, MM_FORM_SIGN, NETS_WORKSPACE}
+#define W(role) {NETS_##role, MM_WRITE, MM_FORM_VALUE, NETS_WORKSPACE}
+#define M(role) {NETS_##role, MM_MODIFY, MM_FORM_VALUE, NETS_WORKSPACE}
 #define INPLACE(input, output) {NETS_##input, NETS_##output, NETS_OVER}
 #define INPLACE_OR_EARLIER(input, output) {NETS_##input, NETS_##output, NETS_OVER_OR_EARLIER}
 #define ALIAS(input, output) {NETS_##input, NETS_##output, NETS_EQUAL_OR_EARLIER}
+
+/* The input, read only to compute the gradient of the weight. */
+#define X_FOR_DW {NETS_X, MM_READ, MM_FORM_VALUE, NETS_DW}
 
 /* Writes an input's gradient and adds the earlier consumers' gradients. */
 #define GIVES_DX_OF(i) R(EARLIER + i), W(DX + i)

@@ -90,4 +90,13 @@ const nets_op_info nets_info_gelu = {
     .attrs = ATTRS(ATTR(tanh, "approximated by a tanh, as in GPT-2; else by erf", FLAG)),
     .steps = BY_INPUT(MM_LAYER_GELU),
 };
+
+const nets_op_info nets_info_scale = {
+    .name = "scale",
+    .what = "slope x",
+    .example = LAYER("scale1", "scale", "\"data\"", ", \"slope\": 2"),
+    ACTIVATION,
+    .attrs = ATTRS(ATTR(slope, "the factor", REQUIRED, ABOVE(0, 65536), NULL)),
+    .steps = BY_OUTPUT(R(Y)),
+};
 /* clang-format on */

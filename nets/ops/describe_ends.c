@@ -45,8 +45,9 @@ const nets_op_info nets_info_linear = {
         .kind = MM_LAYER_LINEAR,
         .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
         .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
-        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+        .backward = {.uses = {X_FOR_DW, R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
     },
+    .skips_frozen = true,
 };
 
 const nets_op_info nets_info_loss = {

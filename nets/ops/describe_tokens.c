@@ -51,7 +51,8 @@ const nets_op_info nets_info_embedding = {
     .attrs = ATTRS(
         ATTR(vocabulary, "how many tokens there are", REQUIRED, EXTENT, NULL), OUT_CHANNELS, DEVIATION),
     .infer = infer_embedding,
-    .params = {{"weight", "vocabulary, out_channels", embedding_weight, NORMAL, .learned = true, .decayed = true}},
+    .params = {{"weight", "vocabulary, out_channels", embedding_weight, NORMAL, .learned = true, .decayed = true,
+                .looked_up = true}},
     .steps = {
         .kind = MM_LAYER_EMBEDDING,
         .forward = {.uses = {R(X), R(W), W(Y)}},
@@ -182,7 +183,7 @@ const nets_op_info nets_info_project = {
     .min_inputs = 1, .max_inputs = 1,
     .attrs = ATTRS(OUT_CHANNELS, BIAS,
         ATTR(by_output, "the weight is stored by output channel, as torch's; else by input, as GPT-2's", FLAG),
-        DEVIATION),
+        DEVIATION, ATTR(zero, "initial weights are zero", FLAG)),
     .infer = infer_project,
     .params = {
         {"weight", "channels, out_channels (by_output: the other way)", project_weight, NORMAL, .learned = true, .decayed = true,
@@ -193,8 +194,9 @@ const nets_op_info nets_info_project = {
         .kind = MM_LAYER_LINEAR,
         .forward = {.uses = {R(X), R(W), R(B), W(Y)}},
         .eval = {.uses = {R(X), R(W), R(B), W(Y)}},
-        .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
+        .backward = {.uses = {X_FOR_DW, R(W), R(DY), GIVES_DX, W(DW), W(DB)}},
     },
+    .skips_frozen = true,
 };
 /* clang-format on */
 
@@ -309,5 +311,6 @@ const nets_op_info nets_info_token_loss = {
         .eval = {.uses = {R(X), R(W), R(LABELS), W(LOSS_VALUE), W(CORRECT)}},
         .backward = {.uses = {R(Y), GIVES_DX}, .pairs = {ALIAS(Y, DX)}},
     },
+    .skips_frozen = true,
 };
 /* clang-format on */

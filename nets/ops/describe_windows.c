@@ -88,7 +88,7 @@ static int conv_weight(const nets_layer *layer, const nets_shape *in, int64_t di
     .kind = MM_LAYER_CONV,                                                                                             \
     .forward = {.uses = {R(X), R(W), R(B), W(Y)}},                                                                     \
     .eval = {.uses = {R(X), R(W), R(B), W(Y)}},                                                                        \
-    .backward = {.uses = {R(X), R(W), R(DY), GIVES_DX, W(DW), W(DB)}, .pairs = {EARLIER_INPLACE(0)}},                  \
+    .backward = {.uses = {X_FOR_DW, R(W), R(DY), GIVES_DX, W(DW), W(DB)}, .pairs = {EARLIER_INPLACE(0)}},              \
 }
 
 const nets_op_info nets_info_conv = {
@@ -106,6 +106,7 @@ const nets_op_info nets_info_conv = {
         BIAS_PARAM,
     },
     .steps = CONV_STEPS,
+    .skips_frozen = true,
 };
 /* clang-format on */
 
@@ -144,6 +145,7 @@ const nets_op_info nets_info_conv_transpose = {
         BIAS_PARAM,
     },
     .steps = CONV_STEPS,
+    .skips_frozen = true,
 };
 /* clang-format on */
 

@@ -104,30 +104,11 @@ bool mm_selector_covers(const mm_selector *s, const mm_selector *other) {
     return true;
 }
 
-/* Whether a pattern of that length matches the whole name. On a mismatch the latest * matches one character more. */
-static bool matches(const char *pattern, size_t length, const char *name) {
-    const char *end = pattern + length, *star = NULL, *from = NULL;
-    while (*name) {
-        if (pattern < end && *pattern == '*') {
-            star = pattern++;
-            from = name;
-        } else if (pattern < end && (*pattern == '?' || *pattern == *name)) {
-            pattern++;
-            name++;
-        } else if (star) {
-            pattern = star + 1;
-            name = ++from;
-        } else
-            return false;
-    }
-    while (pattern < end && *pattern == '*') pattern++;
-    return pattern == end;
-}
-
 static bool names(const mm_selector_term *t, const mm_layer_info *layer) {
     if (t->kinds) return t->kinds >> layer->kind & 1;
-    bool named = matches(t->text, (size_t)t->length, layer->name);
-    for (int p = 0; p < layer->n_parts && !named; p++) named = matches(t->text, (size_t)t->length, layer->parts[p]);
+    bool named = mm_text_matches(t->text, (size_t)t->length, layer->name);
+    for (int p = 0; p < layer->n_parts && !named; p++)
+        named = mm_text_matches(t->text, (size_t)t->length, layer->parts[p]);
     return named;
 }
 

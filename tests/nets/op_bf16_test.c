@@ -103,9 +103,10 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
         round_role(rig, NETS_B); /* cuBLASLt has it in bf16 */
     if (nets_op_create(rig->backend, &desc, &p->op) != MM_OK) fail_msg("%s", mm_last_error());
     const bool is_conv = desc.kind == NETS_CONV || desc.kind == NETS_CONV_TRANSPOSE;
-    const bool is_product = (desc.kind == NETS_PROJECT && ((is_cuda && !desc.attrs.by_output) || !earlier)) ||
-                            (desc.kind == NETS_LINEAR && !earlier);
-    const bool is_activation = desc.kind >= NETS_LEAKY_RELU && desc.kind <= NETS_GELU;
+    const bool of_pixels = desc.kind == NETS_PROJECT || nets_shape_rows(&desc.x[0]) == desc.x[0].dims[0];
+    const bool is_product =
+        (desc.kind == NETS_PROJECT || desc.kind == NETS_LINEAR) && (!earlier || (is_cuda && of_pixels));
+    const bool is_activation = desc.kind >= NETS_LEAKY_RELU && desc.kind <= NETS_SCALE;
     const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || is_activation;
     const bool native =
         is_cuda ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
@@ -239,6 +240,7 @@ static const struct {
     {NETS_HARD_SIGMOID, {0}, {2, 7, 5, 13}},
     {NETS_SILU, {0}, {2, 7, 5, 13}},
     {NETS_HARD_SWISH, {0}, {2, 7, 5, 13}},
+    {NETS_SCALE, {.slope = 2.5f}, {2, 7, 1, 24}},
     {NETS_GELU, {0}, {2, 7, 1, 24}},
     {NETS_GELU, {.tanh = true}, {3, 33, 21, 5}},
     {NETS_PROJECT, {.out_channels = 12, .bias = true}, {2, 7, 1, 24}},

@@ -117,6 +117,10 @@ double op_formula_leaky_relu(const op_rig *rig, int64_t e) {
     return x < 0 ? (double)rig->desc.attrs.slope * x : x;
 }
 
+double op_formula_scale(const op_rig *rig, int64_t e) {
+    return (double)rig->desc.attrs.slope * op_rig_floats(rig, NETS_X)[e];
+}
+
 double op_formula_relu6(const op_rig *rig, int64_t e) { return fmin(fmax(op_rig_floats(rig, NETS_X)[e], 0), 6); }
 
 double op_formula_sigmoid(const op_rig *rig, int64_t e) {

@@ -14,6 +14,7 @@ double op_formula_upsample(const op_rig *rig, int64_t e);
 double op_formula_crop(const op_rig *rig, int64_t e);
 double op_formula_relu(const op_rig *rig, int64_t e);
 double op_formula_leaky_relu(const op_rig *rig, int64_t e);
+double op_formula_scale(const op_rig *rig, int64_t e);
 double op_formula_relu6(const op_rig *rig, int64_t e);
 double op_formula_sigmoid(const op_rig *rig, int64_t e);
 double op_formula_silu(const op_rig *rig, int64_t e);

@@ -296,6 +296,14 @@ void op_rig_give_earlier(op_rig *rig, void *earlier) {
     make_op(rig);
 }
 
+void op_rig_freeze(op_rig *rig) {
+    nets_op_destroy(rig->op);
+    rig->op = NULL;
+    rig->desc.frozen = true;
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) rig->args.at[NETS_DPARAM + i] = NULL;
+    make_op(rig);
+}
+
 static double earlier_tolerance(const op_rig *rig) {
     bool conv = rig->desc.kind == NETS_CONV || rig->desc.kind == NETS_CONV_TRANSPOSE;
     return conv && !rig->device->ops->cpu_reaches_memory ? 1e-4 : 0;

@@ -92,6 +92,9 @@ void op_rig_check_gradient(op_rig *rig, nets_role of, nets_role by, float h, dou
 /* Makes the op again, with adds_earlier and this EARLIER; NULL: with neither. */
 void op_rig_give_earlier(op_rig *rig, void *earlier);
 
+/* Makes the op again, with frozen parameters. */
+void op_rig_freeze(op_rig *rig);
+
 /* Checks that the backward with EARLIER gives the DX without it plus EARLIER: exactly, except for a GPU's convolutions,
  * which may sum in another order. */
 void op_rig_check_earlier(op_rig *rig);

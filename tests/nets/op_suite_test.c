@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "nets/net_ops.h"
 #include "tests/nets/op_formula.h"
 
 /* ---------------------------------------------------------------- inputs that are not just random */
@@ -97,6 +98,7 @@ static const struct operation {
     [NETS_SILU] = {op_formula_silu, fill_unbent, 3e-6, 0.01f, 1e-3, OF_INPUT},
     [NETS_HARD_SWISH] = {op_formula_hard_swish, fill_unbent, 3e-6, 0.004f, 1e-3, OF_INPUT},
     [NETS_GELU] = {op_formula_gelu, fill_unbent, 3e-6, 0.01f, 1e-3, OF_INPUT},
+    [NETS_SCALE] = {op_formula_scale, NULL, 1e-6, 0.25f, 1e-3, OF_OUTPUT},
     [NETS_DROPOUT] = {NULL, fill_dropout, 0, 0.25f, 1e-3, FORWARD_INPLACE | BACKWARD_INPLACE},
     [NETS_BATCH_NORM] = {NULL, fill_norm, 0, 0.01f, 1e-2, EVALUATION_INPLACE | BACKWARD_INPLACE},
     [NETS_LOSS] = {NULL, fill_labels, 0, 0, 0, FORWARD_INPLACE},
@@ -216,6 +218,23 @@ static void check_without_dx(const op_case *c) {
     op_rig_fini(&without);
 }
 
+/* With frozen parameters the backward reads neither X nor where their gradients would be, and gives the same DX. */
+static void check_frozen(const op_case *c) {
+    op_rig trained, frozen;
+    if (!nets_op_info_of(c->kind)->skips_frozen) return;
+    start(&trained, c, true, true);
+    start(&frozen, c, true, true);
+    op_rig_freeze(&frozen);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+        op_rig_run(&trained, phase);
+        op_rig_run(&frozen, phase);
+        frozen.args.at[NETS_X] = NULL;
+    }
+    check_same(&trained, frozen.args.at[NETS_DX], NETS_DX);
+    op_rig_fini(&trained);
+    op_rig_fini(&frozen);
+}
+
 static void check_case(void **state) {
     const op_case *c = *state;
     if (!op_rig_has(c->kind)) skip(); /* the device has no such operation */
@@ -225,6 +244,7 @@ static void check_case(void **state) {
     if (!c->sums_by_image) check_fresh(c, op_rig_check_earlier);
     check_fresh(c, op_rig_check_places);
     check_without_dx(c);
+    check_frozen(c);
     if (checks & ADDS_EARLIER_INPLACE) {
         check_fresh(c, op_rig_check_earlier_inplace);
         check_fresh(c, op_rig_check_made_for_earlier);
@@ -443,6 +463,7 @@ static const op_case CASES[] = {
     {"rms_norm_of_many_channels", NETS_RMS_NORM, {.eps = 0.01f}, .x = {2, 3, 5, 264}},
     {"relu", NETS_RELU, {0}, .x = {3, 5, 7, 9}},
     {"leaky_relu", NETS_LEAKY_RELU, {0}, .x = {2, 3, 5, 7}},
+    {"scale", NETS_SCALE, {.slope = 2.5f}, .x = {2, 3, 5, 7}},
     {"leaky_relu_of_darknet", NETS_LEAKY_RELU, {.slope = 0.1f}, .x = {2, 3, 5, 7}},
     {"relu6", NETS_RELU6, {0}, .x = {2, 3, 5, 7}},
     {"sigmoid", NETS_SIGMOID, {0}, .x = {2, 3, 5, 7}},

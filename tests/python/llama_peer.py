@@ -33,6 +33,15 @@ def model_of(tied):
     return model
 
 
+def write_tokens():
+    """Of a file's tokens, a tenth is for evaluation."""
+    count = ROWS * CONTEXT + 1
+    tokens = torch.randint(0, VOCABULARY, (count + count // 9 + 1,), generator=torch.Generator().manual_seed(5))
+    with open("tokens", "wb") as file:
+        file.write(struct.pack("<%dH" % len(tokens), *tokens.tolist()))
+    return tokens
+
+
 def train(mm, tied):
     name = (f"llama-15m,layers={LAYERS},width={WIDTH},heads={HEADS},kv_heads={KV_HEADS},hidden={HIDDEN},"
             f"context={CONTEXT},vocabulary={VOCABULARY}")
@@ -56,10 +65,7 @@ def main(mm, *options):
     model = model_of(tied)
     weights = {k: v.contiguous() for k, v in model.state_dict().items() if not (tied and k == "lm_head.weight")}
     save_file(weights, "llama.safetensors")
-    count = ROWS * CONTEXT + 1
-    tokens = torch.randint(0, VOCABULARY, (count + count // 9 + 1,), generator=torch.Generator().manual_seed(5))
-    with open("tokens", "wb") as file:
-        file.write(struct.pack("<%dH" % len(tokens), *tokens.tolist()))
+    tokens = write_tokens()
     got = train(mm, tied)
     model = model.double()
     rows = tokens[:ROWS * CONTEXT].reshape(ROWS, CONTEXT)
@@ -76,4 +82,5 @@ def main(mm, *options):
     print(f"loss {got:.6f} and {compared} gradients are those of float64")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -104,6 +104,7 @@ OPS = {
                                                              a["eps"]), x),
     "relu": lambda a, p, x: x.relu(),
     "leaky_relu": lambda a, p, x: functional.leaky_relu(x, a["slope"]),
+    "scale": lambda a, p, x: x * a["slope"],
     "relu6": lambda a, p, x: functional.relu6(x),
     "sigmoid": lambda a, p, x: x.sigmoid(),
     "silu": lambda a, p, x: functional.silu(x),

@@ -348,11 +348,17 @@ static void net_of_tokens_under_every_kind_of_policy(void **state) {
     run_net(*state, net, 3, true, NETS_FP32);
 }
 
+#define ADAPTED "llama-15m,layers=2,width=32,heads=4,kv_heads=2,hidden=48,context=24,vocabulary=40 lora:rank=2,alpha=3"
+
+/* Weights that steps only read, and backward steps that write no weight's gradient. */
+static void net_with_adapters_under_every_kind_of_policy(void **state) { run_net(*state, ADAPTED, 3, true, NETS_FP32); }
+
 /* Not under sanitizers: there tests/nets and tests/codec run the operations and codecs of 16 bits. */
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
 static void bf16_maps_under_every_kind_of_policy(void **state) {
     run_net(*state, "cifar-resnet8,thin=4", 2, true, NETS_BF16);
     run_net(*state, "gpt,layers=2,width=32,heads=2,context=24,vocabulary=40,dropout=0.1", 3, true, NETS_BF16);
+    run_net(*state, ADAPTED, 3, true, NETS_BF16);
 }
 #endif
 
@@ -395,6 +401,7 @@ static int run_other_nets(const char *device) {
     const struct CMUnitTest tests[] = {
         SUITE_TEST(net_with_lrn_groups_and_dropout_under_every_policy, device),
         SUITE_TEST(net_of_tokens_under_every_kind_of_policy, device),
+        SUITE_TEST(net_with_adapters_under_every_kind_of_policy, device),
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
         SUITE_TEST(bf16_maps_under_every_kind_of_policy, device),
 #endif

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "mm/core/plan/plan.h"
 #include "mm/device/contract/device.h"
 #include "mm/planning/homes.h"
+#include "nets/adapt.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 
@@ -56,8 +58,20 @@ static void take_net(suite_net *s, const char *device, nets_net *net, int64_t ba
 
 void suite_net_init(suite_net *s, const char *device, const char *name, int64_t batch) {
     nets_net *net;
+    nets_lora lora;
+    const size_t length = strcspn(name, " ");
+    const char *adapted = name + length, *option = strchr(adapted, ':');
+    char plain[128];
     need_device(device);
-    if (nets_zoo_build(name, &net) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_true(length < sizeof plain && (!*adapted || option));
+    snprintf(plain, sizeof plain, "%.*s", (int)length, name);
+    mm_status status = nets_zoo_build(plain, &net);
+    if (status == MM_OK && strncmp(adapted, " freeze:", 8) == 0) status = nets_freeze_layers(net, option + 1);
+    if (status == MM_OK && strncmp(adapted, " lora:", 6) == 0) {
+        status = nets_lora_parse(option + 1, &lora);
+        if (status == MM_OK) status = nets_lora_add(&lora, &net);
+    }
+    if (status != MM_OK) fail_msg("%s", mm_last_error());
     take_net(s, device, net, batch);
 }
 
@@ -235,8 +249,8 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     assert_non_null(weights);
     for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(net); p++) {
-            if (nets_exec_param(r->exec, p, part) && nets_exec_param_get(r->exec, p, part, weights + at) != MM_OK)
-                fail_msg("%s", mm_last_error());
+            const mm_status status = nets_exec_param_get(r->exec, p, part, weights + at);
+            if (status != MM_OK && status != MM_ERR_NOT_FOUND) fail_msg("%s", mm_last_error());
             at += (size_t)nets_net_param(net, p)->elems;
         }
     *n_out = at;

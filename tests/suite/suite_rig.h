@@ -30,7 +30,8 @@ typedef struct suite_net {
     int32_t *labels;
 } suite_net;
 
-/* name: a network of the zoo. Skips the test if the device is absent. */
+/* name: a network of the zoo; behind it may stand " lora:..." or " freeze:...", as the options of mm train (adapt.h).
+ * Skips the test if the device is absent. */
 void suite_net_init(suite_net *s, const char *device, const char *name, int64_t batch);
 /* conv bn relu dropout conv bn relu pool fc: very small; backward steps read all maps but one. */
 void suite_net_init_dropped(suite_net *s, const char *device, int64_t batch);

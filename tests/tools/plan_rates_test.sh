@@ -54,6 +54,9 @@ a_machines_algorithms_are_variants_each_slower_and_with_less_workspace_() {
     [[ $(variants facts conv2 forward | xargs) == "$expected" ]] || fail "forward: $(variants facts conv2 forward)"
     expected="794624 3024738 460800 4608000 147456 5898240 0 11796480" # twice the forward time, for two gradients
     [[ $(variants facts conv2 backward | xargs) == "$expected" ]] || fail "backward: $(variants facts conv2 backward)"
+    expect 0 bench --simulate fast --net tiny --freeze conv2 --batch 8 --fuse off --policies liveness --facts one --quiet
+    expected="794624 1512369 460800 2304000 147456 2949120 0 5898240" # as forward: there is one gradient
+    [[ $(variants one conv2 backward | xargs) == "$expected" ]] || fail "frozen: $(variants one conv2 backward)"
     # An algorithm with tiles writes and reads them, so it is not faster where memory is slow.
     sed 's/"memory_bytes_per_s": 1e18/"memory_bytes_per_s": 2e8/' fast >slow
     expect 0 bench --simulate slow --net tiny --batch 8 --fuse off --policies liveness --facts of_slow --quiet

@@ -80,4 +80,52 @@ END
     refused 1 "none has none of the tensors of tiny" "${train[@]}" --load none --load-matching
 }
 
+gpt=(train --net "gpt,layers=1,width=16,heads=2,context=8,vocabulary=40" --batch 2 --threads 1 --optimizer adamw --quiet)
+
+# has FILE TENSOR
+has() { grep -aq "\"$2\":" "$1"; }
+
+adapters_are_saved_alone_and_go_on_bit_for_bit_() {
+    local adapted=("${gpt[@]}" --lora "rank=2,alpha=3,layers=all" --base base)
+    expect 0 "${gpt[@]}" --iterations 2 --save plain
+    rewrite plain base F32 transformer.
+    expect 0 "${adapted[@]}" --iterations 4 --save whole
+    has whole base_model.model.transformer.h.0.attn.c_attn.lora_A.weight || fail "an adapter is not saved"
+    has whole exp_avg.h.0.mlp.c_fc.lora_B.weight || fail "an adapter's state is not saved"
+    ! grep -aq wte whole || fail "a frozen weight is saved"
+    expect 0 "${adapted[@]}" --iterations 2 --save half
+    expect 0 train --load half --iterations 4 --save half --quiet # with the state's --lora and --base
+    equal_tensors whole half
+    expect 0 "${adapted[@]}" --iterations 4 --save low --policy recompute-swap --budget "$(minimum \
+        "${gpt[2]}" 2 recompute-swap --lora "rank=2,alpha=3,layers=all" --optimizer adamw --threads 1)"
+    equal_tensors whole low
+    expect 0 "${adapted[@]}" --iterations 2 --precision bf16 --save rounded
+    expect 0 train --load rounded --iterations 3 --save rounded --quiet
+    rm base
+    refused 1 "base: No such file" train --load half --iterations 5 --quiet
+}
+
+a_file_of_frozen_weights_is_checked_() {
+    expect 0 "${gpt[@]}" --iterations 1 --save plain
+    made
+    refused 1 "--base state: not of gpt" "${gpt[@]}" --lora rank=2 --base state
+    refused 1 "; --base takes a file of frozen weights" "${gpt[@]}" --lora rank=2 --load plain
+    refused 2 "--base plain: is for the frozen weights of --lora or --freeze" "${gpt[@]}" --base plain
+    refused 2 "--lora and --freeze: give one of them" "${gpt[@]}" --lora rank=2 --freeze wte
+    refused 2 "--lora: rank=0: must be" "${gpt[@]}" --lora rank=0
+}
+
+what_is_frozen_is_taken_from_its_file_and_not_saved_() {
+    made
+    rewrite state other F32 "" fc
+    expect 0 "${train[@]}" --iterations 1 --freeze '*,!fc' --base other --save head
+    says err "tensors of tiny are taken from other; started anew: fc.weight, fc.bias"
+    has head fc.weight || fail "the new head is not saved"
+    has head bn2.running_mean || fail "running statistics are not saved"
+    ! has head conv1.weight || fail "a frozen weight is saved"
+    expect 0 "${train[@]}" --iterations 3 --freeze '*,!fc' --base other --save three
+    expect 0 train --load head --iterations 3 --save head --quiet
+    equal_tensors three head
+}
+
 run_cases

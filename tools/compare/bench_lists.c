@@ -311,7 +311,9 @@ mm_status bench_read_lists(bench *b) {
     for (int i = 0; i < b->nets.n; i++) {
         nets_net *net;
         MM_TRY(nets_open(b->nets.text[i], &net));
+        const mm_status status = target_adapt(&b->target, &net);
         nets_net_destroy(net);
+        MM_TRY(status);
     }
     MM_TRY(check_policies(b));
     MM_TRY(check_batches(b));

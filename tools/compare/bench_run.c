@@ -145,7 +145,8 @@ static mm_status run_net(bench *b, const char *name, int64_t only_batch) {
     int64_t batches[BENCH_VALUES_MAX] = {only_batch};
     int n = 1;
     MM_TRY(nets_open(name, &net));
-    mm_status status = need_follow_facts(&b->target, net, b->source);
+    mm_status status = target_adapt(&b->target, &net);
+    if (status == MM_OK) status = need_follow_facts(&b->target, net, b->source);
     if (status == MM_OK && only_batch <= 0) status = bench_batches(b, net, batches, &n);
     for (int i = 0; i < n; i++)
         for (int k = 0; status == MM_OK && !*b->interrupted && k < b->ranks.count; k++)

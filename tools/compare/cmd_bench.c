@@ -307,6 +307,7 @@ int cmd_bench(int argc, char **argv) {
         {"--data", "SPEC", "cifar10:DIR, fashion-mnist[:DIR], synthetic[:samples=N], files:X.npy,Y.npy (synthetic)",
          ARG_TEXT, &b.data, 0, 0},
         TARGET_ARGS(&b.target),
+        TARGET_ADAPT_ARGS(&b.target),
         TARGET_CODEC_THREADS_ARG(&b.target),
         TARGET_OPTIMIZER_ARG(&b.target),
         TARGET_UPDATE_ARG(&b.target),

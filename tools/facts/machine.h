@@ -20,7 +20,7 @@
  * A step takes the longer of its arithmetic and its traffic, plus a launch:
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate.
  *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice the operations
- *                of the forward step; if it computes no gradient of the input, only as many as the forward step.
+ *                of the forward step; if it computes no gradient of the input, or none of the weights, only as many.
  *                Attention is flash attention's: two products of the causal half forward, five backward, at
  *                attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its

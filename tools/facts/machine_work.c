@@ -57,13 +57,25 @@ machine_product machine_product_of(const mm_graph *graph, mm_layer layer) {
     return p;
 }
 
+static bool has_weight_gradients(const mm_graph *graph) {
+    mm_tensor t = 0;
+    while (t < mm_graph_tensors(graph) && mm_graph_tensor(graph, t)->kind != MM_WEIGHT_GRADIENT) t++;
+    return t < mm_graph_tensors(graph);
+}
+
+/* Whether the step computes its weights' gradient: it has that, or the graph declares none of any weights. */
+static bool gives_weights(const mm_graph *graph, const mm_step_info *step) {
+    return find_use(graph, step, MM_WEIGHT_GRADIENT, MM_WRITE) ||
+           find_use(graph, step, MM_WEIGHT_GRADIENT, MM_MODIFY) || !has_weight_gradients(graph);
+}
+
 bool machine_is_twice(const mm_graph *graph, const mm_step_info *step) {
-    return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE);
+    return step->phase == MM_BACKWARD && find_use(graph, step, MM_GRADIENT_MAP, MM_WRITE) && gives_weights(graph, step);
 }
 
 double machine_times(const mm_graph *graph, const mm_step_info *step) {
     const mm_layer_kind kind = mm_graph_layer(graph, step->layer)->kind;
-    if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 3 : 0;
+    if (kind == MM_LAYER_LOSS) return step->phase == MM_FORWARD ? 2 + gives_weights(graph, step) : 0;
     if (kind == MM_LAYER_ATTENTION) return step->phase == MM_FORWARD ? 1 : 2.5;
     return 1 + machine_is_twice(graph, step);
 }

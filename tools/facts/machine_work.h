@@ -20,8 +20,8 @@ typedef struct machine_product {
 machine_product machine_product_of(const mm_graph *graph, mm_layer layer);
 
 /* The multiply-adds of a step as a multiple of multiply_adds of its layer's product. A loss with a product computes
- * both gradients in its forward step. An attention has two products forward, and five backward, as it computes its
- * scores again. */
+ * both gradients in its forward step; of frozen weights there is none. An attention has two products forward, and five
+ * backward, as it computes its scores again. */
 double machine_times(const mm_graph *graph, const mm_step_info *step);
 /* Whether a backward step computes two gradients: of the weights and of the input. */
 bool machine_is_twice(const mm_graph *graph, const mm_step_info *step);

@@ -7,6 +7,7 @@
 #include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
+#include "nets/adapt.h"
 
 mm_status target_check_device(const char *device) {
     const mm_device_ops *kind;
@@ -109,6 +110,18 @@ pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budge
     const int64_t rest = t->host_free_bytes - budget_bytes; /* negative: the budget will be refused */
     const bool less = target_is_host(t->device) && 0 <= rest && rest < limit.bytes;
     return less && limit.from == PINNED_HALF ? (pinned_limit){rest, PINNED_REST} : limit;
+}
+
+static bool is_given(const char *text) { return text && *text; }
+
+mm_status target_adapt(const target *t, nets_net **net) {
+    nets_lora lora;
+    if (is_given(t->lora) && is_given(t->freeze))
+        return mm_fail(MM_ERR_INVALID, "--lora and --freeze: give one of them; --lora freezes all but its adapters");
+    if (is_given(t->freeze)) return nets_freeze_layers(*net, t->freeze);
+    if (!is_given(t->lora)) return MM_OK;
+    MM_TRY(nets_lora_parse(t->lora, &lora));
+    return nets_lora_add(&lora, net);
 }
 
 /* False for bf16: fused layers round maps once, single ones twice, and results must not depend on the budget. */

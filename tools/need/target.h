@@ -19,6 +19,7 @@ typedef struct target {
     int64_t workspace_bytes;    /* limit of one convolution's workspace; 0: the device's default */
     int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as fast as memcpy */
     const char *optimizer_text; /* NULL: "sgd" */
+    const char *lora, *freeze;  /* what is trained of a network (nets/adapt.h); "" or NULL: all of it */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
     const char *update_text;    /* NULL: "at-end" */
     nets_update_when update;    /* update_when_read */
@@ -44,7 +45,7 @@ typedef struct pinned_limit {
 } pinned_limit;
 
 #define TARGET_DEFAULTS                                                                                                \
-    { .device = "host", .precision = "fp32", .fuse = "auto" }
+    { .device = "host", .precision = "fp32", .fuse = "auto", .lora = "", .freeze = "" }
 
 /* Options for a command's table. TARGET_ARGS: device and how to compute on it; TARGET_HOW_ARGS: only how. */
 #define TARGET_ARGS(t)                                                                                                 \
@@ -84,6 +85,12 @@ enum { TARGET_LINK_LEAST = 100000 };
         "at-end, by-layer, in-backward: update each layer behind its backward step, so that its gradient "             \
         "takes memory until then only; auto (at-end)",                                                                 \
         ARG_TEXT, &(t)->update_text, 0, 0)
+#define TARGET_ADAPT_ARGS(t)                                                                                           \
+    ARG("--lora", "rank=R[,k=v..]",                                                                                    \
+        "train adapters alone: rank=R[,alpha=A][,layers=NAME,..]: attention, mlp, all, or names (attention)",          \
+        ARG_TEXT, &(t)->lora, 0, 0),                                                                                   \
+        ARG("--freeze", "NAME,..", "layers that are not trained: layer1,conv1; all but fc: '*,!fc'", ARG_TEXT,         \
+            &(t)->freeze, 0, 0)
 #define TARGET_CODEC_THREADS_ARG(t)                                                                                    \
     ARG("--codec-threads", "N", "threads of device host for one encode or decode (1)", ARG_COUNT, &(t)->codec_threads, \
         1, MM_HOST_THREADS_MOST)
@@ -108,6 +115,10 @@ MM_CHECKED mm_status target_init(target *target);
 MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and updates `rates`. */
 void target_set_link(target *target, int64_t bytes_per_s);
+
+/* Gives a network the adapters of --lora, or freezes the layers of --freeze. *net may be replaced; the caller destroys
+ * it, also after a failure. MM_ERR_INVALID: an option is wrong, or does not fit the network; or both are given. */
+MM_CHECKED mm_status target_adapt(const target *target, nets_net **net);
 
 /* Whether planning may choose not to fuse layers: --fuse is auto, no measured facts decide it, and maps are not
  * bf16. */

@@ -65,6 +65,7 @@ static mm_status plan_all(plan_command *c) {
     c->cases = calloc((size_t)c->policies.n, sizeof *c->cases);
     if (!c->cases) return mm_fail(MM_ERR_NOMEM, "out of memory for %d plans", c->policies.n);
     MM_TRY(nets_open(c->net, &c->network));
+    MM_TRY(target_adapt(&c->target, &c->network));
     if (c->facts) MM_TRY(need_follow_facts(&c->target, c->network, &c->source));
     for (int i = 0; i < c->policies.n && (i == 0 || !*c->interrupted); i++) MM_TRY(plan_one(c, c->policies.text[i]));
     for (int i = c->n_cases; i < c->policies.n; i++)
@@ -218,6 +219,7 @@ static mm_status advise(const plan_command *c) {
 static mm_status plan_which_gpu(plan_command *c, bool *fits_out) {
     MM_TRY(check(c));
     MM_TRY(nets_open(c->net, &c->network));
+    MM_TRY(target_adapt(&c->target, &c->network));
     const need_case asked = {.net = c->network,
                              .batch = c->batch,
                              .mode = NETS_TRAIN,
@@ -347,6 +349,7 @@ int cmd_plan(int argc, char **argv) {
         {"--save-facts", "FILE", "with --facts: write the times of this graph and the first policy's codecs", ARG_TEXT,
          &c.save_facts, 0, 0},
         TARGET_ARGS(&c.target),
+        TARGET_ADAPT_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
         TARGET_UPDATE_ARG(&c.target),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a training as a safetensors file. Tensors: parameters, under torchvision's names; the optimizer's states
+/* The state of a training as a safetensors file. Tensors: parameters that are not frozen, under torchvision's names,
+ * adapters under peft's; the optimizer's states
  * (nets/optimizer.h) as "<state>.<parameter>"; counts; and error bounds that a policy chose (mm/manager/bounds.h) as
  * "bound.<map>", or "bound.last.<map>" for an epoch's last, smaller batch. With sub-batches, "first." or "next." before
  * <map> means the first or a middle sub-batch. Metadata: the progress, and the options of the run. */
@@ -16,7 +17,7 @@
 #include "tools/train/session.h"
 #include "tools/train/weights.h"
 
-enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 24, RNG_WORDS = 4, VERSION = 1 };
+enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 80, RNG_WORDS = 4, VERSION = 1 };
 
 /* The parts of a parameter that are saved: all but the gradient. */
 static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
@@ -28,7 +29,7 @@ static nets_safetensors_tensor describe(const session *s, int index, nets_part p
     const nets_param *param = nets_net_param(s->config.net, index);
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.target.optimizer.id);
     if (part == NETS_VALUE)
-        snprintf(name, NAME_CAPACITY, "%s", param->name);
+        snprintf(name, NAME_CAPACITY, "%s%s", nets_param_trains(param) ? s->adapters_prefix : "", param->name);
     else
         snprintf(name, NAME_CAPACITY, "%s.%s", optimizer->states[part - NETS_STATE], param->name);
     nets_safetensors_tensor tensor = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
@@ -45,8 +46,19 @@ static nets_safetensors_tensor describe_count(const session *s, int i) {
     return i < n ? COUNTS[i] : (nets_safetensors_tensor){0};
 }
 
+/* The name in the graph of a tensor that is called so in the file. */
+static const char *name_in_graph(const session *s, const char *name) {
+    const size_t length = strlen(s->adapters_prefix);
+    return strncmp(name, s->adapters_prefix, length) == 0 ? name + length : name;
+}
+
 static bool has_part(const session *s, int param, nets_part part) {
-    return nets_exec_param(s->train, param, part) != NULL;
+    return part == NETS_VALUE || nets_exec_param(s->train, param, part) != NULL;
+}
+
+/* What is frozen is not saved. */
+static bool saves_part(const session *s, int param, nets_part part) {
+    return !nets_net_param(s->config.net, param)->frozen && has_part(s, param, part);
 }
 
 /* ---------------------------------------------------------------- error bounds */
@@ -147,7 +159,7 @@ static mm_status add_tensors(const session *s, nets_safetensors_builder *builder
     for (int i = 0; i < nets_net_params(s->config.net); i++)
         for (int p = 0; p < N_PARTS; p++) {
             char name[NAME_CAPACITY];
-            if (!has_part(s, i, PARTS[p])) continue;
+            if (!saves_part(s, i, PARTS[p])) continue;
             nets_safetensors_tensor tensor = describe(s, i, PARTS[p], name);
             MM_TRY(nets_safetensors_add(builder, &tensor));
         }
@@ -188,7 +200,7 @@ static mm_status add_metadata(const session *s, const arg *options, nets_safeten
     return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
 }
 
-/* A nets_safetensors_fetch. Tensors other than bounds have the same name in the graph as in the file. */
+/* A nets_safetensors_fetch. */
 static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t offset, void *data, int64_t bytes) {
     const session *s = ctx;
     const float *values = data;
@@ -197,7 +209,7 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
         memcpy(data, &bound, sizeof bound);
         return MM_OK;
     }
-    MM_TRY(nets_exec_values_get(s->train, tensor->name, offset, data, bytes));
+    MM_TRY(nets_exec_values_get(s->train, name_in_graph(s, tensor->name), offset, data, bytes));
     if (s->config.keep_going || tensor->dtype != NETS_SAFETENSORS_F32) return MM_OK;
     for (int64_t i = 0; i < bytes / (int64_t)sizeof *values; i++)
         if (!isfinite(values[i]))
@@ -230,7 +242,7 @@ static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, u
     MM_TRY(nets_safetensors_bytes(tensor, &bytes));
     for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
         const int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
-        MM_TRY(nets_exec_values_get(s->train, tensor->name, at, piece, n));
+        MM_TRY(nets_exec_values_get(s->train, name_in_graph(s, tensor->name), at, piece, n));
         for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++) *digest = mm_hash_word(*digest, piece[i]);
     }
     return MM_OK;
@@ -302,7 +314,7 @@ static mm_status take_weights(session *s, const nets_safetensors_file *file, cha
     for (int i = 0; i < nets_net_params(s->config.net); i++) {
         const nets_param *param = nets_net_param(s->config.net, i);
         const nets_safetensors_tensor *tensor = weights_find(file, &prefix, param);
-        if (tensor && has_part(s, i, NETS_VALUE)) MM_TRY(copy_weights(s, file, tensor, param, piece));
+        if (tensor) MM_TRY(copy_weights(s, file, tensor, param, piece));
     }
     return MM_OK;
 }
@@ -365,7 +377,7 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
     MM_TRY(read_count(file, path, "epoch", SESSION_ITERATIONS_MAX, &epoch));
     MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
     if (s->config.only_matching) return take_weights(s, file, piece);
-    MM_TRY(weights_check(file, s->config.net));
+    MM_TRY(weights_check(file, s->config.net, WEIGHTS_STATE));
     MM_TRY(take_states(s, file, NULL));
     MM_TRY(take_weights(s, file, piece));
     MM_TRY(take_states(s, file, piece));
@@ -381,6 +393,17 @@ mm_status session_load(session *s, const nets_safetensors_file *file, const char
     mm_status status = piece ? load(s, file, path, piece) : mm_fail(MM_ERR_NOMEM, "out of memory to load %s", path);
     free(piece);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(s->config.net));
+}
+
+mm_status session_load_base(session *s, const nets_safetensors_file *file) {
+    const weights_prefix prefix = weights_find_prefix(file, s->config.net);
+    void *piece = malloc(NETS_TRANSFER_BYTES);
+    if (!piece) return mm_fail(MM_ERR_NOMEM, "out of memory to load frozen weights");
+    const mm_status status = take_weights(s, file, piece);
+    free(piece);
+    if (s->config.target.lora && *s->config.target.lora)
+        snprintf(s->adapters_prefix, sizeof s->adapters_prefix, "base_model.model.%s", prefix.text);
+    return status;
 }
 
 /* ---------------------------------------------------------------- options of the saved run */
@@ -417,8 +440,13 @@ mm_status session_state_open(const char *path, const arg *options, int argc, cha
 }
 
 mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net) {
-    const mm_status status = weights_check(file, net);
+    const mm_status status = weights_check(file, net, WEIGHTS_STATE);
     return status == MM_OK ? MM_OK : mm_fail_in(status, "not a state of %s", nets_net_name(net));
+}
+
+mm_status session_base_check(const nets_safetensors_file *file, const char *path, const nets_net *net) {
+    const mm_status status = weights_check(file, net, WEIGHTS_BASE);
+    return status == MM_OK ? MM_OK : mm_fail_in(status, "--base %s: not of %s", path, nets_net_name(net));
 }
 
 mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options, int argc,

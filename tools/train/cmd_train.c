@@ -185,7 +185,8 @@ static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     }
     if (s->refused_data) return train_read_of_state(t, "--data", begun);
     if (begun != MM_OK) return advise(t, s, begun);
-    if (t->state) begun = session_load(s, t->state, t->load);
+    if (t->base_file) begun = session_load_base(s, t->base_file);
+    if (begun == MM_OK && t->state) begun = session_load(s, t->state, t->load);
     if (begun != MM_OK) session_fini(s);
     return begun;
 }
@@ -312,6 +313,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
          &t->sum_at, 0, 0},
         RANKS_DIVIDE_ARG(&t->divide),
         TARGET_ARGS(&t->target),
+        TARGET_ADAPT_ARGS(&t->target),
         TARGET_CODEC_THREADS_ARG(&t->target),
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t->budget_bytes, 0, 0},
@@ -327,6 +329,8 @@ static mm_status read_options(train *t, int argc, char **argv) {
          9e15},
         TARGET_OPTIMIZER_ARG(&t->target),
         TARGET_UPDATE_ARG(&t->target),
+        {"--base", "FILE", "the frozen weights of --lora or --freeze, which --save leaves out (safetensors)", ARG_TEXT,
+         &t->base, 0, 0},
         {"--load-matching", NULL,
          "of --load's file take the weights of equal name and shape, as for a new head; begin anew with the others",
          ARG_FLAG, &t->load_matching, 0, 0},
@@ -418,7 +422,9 @@ static void release(train *t) {
     host_rates_close(&t->rates);
     nets_net_destroy(t->network);
     session_state_close(t->state);
+    session_state_close(t->base_file);
     free(t->data_path);
+    free(t->base_path);
     free(t->net_path);
     args_texts_fini(&t->lr_texts);
     args_texts_fini(&t->switch_texts);
@@ -435,6 +441,7 @@ int cmd_train(int argc, char **argv) {
                .sum_at = "ranks",
                .divide = "none",
                .on_overflow = "undo",
+               .base = "",
                .progress = "bar",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,

@@ -85,16 +85,17 @@ typedef struct session {
     int n_needs;
     pinned_limit pinned; /* what the session's plans may take; valid after session_init */
     int64_t pinned_needed_bytes;
-    bool budget_given;    /* the user set config.budget_bytes; else it becomes the first policy's minimum */
-    int64_t staged_bytes; /* part of the budget for staging batches; 0: they are not staged */
-    need_free free;       /* the first policy's minimum with unlimited pinned memory, if that is less */
-    char holder[256];     /* layer and phase that need minimum_bytes */
-    int64_t fused_bytes;  /* if planning chose not to fuse layers: what fused ones need at least; else 0 */
-    int64_t data_shift;   /* how far the data is ahead of `iteration`, in batches */
-    bool together;        /* there are other ranks: all begin the same iterations */
-    bool stopped;         /* with `together`: a rank was stopped */
-    int64_t measured;     /* iterations that were measured to plan again (session_again.c); -1: that is done */
-    int64_t iteration;    /* number of iterations run, including those of a loaded state */
+    bool budget_given;        /* the user set config.budget_bytes; else it becomes the first policy's minimum */
+    int64_t staged_bytes;     /* part of the budget for staging batches; 0: they are not staged */
+    need_free free;           /* the first policy's minimum with unlimited pinned memory, if that is less */
+    char holder[256];         /* layer and phase that need minimum_bytes */
+    int64_t fused_bytes;      /* if planning chose not to fuse layers: what fused ones need at least; else 0 */
+    int64_t data_shift;       /* how far the data is ahead of `iteration`, in batches */
+    bool together;            /* there are other ranks: all begin the same iterations */
+    bool stopped;             /* with `together`: a rank was stopped */
+    int64_t measured;         /* iterations that were measured to plan again (session_again.c); -1: that is done */
+    char adapters_prefix[80]; /* before the names of adapters in a saved state; "": they are not LoRA's */
+    int64_t iteration;        /* number of iterations run, including those of a loaded state */
     /* The first iteration, from 1, whose loss or gradient was not finite; 0: none. It ends the training without an
      * update, unless config.keep_going. */
     int64_t diverged_iteration;
@@ -179,9 +180,11 @@ typedef struct nets_safetensors_file nets_safetensors_file;
  * MM_ERR_FORMAT: not a state, a newer version, or an impossible value of an option. */
 MM_CHECKED mm_status session_state_open(const char *path, const arg *options, int argc, char **argv,
                                         nets_safetensors_file **file_out);
-/* Checks that the file has the network's parameters, before anything is planned; session_load checks the rest.
- * MM_ERR_FORMAT: it is of another network. */
+/* Checks that the file has the network's parameters that are not frozen, before anything is planned; session_load
+ * checks the rest. MM_ERR_FORMAT: it is of another network. */
 MM_CHECKED mm_status session_state_check(const nets_safetensors_file *file, const nets_net *net);
+/* The same of a file of frozen weights (--base), by its path. */
+MM_CHECKED mm_status session_base_check(const nets_safetensors_file *file, const char *path, const nets_net *net);
 /* Prints a line on stderr for each option whose value in the arguments differs from the state's. MM_ERR_NOMEM. */
 MM_CHECKED mm_status session_state_report(const nets_safetensors_file *file, const char *path, const arg *options,
                                           int argc, char **argv);
@@ -189,13 +192,17 @@ MM_CHECKED mm_status session_state_report(const nets_safetensors_file *file, con
 const char *session_state_says(const nets_safetensors_file *file, const char *key);
 void session_state_close(nets_safetensors_file *file); /* NULL is legal */
 
-/* Save and load a state: weights, running statistics, optimizer state, and the number of iterations. The options
- * (ended by ARG_END; NULL: none) become metadata. Saving replaces the file atomically. It refuses elements that are
- * not finite (MM_ERR_UNSUPPORTED), unless config.keep_going. Loading checks the whole file before it changes anything.
- * Both hold NETS_TRANSFER_BYTES of a tensor in memory at a time. */
+/* Takes all parameters that the file has, the frozen ones among them. With LoRA, adapters are saved as peft names those
+ * of the file's model: base_model.model.<the file's prefix><name>. MM_ERR_IO, MM_ERR_NOMEM. */
+MM_CHECKED mm_status session_load_base(session *s, const nets_safetensors_file *file);
+
+/* Save and load a state: weights but frozen ones, running statistics, optimizer state, and the number of iterations.
+ * The options (ended by ARG_END; NULL: none) become metadata. Saving replaces the file atomically. It refuses elements
+ * that are not finite (MM_ERR_UNSUPPORTED), unless config.keep_going. Loading checks the whole file before it changes
+ * anything. Both hold NETS_TRANSFER_BYTES of a tensor in memory at a time. */
 MM_CHECKED mm_status session_save(session *s, const char *path, const arg *options);
 MM_CHECKED mm_status session_load(session *s, const nets_safetensors_file *file, const char *path);
-/* A digest of all tensors that session_save would write, except error bounds. */
+/* A digest of frozen weights, and of all tensors that session_save would write, except error bounds. */
 MM_CHECKED mm_status session_digest(session *s, uint64_t *digest_out);
 
 #endif

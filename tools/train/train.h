@@ -9,7 +9,7 @@
 
 enum {
     SWITCHES_MAX = ARG_TEXTS_MAX - 1, /* session_config.policies also has --policy */
-    TRAIN_STATE_OPTIONS = 20,         /* most options in a state */
+    TRAIN_STATE_OPTIONS = 23,         /* most options in a state */
 };
 
 /* A switch to `policy` when `iteration` iterations are done. */
@@ -22,7 +22,7 @@ typedef struct train {
     /* options as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
         *facts_save, *rates_text, *trace, *progress, *issue, *sub_batch_text, *comm, *sum, *sum_at, *divide,
-        *on_overflow;
+        *on_overflow, *base;
     int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan, eval_every;
     const char *lr_schedule;
     double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */
@@ -50,12 +50,14 @@ typedef struct train {
     const char *policy_now;
     const volatile sig_atomic_t *interrupted; /* set by SIGINT: finish the iteration, and save the state if asked to */
     char *data_path;                          /* `data` with absolute paths, for the state; NULL: no files */
+    char *base_path;                          /* `base`, absolute, for the state; NULL: none */
     nets_net *network;
     facts_source source; /* the file of --facts */
     host_rates rates;    /* without it */
     FILE *log, *codec_log;
     arg options[TRAIN_STATE_OPTIONS + 1]; /* options that the state's metadata holds */
     nets_safetensors_file *state;         /* the loaded state; NULL: none */
+    nets_safetensors_file *base_file;     /* of --base; NULL: none */
     session_period save_period;           /* in epochs if save_epochs, else in iterations */
     bool save_epochs;
     int64_t schedule_end;    /* the iteration at which a cosine schedule ends, for the state */

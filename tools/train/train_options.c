@@ -120,6 +120,22 @@ static mm_status open_net(train *t) {
                    t->load, net);
 }
 
+/* Gives the network its adapters, or freezes layers, and opens the file of frozen weights. */
+static mm_status adapt(train *t) {
+    const bool adapts = *t->target.lora || *t->target.freeze;
+    const char *option = *t->target.lora ? "--lora" : "--freeze";
+    if (*t->base && !adapts)
+        return mm_fail(MM_ERR_INVALID,
+                       "--base %s: is for the frozen weights of --lora or --freeze; --load takes weights to train on",
+                       t->base);
+    MM_TRY(train_read_of_state(t, option, target_adapt(&t->target, &t->network)));
+    if (!*t->base) return MM_OK;
+    MM_TRY(nets_safetensors_open(t->base, &t->base_file));
+    MM_TRY(session_base_check(t->base_file, t->base, t->network));
+    t->base_path = realpath(t->base, NULL);
+    return t->load || *t->target.lora ? MM_OK : weights_report(t->base_file, t->network, "--base", t->base);
+}
+
 /* Checks the files that options name. --save may overwrite --load's file. */
 static mm_status check_files(const train *t) {
     bool over = t->load && t->save && files_are_same(t->load, t->save);
@@ -134,6 +150,7 @@ static mm_status check_files(const train *t) {
                                 {"--facts-save", t->facts_save, FILE_WRITTEN},
                                 {"--facts", t->facts, FILE_READ},
                                 {"--load", over ? NULL : t->load, FILE_READ},
+                                {"--base", *t->base ? t->base : NULL, FILE_READ},
                                 {"--net", files_net(t->net), FILE_READ},
                                 {"--algorithms", t->target.algorithms, FILE_KEPT},
                                 {"--data", data.images, FILE_READ},
@@ -284,7 +301,8 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(check_divide(t));
     MM_TRY(read_save_every(t));
     MM_TRY(open_net(t));
-    if (t->load_matching) MM_TRY(weights_report(t->state, t->network, t->load));
+    MM_TRY(adapt(t));
+    if (t->load_matching) MM_TRY(weights_report(t->state, t->network, "--load-matching", t->load));
     if (t->state && !t->load_matching) MM_TRY(session_state_check(t->state, t->network));
     MM_TRY(check_files(t));
     MM_TRY(read_update(t));

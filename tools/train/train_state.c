@@ -12,9 +12,10 @@
 #include "tools/need/policy_marks.h"
 
 /* The options that decide the bits of the result: RUN_OPTIONS always, LOSSY_OPTIONS only if a code is lossy. */
-static const char *const RUN_OPTIONS[] = {"--data",        "--batch",     "--seed",     "--lr",           "--lr-step",
-                                          "--lr-schedule", "--optimizer", "--momentum", "--weight-decay", "--clip-norm",
-                                          "--threads",     "--sub-batch", "--precision"},
+static const char *const RUN_OPTIONS[] = {"--data",         "--batch",       "--seed",      "--lr",
+                                          "--lr-step",      "--lr-schedule", "--optimizer", "--momentum",
+                                          "--weight-decay", "--clip-norm",   "--threads",   "--sub-batch",
+                                          "--precision",    "--lora",        "--freeze",    "--base"},
                          *const LOSSY_OPTIONS[] = {"--policy", "--switch", "--budget"};
 
 enum {
@@ -36,8 +37,10 @@ static void list_options(const train *t, bool lossy, arg options[TRAIN_STATE_OPT
     for (int i = 0; i < RUN_OPTIONS_N; i++) options[n++] = *args_find(t->table, RUN_OPTIONS[i]);
     for (int i = 0; lossy && i < LOSSY_OPTIONS_N; i++) options[n++] = *args_find(t->table, LOSSY_OPTIONS[i]);
     options[n] = (arg){0};
-    for (arg *a = options; t->data_path && a->kind != ARG_END; a++)
-        if (a->target == &t->data) a->target = (void *)&t->data_path;
+    for (arg *a = options; a->kind != ARG_END; a++) {
+        if (t->data_path && a->target == &t->data) a->target = (void *)&t->data_path;
+        if (t->base_path && a->target == &t->base) a->target = (void *)&t->base_path;
+    }
 }
 
 static mm_status uses_lossy(const train *t, bool *lossy_out) {

@@ -7,9 +7,9 @@
 #include "mm/core/status.h"
 #include "pipeline/codec/block/half_value.h"
 
-/* What wrappers put before names: DataParallel, torch.compile, Lightning, Llama and GPT-2 with their heads. At most
- * DEPTH of them are nested. */
-static const char *const WORDS[] = {"", "module.", "_orig_mod.", "model.", "transformer."};
+/* What wrappers put before names: DataParallel, torch.compile, Lightning, Llama and GPT-2 with their heads, peft. At
+ * most DEPTH of them are nested. */
+static const char *const WORDS[] = {"", "module.", "_orig_mod.", "model.", "transformer.", "base_model."};
 enum { N_WORDS = sizeof WORDS / sizeof *WORDS, DEPTH = 3, CANDIDATES = N_WORDS * N_WORDS * N_WORDS };
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + WEIGHTS_PREFIX_CAPACITY };
 _Static_assert(WEIGHTS_PREFIX_CAPACITY > DEPTH * sizeof "transformer.", "holds DEPTH of the longest word");
@@ -78,17 +78,22 @@ static mm_status refuse(const nets_safetensors_file *file, const weights_prefix 
     return nets_safetensors_get(file, &want, &data);
 }
 
-/* Lists as text the parameters that the file does not have: the first ones by name, from the `skipped`-th on, and the
- * number of the others. Returns how many there are in all; *first_out: the first one. */
+static bool state_has(const nets_param *param) { return !param->frozen; }
+static bool base_has(const nets_param *param) { return param->frozen; }
+static bool any_has(const nets_param *param) { return param != NULL; }
+
+/* Lists as text the parameters that the file does not have though it must (`must`): the first ones by name, from the
+ * `skipped`-th on, and the number of the others. Returns how many there are in all; *first_out: the first one. */
 static int list_others(const nets_safetensors_file *file, const nets_net *net, const weights_prefix *prefix,
-                       int skipped, char *text, size_t capacity, const nets_param **first_out) {
+                       bool (*must)(const nets_param *), int skipped, char *text, size_t capacity,
+                       const nets_param **first_out) {
     enum { NAMED = 6 }; /* chosen: a line */
     int n = 0;
     size_t at = 0;
     *text = 0;
     for (int i = 0; i < nets_net_params(net); i++) {
         const nets_param *param = nets_net_param(net, i);
-        if (weights_find(file, prefix, param)) continue;
+        if (!must(param) || weights_find(file, prefix, param)) continue;
         if (n == 0) *first_out = param;
         if (n >= skipped && n < skipped + NAMED && at < capacity)
             at += (size_t)snprintf(text + at, capacity - at, "%s%.100s", n > skipped ? ", " : "", param->name);
@@ -98,26 +103,35 @@ static int list_others(const nets_safetensors_file *file, const nets_net *net, c
     return n;
 }
 
-mm_status weights_check(const nets_safetensors_file *file, const nets_net *net) {
+static bool has_frozen(const nets_net *net) {
+    int n = 0;
+    for (int i = 0; i < nets_net_params(net); i++) n += nets_net_param(net, i)->frozen;
+    return n > 0;
+}
+
+mm_status weights_check(const nets_safetensors_file *file, const nets_net *net, weights_need need) {
     const weights_prefix prefix = weights_find_prefix(file, net);
     const nets_param *first = NULL;
     char others[800], message[MM_MESSAGE_CAPACITY];
-    const int n = list_others(file, net, &prefix, 1, others, sizeof others, &first);
+    const int n =
+        list_others(file, net, &prefix, need == WEIGHTS_BASE ? base_has : state_has, 1, others, sizeof others, &first);
     if (n == 0) return MM_OK;
     const mm_status status = refuse(file, &prefix, first);
-    const bool some = n < nets_net_params(net);
+    const char *hint = has_frozen(net)            ? "; --base takes a file of frozen weights"
+                       : n < nets_net_params(net) ? "; --load-matching takes the tensors that match"
+                                                  : "";
     snprintf(message, sizeof message, "%s", mm_last_error());
-    return mm_fail(status, "%s%s%s%s", message, n > 1 ? "; nor has it " : "", others,
-                   some ? "; --load-matching takes the tensors that match" : "");
+    return mm_fail(status, "%s%s%s%s", message, n > 1 ? "; nor has it " : "", others, need == WEIGHTS_BASE ? "" : hint);
 }
 
-mm_status weights_report(const nets_safetensors_file *file, const nets_net *net, const char *path) {
+mm_status weights_report(const nets_safetensors_file *file, const nets_net *net, const char *option, const char *path) {
     const weights_prefix prefix = weights_find_prefix(file, net);
     const nets_param *first = NULL;
     char others[800];
-    const int n = list_others(file, net, &prefix, 0, others, sizeof others, &first), all = nets_net_params(net);
+    const int n = list_others(file, net, &prefix, any_has, 0, others, sizeof others, &first),
+              all = nets_net_params(net);
     if (n == all && all > 0)
-        return mm_fail(MM_ERR_FORMAT, "--load-matching: %s has none of the tensors of %s", path, nets_net_name(net));
+        return mm_fail(MM_ERR_FORMAT, "%s: %s has none of the tensors of %s", option, path, nets_net_name(net));
     fprintf(stderr, "mm train: %d of %d tensors of %s are taken from %s%s%s\n", all - n, all, nets_net_name(net), path,
             n > 0 ? "; started anew: " : "", others);
     return MM_OK;

@@ -22,13 +22,17 @@ weights_prefix weights_find_prefix(const nets_safetensors_file *file, const nets
 const nets_safetensors_tensor *weights_find(const nets_safetensors_file *file, const weights_prefix *prefix,
                                             const nets_param *param);
 
-/* Checks that the file has all parameters. MM_ERR_FORMAT: some are missing or differ; the message says which, and how
- * the first one does. */
-MM_CHECKED mm_status weights_check(const nets_safetensors_file *file, const nets_net *net);
+/* Which parameters a file must have: a state all but frozen ones, a base (--base) those alone. */
+typedef enum weights_need { WEIGHTS_STATE, WEIGHTS_BASE } weights_need;
 
-/* For --load-matching: prints on stderr how many parameters the file has, and names those that it does not have, which
- * start from their initial values. MM_ERR_FORMAT: it has none. */
-MM_CHECKED mm_status weights_report(const nets_safetensors_file *file, const nets_net *net, const char *path);
+/* Checks that the file has these parameters. MM_ERR_FORMAT: some are missing or differ; the message says which, and how
+ * the first one does. */
+MM_CHECKED mm_status weights_check(const nets_safetensors_file *file, const nets_net *net, weights_need need);
+
+/* Prints on stderr how many parameters the file of this option has, and names those that it does not have, which start
+ * from their initial values. MM_ERR_FORMAT: it has none. */
+MM_CHECKED mm_status weights_report(const nets_safetensors_file *file, const nets_net *net, const char *option,
+                                    const char *path);
 
 /* Reads n elements of a tensor of the file, from element `first` on, as floats. F64 is rounded. raw: memory of at least
  * 8 * n bytes. MM_ERR_IO. */

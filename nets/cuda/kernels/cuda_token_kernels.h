@@ -22,9 +22,10 @@ typedef struct nets_cuda_tokens {
     int64_t rows, places, channels, vocabulary;
 } nets_cuda_tokens;
 
-/* y[row] = weight[tokens[row]]; NaN if that is no token: a kernel cannot fail the stream, so the loss shows it. */
-void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
-                     cudaStream_t stream);
+/* y[row] = weight[tokens[row]]; NaN if that is no token: a kernel cannot fail the stream, so the loss shows it. The
+ * weight is of type `weights`; MM_BF16 only if maps are. */
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, mm_dtype weights, const void *weight,
+                     void *y, cudaStream_t stream);
 /* dweight[v] = the sum of dy[row] over the rows whose token is v, in a fixed order; adds: it is added to dweight[v]. */
 void nets_cuda_embed_backward(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const void *dy, bool adds,
                               float *dweight, cudaStream_t stream);

@@ -14,9 +14,10 @@ static __device__ inline int64_t token_of(float number, int64_t vocabulary) {
     return is_token ? (int64_t)number : -1;
 }
 
-template <typename T> struct look_up {
+template <typename T, typename W> struct look_up {
     nets_cuda_tokens t;
-    const float *tokens, *weight;
+    const float *tokens;
+    const W *weight;
     T *out;
 
     template <int V> __device__ vec<V> at(int64_t i) const {
@@ -58,15 +59,24 @@ static __global__ void sum_token(nets_cuda_tokens t, const float *tokens, const 
     store(to, adds ? sum_of(loaded<V>(to), sum) : sum);
 }
 
-template <typename T>
-static void embed(nets_cuda_tokens t, const float *tokens, const float *weight, void *y, cudaStream_t stream) {
-    const look_up<T> f = {t, tokens, weight, static_cast<T *>(y)};
+template <typename T, typename W>
+static void embed_from(nets_cuda_tokens t, const float *tokens, const void *weight, void *y, cudaStream_t stream) {
+    const look_up<T, W> f = {t, tokens, static_cast<const W *>(weight), static_cast<T *>(y)};
     launch_in_rows<T, PER_LOAD<T>>(f, t.rows * t.channels, t.channels, stream);
 }
 
-void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, const float *weight, void *y,
-                     cudaStream_t stream) {
-    NETS_BY_STORAGE(maps, embed, t, tokens, weight, y, stream);
+template <typename T>
+static void embed(nets_cuda_tokens t, const float *tokens, mm_dtype weights, const void *weight, void *y,
+                  cudaStream_t stream) {
+    if (weights == MM_F32)
+        embed_from<T, float>(t, tokens, weight, y, stream);
+    else
+        embed_from<T, T>(t, tokens, weight, y, stream);
+}
+
+void nets_cuda_embed(mm_dtype maps, nets_cuda_tokens t, const float *tokens, mm_dtype weights, const void *weight,
+                     void *y, cudaStream_t stream) {
+    NETS_BY_STORAGE(maps, embed, t, tokens, weights, weight, y, stream);
 }
 
 template <typename T>

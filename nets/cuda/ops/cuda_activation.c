@@ -47,4 +47,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     { NETS_CUDA_MAPS, create, nets_cuda_free, NULL, forward, backward }
 const nets_op_impl nets_cuda_op_leaky_relu = ACTIVATION, nets_cuda_op_relu6 = ACTIVATION,
                    nets_cuda_op_sigmoid = ACTIVATION, nets_cuda_op_hard_sigmoid = ACTIVATION,
-                   nets_cuda_op_silu = ACTIVATION, nets_cuda_op_hard_swish = ACTIVATION, nets_cuda_op_gelu = ACTIVATION;
+                   nets_cuda_op_silu = ACTIVATION, nets_cuda_op_hard_swish = ACTIVATION, nets_cuda_op_gelu = ACTIVATION,
+                   nets_cuda_op_scale = ACTIVATION;

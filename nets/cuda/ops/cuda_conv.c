@@ -17,7 +17,7 @@
 typedef struct conv_op {
     nets_op base;
     nets_cudnn_conv y, dx, dw; /* compute Y, DX and DW; dx and dw are not created if they are not wanted */
-    bool transposed, training, wants_dx, adds_earlier, bias, bf16;
+    bool transposed, training, wants_dx, adds_earlier, bias, bf16, frozen;
     int64_t rounded_bytes; /* of the bf16 copy of a batch in f32; 0: none */
     int64_t dw16_bytes;    /* of the weights' gradients in bf16, in the backward; 0: DW is computed in f32 */
     int64_t x_elems, w_elems, y_rows, y_channels;
@@ -70,7 +70,7 @@ static mm_status backward_weights(const conv_op *op, const nets_op_args *args, m
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const conv_op *op = (const conv_op *)base;
     MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
-    MM_TRY(backward_weights(op, args, stream));
+    if (!op->frozen) MM_TRY(backward_weights(op, args, stream));
     if (op->wants_dx) {
         MM_TRY(nets_cuda_put_earlier(args, op->bf16 ? MM_BF16 : MM_F32, op->x_elems, stream));
         MM_TRY(apply(op, &op->dx, args, args->at[NETS_DY], NETS_DX, stream));
@@ -122,8 +122,9 @@ static mm_status make_parts(conv_op *op, nets_backend *backend, const nets_conv_
     if (!op->training) return MM_OK;
     nets_conv_shape dw = *s;
     dw.direction = NETS_CONV_BY_WEIGHTS;
-    if (nets_conv_gives_bf16(&dw)) op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
-    MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, false));
+    if (nets_conv_gives_bf16(&dw) && !op->frozen)
+        op->dw16_bytes = nets_aligned(op->w_elems * (int64_t)sizeof(uint16_t));
+    if (!op->frozen) MM_TRY(make_part(&op->dw, cuda, dw, dw.direction, false, false));
     if (!op->wants_dx) return MM_OK;
     return make_part(&op->dx, cuda, *s, op->transposed ? there : back, op->adds_earlier, false);
 }
@@ -155,6 +156,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, const n
     op->adds_earlier = desc->adds_earlier;
     op->bias = desc->attrs.bias;
     op->bf16 = bf16;
+    op->frozen = desc->frozen;
     op->x_elems = nets_shape_elems(&desc->x[0]);
     if (bf16 && desc->f32_inputs) op->rounded_bytes = nets_aligned(op->x_elems * (int64_t)sizeof(uint16_t));
     op->w_elems = (int64_t)s.y[3] * s.kernel[0] * s.kernel[1] * (s.x[3] / s.groups);

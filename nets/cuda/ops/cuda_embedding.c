@@ -15,7 +15,9 @@ typedef struct embedding_op {
 
 static mm_status embed(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const embedding_op *op = (const embedding_op *)base;
-    nets_cuda_embed(op->maps, op->tokens, args->at[NETS_X], args->at[NETS_W], args->at[NETS_Y], mm_cuda_stream(stream));
+    const void *halves = args->at[NETS_W16], *weight = halves ? halves : args->at[NETS_W];
+    nets_cuda_embed(op->maps, op->tokens, args->at[NETS_X], halves ? MM_BF16 : MM_F32, weight, args->at[NETS_Y],
+                    mm_cuda_stream(stream));
     return nets_cuda_launched("an embedding");
 }
 

@@ -40,7 +40,8 @@ typedef struct linear_op {
     int64_t rounded_bytes;    /* of the bf16 copy of a batch in f32; 0: none */
     int64_t sums_bytes;       /* behind the planes in the forward: f32 outputs without their bias; 0: none */
     mm_dtype maps;
-    bool training, wants_dx, bias;
+    bool training, wants_dx, bias, frozen;
+    bool dx_adds;                /* the library adds DX to an earlier contribution, so that the sum is rounded once */
     nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } linear_op;
 
@@ -94,10 +95,11 @@ static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *str
 static mm_status backward_data(const linear_op *op, const nets_op_args *args, mm_stream *stream) {
     void *dx = args->at[NETS_DX];
     void *features = op->pixels == 1 ? dx : planes(args);
+    if (op->dx_adds) MM_TRY(nets_cuda_put_earlier(args, op->maps, (int64_t)op->batch * op->in, stream));
     MM_TRY(multiply(op, &op->dx, args, features, args->at[NETS_DY], weight(op, args), stream));
     if (op->pixels > 1)
         nets_cuda_transpose(op->maps, features, dx, op->batch, op->channels, op->pixels, mm_cuda_stream(stream));
-    if (args->at[NETS_EARLIER])
+    if (args->at[NETS_EARLIER] && !op->dx_adds)
         nets_cuda_sum(MM_F32, dx, args->at[NETS_EARLIER], dx, (int64_t)op->batch * op->in, mm_cuda_stream(stream));
     return MM_OK;
 }
@@ -135,9 +137,11 @@ static void give_bias_gradient(const linear_op *op, const nets_op_args *args, mm
 
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const linear_op *op = (const linear_op *)base;
-    void *features = get_features(op, args, stream);
-    MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
-                         : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
+    if (op->dx_adds) MM_TRY(nets_cuda_check_earlier(args, true));
+    void *features = op->frozen ? NULL : get_features(op, args, stream);
+    if (!op->frozen)
+        MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
+                             : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
     if (op->wants_dx) MM_TRY(backward_data(op, args, stream));
     if (args->at[NETS_DB]) give_bias_gradient(op, args, stream);
     return nets_cuda_launched("a linear layer's gradients");
@@ -174,7 +178,8 @@ static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_di
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
     const bool to_f32 = direction == NETS_CONV_FORWARD && op->sums_bytes;
     const int bf16 = op->maps != MM_BF16 ? 0 : to_f32 ? NETS_CONV_BF16_TO_F32 : NETS_CONV_BF16;
-    const nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, bf16);
+    nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, bf16);
+    shape.adds = direction == NETS_CONV_BY_INPUT && op->dx_adds;
     return nets_cudnn_conv_init(part, cuda, &shape, terms);
 }
 
@@ -184,7 +189,8 @@ static mm_status make_parts(linear_op *op, nets_backend *backend) {
     const nets_conv_terms of_gradients = {cuda->terms.deterministic, limit, limit};
     const nets_conv_terms of_y = nets_cudnn_output_terms(&of_gradients);
     MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, op->out, &of_y, &op->y));
-    if (op->training) MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
+    if (op->training && !op->frozen)
+        MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
     if (op->out % op->block)
         MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->out % op->block, &of_gradients, &op->dw_rest));
     if (op->wants_dx) MM_TRY(make_part(op, cuda, NETS_CONV_BY_INPUT, op->out, &of_gradients, &op->dx));
@@ -204,8 +210,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     if (in > INT32_MAX)
         return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer has %lld input features, at most %d", (long long)in,
                        INT32_MAX);
-    if (desc->maps == MM_BF16 && desc->adds_earlier) /* DX would be rounded twice: before and after the sum */
-        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 maps cannot add to an earlier gradient");
+    if (desc->maps == MM_BF16 && desc->adds_earlier && pixels > 1) /* DX would be rounded before and after the sum */
+        return mm_fail(MM_ERR_UNSUPPORTED, "a linear layer of bf16 images cannot add to an earlier gradient");
     if (desc->maps == MM_BF16 && desc->f32_inputs && desc->wants_dx)
         return mm_fail(
             MM_ERR_UNSUPPORTED,
@@ -221,8 +227,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->channels = nets_shape_channels(&desc->x[0]);
     op->training = desc->training;
     op->wants_dx = desc->wants_dx;
+    op->dx_adds = desc->maps == MM_BF16 && desc->adds_earlier;
     op->bias = desc->attrs.bias;
-    op->base.adds = desc->training && desc->pass.adds;
+    op->frozen = desc->frozen;
+    op->base.adds = desc->training && desc->pass.adds && !desc->frozen;
     op->block = op->base.adds ? features_of_block(op->in, op->out) : op->out;
     const int64_t features_bytes = nets_aligned(nets_shape_elems(&desc->x[0]) * elem_bytes(op));
     if (op->maps == MM_BF16 && desc->f32_inputs) op->rounded_bytes = features_bytes;

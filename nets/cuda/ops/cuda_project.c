@@ -32,7 +32,7 @@ typedef struct project_op {
     mm_dtype maps;
     nets_role weight;
     int64_t rows, in, out;
-    bool bias, adds_earlier;
+    bool bias, adds_earlier, frozen;
     nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } project_op;
 
@@ -90,10 +90,10 @@ static mm_status backward_data(const project_op *op, const nets_op_args *args, m
 static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
     const project_op *op = (const project_op *)base;
     MM_TRY(nets_cuda_check_earlier(args, op->adds_earlier));
-    void *x = get_input(op, args, stream);
-    MM_TRY(multiply(op, &op->dw, args, args->at[NETS_DY], x, args->at[NETS_DW], stream));
+    if (!op->frozen)
+        MM_TRY(multiply(op, &op->dw, args, args->at[NETS_DY], get_input(op, args, stream), args->at[NETS_DW], stream));
     MM_TRY(backward_data(op, args, stream));
-    if (op->bias)
+    if (op->bias && !op->frozen)
         nets_cuda_sum_rows(op->maps, args->at[NETS_DY], &op->by_bias, args->at[NETS_WORKSPACE], args->at[NETS_DB],
                            mm_cuda_stream(stream));
     return nets_cuda_launched("a projection's gradients");
@@ -144,7 +144,7 @@ static mm_status make_parts(project_op *op, nets_cuda_backend *cuda, const nets_
     const nets_conv_shape dw = nets_product_shape(NETS_CONV_BY_WEIGHTS, op->rows, op->out, op->in, bf16);
     dx.adds = op->adds_earlier;
     MM_TRY(make_outputs(op, cuda));
-    if (desc->training) MM_TRY(nets_cudnn_conv_init(&op->dw, cuda, &dw, &cuda->terms));
+    if (desc->training && !op->frozen) MM_TRY(nets_cudnn_conv_init(&op->dw, cuda, &dw, &cuda->terms));
     if (desc->training && desc->wants_dx) MM_TRY(nets_cudnn_conv_init(&op->dx, cuda, &dx, &cuda->terms));
     return desc->training && op->bias ? nets_cuda_reduction_init(&op->by_bias, cuda, &desc->y) : MM_OK;
 }
@@ -175,6 +175,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->bias = desc->attrs.bias;
     if (rounds) op->rounded_bytes = nets_aligned(op->rows * op->in * (int64_t)sizeof(uint16_t));
     op->adds_earlier = desc->adds_earlier;
+    op->frozen = desc->frozen;
     mm_status status = make_parts(op, (nets_cuda_backend *)backend, desc);
     if (status != MM_OK) {
         destroy(&op->base);

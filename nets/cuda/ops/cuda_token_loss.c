@@ -44,7 +44,7 @@ typedef struct token_loss_op {
     int64_t pitch;           /* elements from row to row of scores */
     nets_cuda_labels labels; /* of all rows, without addresses, which every chunk sets */
     int64_t losses_at, sums_at, library_at;
-    bool training;
+    bool training, frozen;
 } token_loss_op;
 
 /* Elements from row to row of the gradients, which overwrite the scores row by row. */
@@ -146,7 +146,7 @@ static mm_status make_products(const token_loss_op *op, nets_cuda_backend *cuda,
     MM_TRY(nets_cudnn_conv_init(&p->scores[i], cuda, &scores, &of_y));
     if (!op->training) return MM_OK;
     MM_TRY(nets_cudnn_conv_init(&p->y[i], cuda, &y, &cuda->terms));
-    return nets_cudnn_conv_init(&p->dw[i], cuda, &dw, &cuda->terms);
+    return op->frozen ? MM_OK : nets_cudnn_conv_init(&p->dw[i], cuda, &dw, &cuda->terms);
 }
 
 static mm_status make_chunk(const token_loss_op *op, nets_cuda_backend *cuda, int64_t rows, chunk_products *p) {
@@ -190,6 +190,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->rows = rows;
     op->channels = nets_shape_channels(&desc->x[0]);
     op->training = desc->training;
+    op->frozen = desc->frozen;
     op->labels = (nets_cuda_labels){.image = image,
                                     .whole = desc->pass.whole > 0 ? desc->pass.whole * image : rows,
                                     .classes = (int)desc->attrs.out_channels,
