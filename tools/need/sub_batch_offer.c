@@ -49,23 +49,37 @@ static mm_status find_untimed(const need_case *c, sub_batch_offer *offer) {
     return MM_OK;
 }
 
+/* Whether the computation of the whole batch alone takes so long that no sub-batches are worth an offer: together they
+ * compute as much, in steps that are no more efficient (tools/facts/machine.h). */
+static mm_status is_fast_enough(const need *whole, int64_t below_ns, bool *is_out) {
+    int64_t ns;
+    MM_TRY(need_bound(whole, 0, INT64_MAX, &ns));
+    *is_out = ns >= below_ns;
+    return MM_OK;
+}
+
 /* tried: the policy to plan with. */
-static mm_status find(const need_case *given, const char *tried, int steps, int64_t own_ns, sub_batch_offer *offer) {
+static mm_status find(const need_case *given, const char *tried, const need *whole, int64_t own_ns,
+                      sub_batch_offer *offer) {
     need_case c = *given;
+    bool enough = false;
     c.policy = tried;
     c.wants_fastest = c.wants_least = false;
     if (!c.facts) return own_ns == INT64_MAX ? find_untimed(&c, offer) : MM_OK;
     const int64_t below_ns = own_ns == INT64_MAX ? INT64_MAX : own_ns / WORTH_PERMILLE * 1000;
+    if (whole) MM_TRY(is_fast_enough(whole, below_ns, &enough));
+    if (enough) return MM_OK;
+    const int steps = whole ? mm_graph_steps(need_most(whole)->lowered->graph) : 0;
     return sub_batch_fast(&c, quick, steps, below_ns, &offer->sub_batch, &offer->ns);
 }
 
-mm_status sub_batch_offer_find(const need_case *c, int steps, int64_t own_ns, sub_batch_offer *offer_out) {
+mm_status sub_batch_offer_find(const need_case *c, const need *whole, int64_t own_ns, sub_batch_offer *offer_out) {
     sub_batch_offer offer = {.ns = INT64_MAX};
     char *tried = NULL;
     bool may;
     mm_status status = specs_of(c->policy, &offer.spec, &tried, &may);
     if (status == MM_OK && may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured(c->facts))
-        status = find(c, tried, steps, own_ns, &offer);
+        status = find(c, tried, whole, own_ns, &offer);
     free(tried);
     if (status == MM_OK)
         *offer_out = offer;

@@ -60,7 +60,7 @@ static mm_status plan(plan_case *c) {
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
     if (c->offers && !c->forecast.untimed[0] && (c->asked.facts || !plan_case_fits(c)))
-        MM_TRY(sub_batch_offer_find(asked, mm_graph_steps(plan_case_plan(c)->graph), own_ns(c), &c->offer));
+        MM_TRY(sub_batch_offer_find(asked, &c->need, own_ns(c), &c->offer));
     MM_TRY(mm_account_init(plan_case_plan(c), &c->account));
     return mm_requirement_timeline(&c->account, &c->timeline);
 }
