@@ -100,7 +100,8 @@ typedef struct contest {
     int eligible, *of_rule; /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
     bool refused;           /* a candidate needed more buffers than config->k */
     candidate *candidates;  /* those whose bound is within the pinned memory */
-    int n, entered;
+    mm_selection *ruled_out; /* those of no use in any way */
+    int n, n_ruled_out, entered;
     candidate best;
     mm_plan *plan;          /* the plan of `best` */
     bool again;             /* a plan that fits this budget is known */
@@ -188,30 +189,54 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 
 /* ---------------------------------------------------------------- who enters */
 
-/* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: may be NULL. */
-static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
+static bool is_same(const mm_selection *a, const mm_selection *b) {
+    return a->limit == b->limit && a->of == b->of && a->of_rule == b->of_rule && a->nesting == b->nesting;
+}
+
+/* Whether a selection was found to be of no use in another way. */
+static bool is_ruled_out(const contest *c, const mm_selection *selection) {
+    for (int i = 0; i < c->n_ruled_out; i++)
+        if (is_same(&c->ruled_out[i], selection)) return true;
+    return false;
+}
+
+/* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: the eligible maps
+ * per rule, as in a way before; may be NULL. */
+static mm_status enter(contest *c, candidate one, int *of_rule_out) {
+    const mm_engine_wanted wanted = {c->limits.device_bytes, c->below_bytes, c->below_ns};
     mm_engine_config config = config_of(&one.way, c->config);
-    mm_bounds bounds = {.pinned_bytes = INT64_MAX};
-    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, c->limits.device_bytes,
-                                              c->below_bytes, eligible_out, of_rule_out, &bounds, &one.ns);
-    one.bytes = bounds.peak_bytes;
-    const bool useful = one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
-    if (status == MM_OK && useful && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
-    return pass_over_refused(c, status);
+    mm_engine_bounds bounds;
+    if (is_ruled_out(c, &one.selection)) return MM_OK;
+    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, &wanted, of_rule_out, &bounds);
+    if (status != MM_OK) return pass_over_refused(c, status);
+    if (bounds.early) c->ruled_out[c->n_ruled_out++] = one.selection;
+    one.bytes = bounds.bytes.peak_bytes;
+    one.ns = bounds.ns;
+    const bool useful =
+        !bounds.early && one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
+    if (useful && bounds.bytes.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
+    return MM_OK;
+}
+
+static int count_eligible(const contest *c, const int *of_rule) {
+    int n = 0;
+    for (int r = 0; r < c->config->n_rules; r++) n += of_rule[r];
+    return n;
 }
 
 /* Enters one choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
  * share of these maps: none (unless another way has entered that), a third, two thirds. */
 static mm_status enter_shares(contest *c, const way *w, int nesting) {
-    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
+    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules;
     candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
-    MM_TRY(enter(c, one, &eligible, of_rule));
+    MM_TRY(enter(c, one, of_rule));
+    const int eligible = count_eligible(c, of_rule);
     one.selection.of = eligible;
     one.selection.of_rule = of_rule;
     for (int share = w->deeper; share < SHARES && of_rule[0] < eligible; share++) {
         one.order = ++c->entered;
         one.selection.limit = of_rule[0] + (int)((int64_t)(eligible - of_rule[0]) * share / SHARES);
-        MM_TRY(enter(c, one, &ignored, NULL));
+        MM_TRY(enter(c, one, NULL));
     }
     return MM_OK;
 }
@@ -220,14 +245,13 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
  * enter shares of these for each choice; other ways enter only the choice with the least memory, that of `always`. */
 static mm_status enter_nestings(contest *c, const way *w) {
     const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
-    int ignored;
     if (w->ranked) {
         for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
         return MM_OK;
     }
     for (int i = 0; i < (c->config->n_rules > 1 ? 1 : n); i++) {
         candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
-        MM_TRY(enter(c, some, &ignored, NULL));
+        MM_TRY(enter(c, some, NULL));
     }
     return MM_OK;
 }
@@ -243,7 +267,6 @@ static mm_status enter_way(contest *c, const way *w) {
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible) limits = c->eligible;
-    int ignored;
     const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
     for (int i = 1; i <= last; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
@@ -251,7 +274,7 @@ static mm_status enter_way(contest *c, const way *w) {
         if (w->spread) some.selection.of = c->eligible;
         if (w->ranked) some.selection.of_rule = c->of_rule;
         if (i == last) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter(c, some, &ignored, NULL));
+        MM_TRY(enter(c, some, NULL));
     }
     return MM_OK;
 }
@@ -292,7 +315,8 @@ static mm_status find_least(contest *c) {
 
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
-    MM_TRY(enter(c, none, &c->eligible, c->of_rule));
+    MM_TRY(enter(c, none, c->of_rule));
+    c->eligible = count_eligible(c, c->of_rule);
     if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
@@ -368,8 +392,9 @@ static mm_status hold_once(contest *c, const mm_limits *limits) {
 static mm_status begin(contest *c) {
     c->candidates = malloc(MOST_CANDIDATES * sizeof *c->candidates);
     c->before = malloc(MOST_CANDIDATES * sizeof *c->before);
+    c->ruled_out = malloc(MOST_CANDIDATES * sizeof *c->ruled_out);
     c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
-    if (!c->candidates || !c->before || !c->of_rule)
+    if (!c->candidates || !c->before || !c->ruled_out || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
     return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
 }
@@ -393,6 +418,7 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
     mm_survey_destroy(c->survey);
     free(c->candidates);
     free(c->before);
+    free(c->ruled_out);
     free(c->of_rule);
     c->facts = NULL;
     mm_nominal_fini(&nominal);

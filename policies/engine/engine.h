@@ -66,14 +66,25 @@ void mm_survey_destroy(mm_survey *survey);
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
-/* Lower bounds of that plan's bytes and time; much faster than placing it, and the faster the sooner they reach
- * below_bytes (INT64_MAX: no limit), from where on they are of no use to the caller. *eligible_out: the number of
- * eligible maps; of_rule_out: the same per rule, or NULL. *ns_out: INT64_MAX if the bound of the bytes exceeds
- * device_bytes or reaches below_bytes; the time is then not computed. Errors as above. */
+/* Plans are of no use to the caller from below_bytes, or below_ns, on (INT64_MAX: no limit). The time of those that
+ * take more than device_bytes is not asked for. */
+typedef struct mm_engine_wanted {
+    int64_t device_bytes, below_bytes, below_ns;
+} mm_engine_wanted;
+
+/* Lower bounds of a plan. */
+typedef struct mm_engine_bounds {
+    mm_bounds bytes;
+    int64_t ns;   /* INT64_MAX: it was not computed */
+    int eligible; /* the number of eligible maps */
+    bool early;   /* the selection alone shows that the plan is of no use, however its maps are fetched and placed */
+} mm_engine_bounds;
+
+/* Bounds that plan; much faster than placing it, and the faster the sooner it is known to be of no use. of_rule_out: the
+ * number of eligible maps per rule, or NULL. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
-                                            const mm_selection *selection, int64_t device_bytes, int64_t below_bytes,
-                                            int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
-                                            int64_t *ns_out);
+                                            const mm_selection *selection, const mm_engine_wanted *wanted,
+                                            int *of_rule_out, mm_engine_bounds *bounds_out);
 
 /* The first and the last node at which a segment's storage is in use, and its bytes. bytes 0: another segment of the
  * storage counts it, or it is persistent, pinned or unused. */

@@ -233,9 +233,9 @@ TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
     assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);
 }
 
-/* How near the lower bound comes that the engine knows before it builds a plan. */
+/* How near the lower bounds come that the engine knows before it builds a plan. */
 typedef struct nearness {
-    int plans, near; /* near: within a tenth */
+    int plans, near, fast; /* near: within a tenth, of bytes; fast: of the time */
 } nearness;
 
 /* Checks that a policy's plans, from those that keep all maps to those that keep none, take at least that. */
@@ -251,14 +251,20 @@ static void assert_floors_below(const mm_graph *graph, const mm_graph_facts *fac
                                         .nesting = i % (mm_survey_nestings(survey) + 1)};
         mm_engine e;
         mm_bounds bounds;
-        int64_t floor_bytes;
+        int64_t floor_bytes, least_ns, ns;
         if (mm_survey_nestings(survey) > 0 && selection.nesting == mm_survey_nestings(survey)) continue;
         assert_int_equal(mm_engine_begin(&e, survey, &policy.config, &selection), MM_OK);
         assert_int_equal(mm_engine_floor(&e, &floor_bytes), MM_OK);
+        assert_int_equal(mm_engine_least_time(&e, &least_ns), MM_OK);
         assert_int_equal(mm_engine_build(&e, &bounds), MM_OK);
         if (floor_bytes > bounds.peak_bytes)
             fail_msg("%s, %d maps: %lld bytes at least, but it takes %lld", spec, selection.limit,
                      (long long)floor_bytes, (long long)bounds.peak_bytes);
+        assert_int_equal(mm_simulated_time(e.schedule.plan, facts, &ns), MM_OK);
+        if (least_ns > ns)
+            fail_msg("%s, %d maps: %lld ns at least, but it takes %lld", spec, selection.limit, (long long)least_ns,
+                     (long long)ns);
+        n->fast += least_ns > ns - ns / 10;
         n->plans++;
         n->near += floor_bytes > bounds.peak_bytes - bounds.peak_bytes / 10;
         mm_engine_fini(&e);
