@@ -94,6 +94,7 @@ typedef struct contest {
     const mm_graph_facts *facts; /* with times, measured or nominal */
     mm_limits limits;
     const mm_engine_config *config;
+    const mm_survey *like; /* for mm_survey_create */
     mm_survey *survey;
     /* Candidates that take at least so much, by their bounds, are of no use and do not enter. INT64_MAX: no limit. */
     int64_t below_ns, below_bytes;
@@ -396,7 +397,7 @@ static mm_status begin(contest *c) {
     c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
     if (!c->candidates || !c->before || !c->ruled_out || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
-    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
+    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, c->like, &c->survey);
 }
 
 /* Holds the contest, by the facts' times or by nominal ones. *plan_out: the winner. */
@@ -432,8 +433,13 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph_facts *fac
 }
 
 mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                               const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
-                               mm_plan **plan_out) {
-    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = below_ns, .below_bytes = below_bytes};
+                               const mm_engine_config *config, const mm_survey *like, int64_t below_ns,
+                               int64_t below_bytes, mm_plan **plan_out) {
+    contest c = {.graph = graph,
+                 .facts = facts,
+                 .config = config,
+                 .like = like,
+                 .below_ns = below_ns,
+                 .below_bytes = below_bytes};
     return run(&c, limits, hold_once, plan_out);
 }

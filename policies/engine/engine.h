@@ -51,11 +51,11 @@ typedef struct mm_selection {
 } mm_selection;
 
 /* What all plans for one graph, one set of rules and one recompute mode share, whatever maps are selected, and however
- * they are fetched and placed. Borrows the arguments until destroyed. MM_ERR_INVALID: a rule names no layer;
- * MM_ERR_NOMEM. */
+ * they are fetched and placed. Borrows the arguments until destroyed. like: a survey of the same graph and facts, which
+ * may spare time; NULL: there is none. MM_ERR_INVALID: a rule names no layer; MM_ERR_NOMEM. */
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                      const mm_engine_config *config, mm_survey **survey_out);
+                                      const mm_engine_config *config, const mm_survey *like, mm_survey **survey_out);
 /* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
 int mm_survey_nestings(const mm_survey *survey);
 /* NULL is legal. */
@@ -106,6 +106,10 @@ MM_CHECKED mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engi
                                           const mm_selection *selection, mm_engine_draft *draft_out);
 void mm_engine_draft_fini(mm_engine_draft *draft);
 
+/* taken_out: per tensor, the rule that is taken; -1: it is kept. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_take_maps(const mm_survey *survey, const mm_engine_config *config,
+                                         const mm_selection *selection, int8_t *taken_out);
+
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
  * plans does not depend on the budget, so a larger budget never makes the step slower. The set contains the plan of
@@ -115,11 +119,11 @@ MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph
                                            const mm_engine_config *config, mm_plan **plan_out);
 
 /* The same for a caller that compares several configurations: skips plans that take at least below_ns or below_bytes by
- * their bounds (INT64_MAX: no limit). *plan_out: the fastest of the others that fits; if none fits, one with a low
+ * their bounds (INT64_MAX: no limit). like: as for mm_survey_create. *plan_out: the fastest of the others that fits; if none fits, one with a low
  * peak; NULL if all were skipped. Facts without times: as above. */
 MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                          const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
-                                          mm_plan **plan_out);
+                                          const mm_engine_config *config, const mm_survey *like, int64_t below_ns,
+                                          int64_t below_bytes, mm_plan **plan_out);
 
 /* Checks that the facts have the codecs of all rules, and that these can use them. MM_ERR_INVALID. */
 MM_CHECKED mm_status mm_engine_check_codecs(const mm_graph_facts *facts, const mm_engine_config *config);

@@ -49,6 +49,20 @@ mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config
     return status;
 }
 
+static void list_taken(const mm_engine *e, int8_t *taken) {
+    for (int t = 0; t < mm_graph_tensors(e->schedule.graph); t++)
+        taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+}
+
+mm_status mm_engine_take_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                              int8_t *taken_out) {
+    mm_engine e;
+    MM_TRY(mm_engine_begin(&e, survey, config, selection));
+    list_taken(&e, taken_out);
+    mm_engine_fini(&e);
+    return MM_OK;
+}
+
 static void describe(const mm_engine *e, mm_engine_draft *d) {
     const mm_schedule *s = &e->schedule;
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
@@ -57,8 +71,7 @@ static void describe(const mm_engine *e, mm_engine_draft *d) {
         if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED) continue;
         d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = first ? mm_align(life->bytes) : 0};
     }
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
-        d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+    list_taken(e, d->taken);
 }
 
 mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,

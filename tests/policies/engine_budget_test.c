@@ -245,7 +245,7 @@ static void assert_floors_below(const mm_graph *graph, const mm_graph_facts *fac
     mm_policy policy;
     mm_survey *survey;
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
-    assert_int_equal(mm_survey_create(graph, facts, &limits, &policy.config, &survey), MM_OK);
+    assert_int_equal(mm_survey_create(graph, facts, &limits, &policy.config, NULL, &survey), MM_OK);
     for (int i = 0; i <= MOST; i++) {
         const mm_selection selection = {.limit = i < MOST ? i * i : INT32_MAX,
                                         .nesting = i % (mm_survey_nestings(survey) + 1)};
