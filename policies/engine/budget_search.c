@@ -98,9 +98,9 @@ typedef struct contest {
     mm_survey *survey;
     /* Candidates that take at least so much, by their bounds, are of no use and do not enter. INT64_MAX: no limit. */
     int64_t below_ns, below_bytes;
-    int eligible, *of_rule; /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
-    bool refused;           /* a candidate needed more buffers than config->k */
-    candidate *candidates;  /* those whose bound is within the pinned memory */
+    int eligible, *of_rule;  /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
+    bool refused;            /* a candidate needed more buffers than config->k */
+    candidate *candidates;   /* those whose bound is within the pinned memory */
     mm_selection *ruled_out; /* those of no use in any way */
     int n, n_ruled_out, entered;
     candidate best;

@@ -10,8 +10,8 @@ struct mm_survey {
     const mm_graph *graph;
     const mm_graph_facts *facts;
     const mm_limits *limits;
-    mm_tensor *order;   /* all tensors, in order of first use */
-    uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_tensor *order; /* all tensors, in order of first use */
+    uint8_t *kept;    /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
     mm_recompute_mode mode;
     mm_inplace inplace;
     mm_nesting nesting; /* RECOMPUTE_NESTED and the modes after it */

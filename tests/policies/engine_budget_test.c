@@ -7,6 +7,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "policies/engine/engine_floor.h"
+#include "policies/schedule/draft_time.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
@@ -300,4 +301,5 @@ TEST_CASE(what_a_plan_takes_at_least_is_known_before_it_is_built_and_near) {
         mm_graph_destroy(graph);
     }
     if (2 * n.near < n.plans) fail_msg("near for %d of %d plans", n.near, n.plans);
+    if (2 * n.fast < n.plans) fail_msg("near by time for %d of %d plans", n.fast, n.plans);
 }

@@ -62,8 +62,8 @@ static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered
 
 /* Whether fusion has removed no step and no tensor. */
 static bool are_alike(const need *a, const need *b) {
-    return steps_of(a) == steps_of(b) && mm_facts_tensor_bytes(need_most(a)->lowered->graph) ==
-                                             mm_facts_tensor_bytes(need_most(b)->lowered->graph);
+    return steps_of(a) == steps_of(b) &&
+           mm_facts_tensor_bytes(need_most(a)->lowered->graph) == mm_facts_tensor_bytes(need_most(b)->lowered->graph);
 }
 
 /* other: plans of the same layers, fused; nothing is planned if these are like them. NULL: there are none. */
