@@ -307,7 +307,7 @@ static mm_status find_least(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
-    if (c->fits && c->below_bytes < INT64_MAX) return MM_OK; /* XX */
+    if (c->fits && c->below_bytes < INT64_MAX) return MM_OK; /* the caller has other configurations */
     for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
         const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
         MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));

@@ -80,8 +80,8 @@ typedef struct mm_engine_bounds {
     bool early;   /* the selection alone shows that the plan is of no use, however its maps are fetched and placed */
 } mm_engine_bounds;
 
-/* Bounds that plan; much faster than placing it, and the faster the sooner it is known to be of no use. of_rule_out: the
- * number of eligible maps per rule, or NULL. Errors as above. */
+/* Bounds that plan; much faster than placing it, and the faster the sooner it is known to be of no use. of_rule_out:
+ * the number of eligible maps per rule, or NULL. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
                                             const mm_selection *selection, const mm_engine_wanted *wanted,
                                             int *of_rule_out, mm_engine_bounds *bounds_out);
@@ -119,8 +119,9 @@ MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph
                                            const mm_engine_config *config, mm_plan **plan_out);
 
 /* The same for a caller that compares several configurations: skips plans that take at least below_ns or below_bytes by
- * their bounds (INT64_MAX: no limit). like: as for mm_survey_create. *plan_out: the fastest of the others that fits; if none fits, one with a low
- * peak; NULL if all were skipped. Facts without times: as above. */
+ * their bounds (INT64_MAX: no limit), and does not search longer for the lowest peak once a plan fits. like: as for
+ * mm_survey_create. *plan_out: the fastest of the others that fits; if none fits, one with a low peak; NULL if all were
+ * skipped. Facts without times: as above. */
 MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                           const mm_engine_config *config, const mm_survey *like, int64_t below_ns,
                                           int64_t below_bytes, mm_plan **plan_out);

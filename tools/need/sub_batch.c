@@ -274,8 +274,8 @@ static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t *
     return status;
 }
 
-/* Chosen. SMALL_STEPS: `auto` plans three passes of such graphs in some 0.2 s. NEAR_SHARE: without a search its plans are
- * seldom nearer to the bound, unless all maps fit, which `quick` finds. */
+/* Chosen. SMALL_STEPS: `auto` plans three passes of such graphs in some 0.2 s. NEAR_SHARE: without a search its plans
+ * are seldom nearer to the bound, unless all maps fit, which `quick` finds. */
 enum { HALVINGS = 20, SMALL_STEPS = 150, NEAR_SHARE = 32, ANY_SHARE = INT32_MAX };
 
 typedef struct candidates {
