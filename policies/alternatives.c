@@ -281,7 +281,7 @@ static mm_status survey(mm_alternatives *a, mm_recompute_mode mode) {
     mm_survey_destroy(a->survey);
     a->survey = NULL;
     a->menu.recompute = mode;
-    return mm_survey_create(a->of.plan->graph, a->of.facts, &a->limits, &a->menu, &a->survey);
+    return mm_survey_create(a->of.plan->graph, a->of.facts, &a->limits, &a->menu, NULL, &a->survey);
 }
 
 /* How far a draft is from the plan: its time, and that alone if it needs no more than there is. */

@@ -133,8 +133,8 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
         below_bytes = within ? p->plan->peak_bytes : INT64_MAX;
         limits.device_bytes = 0;
     }
-    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, fastest ? p->ns : INT64_MAX, below_bytes,
-                                &plan));
+    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, p->survey, fastest ? p->ns : INT64_MAX,
+                                below_bytes, &plan));
     const mm_plan *before = p->plan;
     MM_TRY(mm_portfolio_offer(p, plan));
     return fastest || p->plan == before ? MM_OK : keep_smallest(p, policy);
@@ -245,8 +245,8 @@ static mm_status search(mm_portfolio *p) {
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
-    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, trials < INT_MAX ? (int)trials : INT_MAX, &p->hint,
-                          &p->plan));
+    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, p->survey, trials < INT_MAX ? (int)trials : INT_MAX,
+                          &p->hint, &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 
@@ -302,7 +302,7 @@ static mm_status try_menus(mm_portfolio *p) {
     enum { STAGES = sizeof stages / sizeof *stages };
     const mm_engine_config *whole = p->menu;
     mm_engine_config menus[STAGES];
-    mm_status status = MM_OK;
+    mm_status status = mm_survey_create(p->graph, p->facts, p->limits, p->menu, NULL, &p->survey);
     int n = 0;
     while (status == MM_OK && n < STAGES && !(n > 0 && has_enough(p))) {
         status = mm_config_copy(whole, &menus[n]);
@@ -313,6 +313,8 @@ static mm_status try_menus(mm_portfolio *p) {
         if (n == 1 || menus[n - 1].n_rules > menus[n - 2].n_rules) status = try_menu(p);
     }
     mm_auto_hint_fini(&p->hint);
+    mm_survey_destroy(p->survey);
+    p->survey = NULL;
     p->menu = whole;
     p->tried = NULL;
     while (n > 0) mm_rules_fini(&menus[--n]);

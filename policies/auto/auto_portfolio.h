@@ -15,6 +15,7 @@ typedef struct mm_portfolio {
     const mm_limits *limits;
     const mm_engine_config *menu;  /* as in mm_auto_search */
     const mm_engine_config *tried; /* the part of the menu with which all members were tried before; NULL: none */
+    mm_survey *survey;             /* with the whole menu */
     mm_plan *plan;                 /* the best so far; NULL: none */
     int64_t ns;                    /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns;            /* lower bound of the time of a plan that copies every map that it does not keep */

@@ -271,7 +271,7 @@ static mm_status init(mm_auto *a) {
     }
     MM_TRY(choice_init(a, &a->now));
     MM_TRY(choice_init(a, &a->best));
-    MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, &a->survey));
+    MM_TRY(mm_survey_create(a->graph, a->facts, a->limits, a->menu, a->like, &a->survey));
     MM_TRY(mm_auto_price(a));
     return mm_auto_classify(a);
 }
@@ -299,9 +299,15 @@ static void fini(mm_auto *a) {
 }
 
 mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                         const mm_engine_config *menu, int trials, mm_auto_hint *hint, mm_plan **plan) {
-    mm_auto a = {
-        .graph = graph, .facts = facts, .limits = limits, .menu = menu, .left = trials, .aim = limits->device_bytes};
+                         const mm_engine_config *menu, const mm_survey *like, int trials, mm_auto_hint *hint,
+                         mm_plan **plan) {
+    mm_auto a = {.graph = graph,
+                 .facts = facts,
+                 .limits = limits,
+                 .menu = menu,
+                 .like = like,
+                 .left = trials,
+                 .aim = limits->device_bytes};
     bool better;
     mm_status status = init(&a);
     if (status == MM_OK) status = search(&a, *plan, hint);

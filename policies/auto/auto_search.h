@@ -69,9 +69,10 @@ bool mm_auto_is_small(const mm_graph *graph, const mm_graph_facts *facts, int64_
  * do not, the one with the lower peak. facts: with times (nominal.h). menu: its rules are the actions, of which each
  * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number
  * of plans that are drafted, up to twice as many in small budgets. hint: what an earlier search for the same graph,
- * facts and limits found, or nothing; replaced by what this one finds, with `menu` borrowed; may be NULL. Ends early if
- * limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
+ * facts and limits found, or nothing; replaced by what this one finds, with `menu` borrowed; may be NULL. like: as for
+ * mm_survey_create. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, int trials, mm_auto_hint *hint, mm_plan **plan);
+                                    const mm_engine_config *menu, const mm_survey *like, int trials, mm_auto_hint *hint,
+                                    mm_plan **plan);
 
 #endif

@@ -213,11 +213,13 @@ mm_status mm_auto_start(mm_auto *a, const mm_plan *plan) {
     }
     MM_TRY(start_nestings(a, near, plan ? INT_MAX : FEW, false));
     if (!plan && near > FEW / 2) MM_TRY(start_nestings(a, 0, FEW, false));
-    for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a); l++) {
+    bool within = a->fits; /* if not: what has no way to the target at one price has none at others */
+    for (int l = 0; l < 2 * MM_AUTO_LINKS && !mm_auto_stopped(a) && (within || l < 2); l++) {
         const mm_auto_weights w = {.link = mm_auto_links[l / 2], .capped = l % 2};
         start_kept(a);
         MM_TRY(mm_auto_try(a, &w, &better));
+        within |= a->draft.bounds.peak_bytes <= a->target;
     }
     if (a->best_weights.link > 0 && a->best.nesting >= 0) near = a->best.nesting;
-    return start_nestings(a, near, plan ? INT_MAX : FEW, true);
+    return start_nestings(a, near, plan && within ? INT_MAX : FEW, true);
 }

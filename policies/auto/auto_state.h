@@ -51,6 +51,7 @@ typedef struct mm_auto {
     const mm_graph_facts *facts;
     const mm_limits *limits;
     const mm_engine_config *menu;
+    const mm_survey *like; /* for mm_survey_create */
     mm_survey *survey;
     mm_auto_map *maps;
     int n_maps, *map_of;        /* map_of: per tensor; -1: none */

@@ -53,7 +53,7 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
         mm_plan *plan;
         bool better;
         /* waits for bytes that are used again cost less than 1 / NEAR of the draft's time */
-        if (i > 0 && (*over > 0 || (*better_out && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR))) break;
+        if (i > 0 && (*over > 0 || (a->fits && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR))) break;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
         const int64_t bytes = plan->peak_bytes - a->limits->device_bytes;
         if (bytes < *over) *over = bytes;

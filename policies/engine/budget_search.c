@@ -94,13 +94,15 @@ typedef struct contest {
     const mm_graph_facts *facts; /* with times, measured or nominal */
     mm_limits limits;
     const mm_engine_config *config;
+    const mm_survey *like; /* for mm_survey_create */
     mm_survey *survey;
     /* Candidates that take at least so much, by their bounds, are of no use and do not enter. INT64_MAX: no limit. */
     int64_t below_ns, below_bytes;
-    int eligible, *of_rule; /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
-    bool refused;           /* a candidate needed more buffers than config->k */
-    candidate *candidates;  /* those whose bound is within the pinned memory */
-    int n, entered;
+    int eligible, *of_rule;  /* number of eligible maps; of_rule: per rule, then per rule for each nested choice */
+    bool refused;            /* a candidate needed more buffers than config->k */
+    candidate *candidates;   /* those whose bound is within the pinned memory */
+    mm_selection *ruled_out; /* those of no use in any way */
+    int n, n_ruled_out, entered;
     candidate best;
     mm_plan *plan;          /* the plan of `best` */
     bool again;             /* a plan that fits this budget is known */
@@ -188,30 +190,54 @@ static mm_status place_quickly(contest *c, const candidate *one) {
 
 /* ---------------------------------------------------------------- who enters */
 
-/* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: may be NULL. */
-static mm_status enter(contest *c, candidate one, int *eligible_out, int *of_rule_out) {
+static bool is_same(const mm_selection *a, const mm_selection *b) {
+    return a->limit == b->limit && a->of == b->of && a->of_rule == b->of_rule && a->nesting == b->nesting;
+}
+
+/* Whether a selection was found to be of no use in another way. */
+static bool is_ruled_out(const contest *c, const mm_selection *selection) {
+    for (int i = 0; i < c->n_ruled_out; i++)
+        if (is_same(&c->ruled_out[i], selection)) return true;
+    return false;
+}
+
+/* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: the eligible maps
+ * per rule, as in a way before; may be NULL. */
+static mm_status enter(contest *c, candidate one, int *of_rule_out) {
+    const mm_engine_wanted wanted = {c->limits.device_bytes, c->below_bytes, c->below_ns};
     mm_engine_config config = config_of(&one.way, c->config);
-    mm_bounds bounds = {.pinned_bytes = INT64_MAX};
-    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, c->limits.device_bytes,
-                                              c->below_bytes, eligible_out, of_rule_out, &bounds, &one.ns);
-    one.bytes = bounds.peak_bytes;
-    const bool useful = one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
-    if (status == MM_OK && useful && bounds.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
-    return pass_over_refused(c, status);
+    mm_engine_bounds bounds;
+    if (is_ruled_out(c, &one.selection)) return MM_OK;
+    mm_status status = mm_engine_bound_within(c->survey, &config, &one.selection, &wanted, of_rule_out, &bounds);
+    if (status != MM_OK) return pass_over_refused(c, status);
+    if (bounds.early) c->ruled_out[c->n_ruled_out++] = one.selection;
+    one.bytes = bounds.bytes.peak_bytes;
+    one.ns = bounds.ns;
+    const bool useful =
+        !bounds.early && one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
+    if (useful && bounds.bytes.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
+    return MM_OK;
+}
+
+static int count_eligible(const contest *c, const int *of_rule) {
+    int n = 0;
+    for (int r = 0; r < c->config->n_rules; r++) n += of_rule[r];
+    return n;
 }
 
 /* Enters one choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
  * share of these maps: none (unless another way has entered that), a third, two thirds. */
 static mm_status enter_shares(contest *c, const way *w, int nesting) {
-    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules, eligible = 0, ignored;
+    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules;
     candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
-    MM_TRY(enter(c, one, &eligible, of_rule));
+    MM_TRY(enter(c, one, of_rule));
+    const int eligible = count_eligible(c, of_rule);
     one.selection.of = eligible;
     one.selection.of_rule = of_rule;
     for (int share = w->deeper; share < SHARES && of_rule[0] < eligible; share++) {
         one.order = ++c->entered;
         one.selection.limit = of_rule[0] + (int)((int64_t)(eligible - of_rule[0]) * share / SHARES);
-        MM_TRY(enter(c, one, &ignored, NULL));
+        MM_TRY(enter(c, one, NULL));
     }
     return MM_OK;
 }
@@ -220,14 +246,13 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
  * enter shares of these for each choice; other ways enter only the choice with the least memory, that of `always`. */
 static mm_status enter_nestings(contest *c, const way *w) {
     const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
-    int ignored;
     if (w->ranked) {
         for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
         return MM_OK;
     }
     for (int i = 0; i < (c->config->n_rules > 1 ? 1 : n); i++) {
         candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
-        MM_TRY(enter(c, some, &ignored, NULL));
+        MM_TRY(enter(c, some, NULL));
     }
     return MM_OK;
 }
@@ -243,7 +268,6 @@ static mm_status enter_way(contest *c, const way *w) {
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
     if (limits > c->eligible) limits = c->eligible;
-    int ignored;
     const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
     for (int i = 1; i <= last; i++) {
         candidate some = {.way = *w, .order = ++c->entered};
@@ -251,7 +275,7 @@ static mm_status enter_way(contest *c, const way *w) {
         if (w->spread) some.selection.of = c->eligible;
         if (w->ranked) some.selection.of_rule = c->of_rule;
         if (i == last) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter(c, some, &ignored, NULL));
+        MM_TRY(enter(c, some, NULL));
     }
     return MM_OK;
 }
@@ -283,6 +307,7 @@ static mm_status find_least(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
+    if (c->fits && c->below_bytes < INT64_MAX) return MM_OK; /* the caller has other configurations */
     for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
         const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
         MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
@@ -292,7 +317,8 @@ static mm_status find_least(contest *c) {
 
 static mm_status compare(contest *c) {
     const candidate none = {.selection = {.limit = 0}}, all = {.selection = {.limit = INT32_MAX}};
-    MM_TRY(enter(c, none, &c->eligible, c->of_rule));
+    MM_TRY(enter(c, none, c->of_rule));
+    c->eligible = count_eligible(c, c->of_rule);
     if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
     for (int i = 0; i < WAYS; i++)
@@ -368,10 +394,11 @@ static mm_status hold_once(contest *c, const mm_limits *limits) {
 static mm_status begin(contest *c) {
     c->candidates = malloc(MOST_CANDIDATES * sizeof *c->candidates);
     c->before = malloc(MOST_CANDIDATES * sizeof *c->before);
+    c->ruled_out = malloc(MOST_CANDIDATES * sizeof *c->ruled_out);
     c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
-    if (!c->candidates || !c->before || !c->of_rule)
+    if (!c->candidates || !c->before || !c->ruled_out || !c->of_rule)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(c->graph));
-    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, &c->survey);
+    return mm_survey_create(c->graph, c->facts, &c->limits, c->config, c->like, &c->survey);
 }
 
 /* Holds the contest, by the facts' times or by nominal ones. *plan_out: the winner. */
@@ -393,6 +420,7 @@ static mm_status run(contest *c, const mm_limits *limits, mm_status (*held)(cont
     mm_survey_destroy(c->survey);
     free(c->candidates);
     free(c->before);
+    free(c->ruled_out);
     free(c->of_rule);
     c->facts = NULL;
     mm_nominal_fini(&nominal);
@@ -406,8 +434,13 @@ mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph_facts *fac
 }
 
 mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                               const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
-                               mm_plan **plan_out) {
-    contest c = {.graph = graph, .facts = facts, .config = config, .below_ns = below_ns, .below_bytes = below_bytes};
+                               const mm_engine_config *config, const mm_survey *like, int64_t below_ns,
+                               int64_t below_bytes, mm_plan **plan_out) {
+    contest c = {.graph = graph,
+                 .facts = facts,
+                 .config = config,
+                 .like = like,
+                 .below_ns = below_ns,
+                 .below_bytes = below_bytes};
     return run(&c, limits, hold_once, plan_out);
 }

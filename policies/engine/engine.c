@@ -16,7 +16,7 @@ static mm_status plan_all_within(const mm_graph *graph, const mm_graph_facts *fa
                                  const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
     const mm_selection all = {.limit = INT32_MAX};
-    MM_TRY(mm_survey_create(graph, facts, limits, config, &survey));
+    MM_TRY(mm_survey_create(graph, facts, limits, config, NULL, &survey));
     mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_FIT, plan_out);
     mm_survey_destroy(survey);
     return status;

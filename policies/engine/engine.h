@@ -51,11 +51,11 @@ typedef struct mm_selection {
 } mm_selection;
 
 /* What all plans for one graph, one set of rules and one recompute mode share, whatever maps are selected, and however
- * they are fetched and placed. Borrows the arguments until destroyed. MM_ERR_INVALID: a rule names no layer;
- * MM_ERR_NOMEM. */
+ * they are fetched and placed. Borrows the arguments until destroyed. like: a survey of the same graph and facts, which
+ * may spare time; NULL: there is none. MM_ERR_INVALID: a rule names no layer; MM_ERR_NOMEM. */
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                      const mm_engine_config *config, mm_survey **survey_out);
+                                      const mm_engine_config *config, const mm_survey *like, mm_survey **survey_out);
 /* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
 int mm_survey_nestings(const mm_survey *survey);
 /* NULL is legal. */
@@ -66,14 +66,25 @@ void mm_survey_destroy(mm_survey *survey);
 MM_CHECKED mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *config,
                                          const mm_selection *selection, mm_layout_algorithm layout, mm_plan **plan_out);
 
-/* Lower bounds of that plan's bytes and time; much faster than placing it, and the faster the sooner they reach
- * below_bytes (INT64_MAX: no limit), from where on they are of no use to the caller. *eligible_out: the number of
- * eligible maps; of_rule_out: the same per rule, or NULL. *ns_out: INT64_MAX if the bound of the bytes exceeds
- * device_bytes or reaches below_bytes; the time is then not computed. Errors as above. */
+/* Plans are of no use to the caller from below_bytes, or below_ns, on (INT64_MAX: no limit). The time of those that
+ * take more than device_bytes is not asked for. */
+typedef struct mm_engine_wanted {
+    int64_t device_bytes, below_bytes, below_ns;
+} mm_engine_wanted;
+
+/* Lower bounds of a plan. */
+typedef struct mm_engine_bounds {
+    mm_bounds bytes;
+    int64_t ns;   /* INT64_MAX: it was not computed */
+    int eligible; /* the number of eligible maps */
+    bool early;   /* the selection alone shows that the plan is of no use, however its maps are fetched and placed */
+} mm_engine_bounds;
+
+/* Bounds that plan; much faster than placing it, and the faster the sooner it is known to be of no use. of_rule_out:
+ * the number of eligible maps per rule, or NULL. Errors as above. */
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
-                                            const mm_selection *selection, int64_t device_bytes, int64_t below_bytes,
-                                            int *eligible_out, int *of_rule_out, mm_bounds *bounds_out,
-                                            int64_t *ns_out);
+                                            const mm_selection *selection, const mm_engine_wanted *wanted,
+                                            int *of_rule_out, mm_engine_bounds *bounds_out);
 
 /* The first and the last node at which a segment's storage is in use, and its bytes. bytes 0: another segment of the
  * storage counts it, or it is persistent, pinned or unused. */
@@ -95,6 +106,10 @@ MM_CHECKED mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engi
                                           const mm_selection *selection, mm_engine_draft *draft_out);
 void mm_engine_draft_fini(mm_engine_draft *draft);
 
+/* taken_out: per tensor, the rule that is taken; -1: it is kept. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_take_maps(const mm_survey *survey, const mm_engine_config *config,
+                                         const mm_selection *selection, int8_t *taken_out);
+
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
  * plans does not depend on the budget, so a larger budget never makes the step slower. The set contains the plan of
@@ -104,11 +119,12 @@ MM_CHECKED mm_status mm_engine_plan_needed(const mm_graph *graph, const mm_graph
                                            const mm_engine_config *config, mm_plan **plan_out);
 
 /* The same for a caller that compares several configurations: skips plans that take at least below_ns or below_bytes by
- * their bounds (INT64_MAX: no limit). *plan_out: the fastest of the others that fits; if none fits, one with a low
- * peak; NULL if all were skipped. Facts without times: as above. */
+ * their bounds (INT64_MAX: no limit), and does not search longer for the lowest peak once a plan fits. like: as for
+ * mm_survey_create. *plan_out: the fastest of the others that fits; if none fits, one with a low peak; NULL if all were
+ * skipped. Facts without times: as above. */
 MM_CHECKED mm_status mm_engine_plan_below(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                          const mm_engine_config *config, int64_t below_ns, int64_t below_bytes,
-                                          mm_plan **plan_out);
+                                          const mm_engine_config *config, const mm_survey *like, int64_t below_ns,
+                                          int64_t below_bytes, mm_plan **plan_out);
 
 /* Checks that the facts have the codecs of all rules, and that these can use them. MM_ERR_INVALID. */
 MM_CHECKED mm_status mm_engine_check_codecs(const mm_graph_facts *facts, const mm_engine_config *config);

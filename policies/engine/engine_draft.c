@@ -19,24 +19,48 @@ mm_status mm_engine_plan_maps(const mm_survey *survey, const mm_engine_config *c
     return status;
 }
 
+/* Bounds the plan by its maps alone. */
+static mm_status bound_early(const mm_engine *e, const mm_engine_wanted *wanted, mm_engine_bounds *b) {
+    int64_t ns = 0;
+    if (wanted->below_bytes < INT64_MAX) MM_TRY(mm_engine_floor(e, &b->bytes.peak_bytes));
+    b->early = b->bytes.peak_bytes >= wanted->below_bytes;
+    if (b->early || wanted->below_ns == INT64_MAX) return MM_OK;
+    MM_TRY(mm_engine_least_time(e, &ns));
+    b->early = ns >= wanted->below_ns;
+    return MM_OK;
+}
+
 mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
-                                 int64_t device_bytes, int64_t below_bytes, int *eligible_out, int *of_rule_out,
-                                 mm_bounds *bounds_out, int64_t *ns_out) {
+                                 const mm_engine_wanted *wanted, int *of_rule_out, mm_engine_bounds *bounds_out) {
     mm_engine e;
-    mm_bounds bounds = {0};
+    mm_engine_bounds b = {.ns = INT64_MAX};
     MM_TRY(mm_engine_begin(&e, survey, config, selection));
-    *ns_out = INT64_MAX;
-    mm_status status = below_bytes < INT64_MAX ? mm_engine_floor(&e, &bounds.peak_bytes) : MM_OK;
-    if (status == MM_OK && bounds.peak_bytes < below_bytes) status = mm_engine_build(&e, &bounds);
-    if (status == MM_OK && bounds.peak_bytes <= device_bytes && bounds.peak_bytes < below_bytes)
-        status = mm_draft_time(e.schedule.plan, survey->facts, ns_out);
+    b.eligible = e.maps.eligible;
+    mm_status status = bound_early(&e, wanted, &b);
+    if (status == MM_OK && !b.early) status = mm_engine_build(&e, &b.bytes);
+    if (status == MM_OK && !b.early && b.bytes.peak_bytes <= wanted->device_bytes &&
+        b.bytes.peak_bytes < wanted->below_bytes)
+        status = mm_draft_time(e.schedule.plan, survey->facts, &b.ns);
     if (status == MM_OK) {
-        *bounds_out = bounds;
-        *eligible_out = e.maps.eligible;
+        *bounds_out = b;
         if (of_rule_out) memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);
     }
     mm_engine_fini(&e);
     return status;
+}
+
+static void list_taken(const mm_engine *e, int8_t *taken) {
+    for (int t = 0; t < mm_graph_tensors(e->schedule.graph); t++)
+        taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+}
+
+mm_status mm_engine_take_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                              int8_t *taken_out) {
+    mm_engine e;
+    MM_TRY(mm_engine_begin(&e, survey, config, selection));
+    list_taken(&e, taken_out);
+    mm_engine_fini(&e);
+    return MM_OK;
 }
 
 static void describe(const mm_engine *e, mm_engine_draft *d) {
@@ -47,8 +71,7 @@ static void describe(const mm_engine *e, mm_engine_draft *d) {
         if (s->groups[s->segment_group[i]].region == MM_REGION_PINNED) continue;
         d->spans[i] = (mm_span){.first = life->first, .last = life->last, .bytes = first ? mm_align(life->bytes) : 0};
     }
-    for (int t = 0; t < mm_graph_tensors(s->graph); t++)
-        d->taken[t] = (int8_t)(e->maps.map_of[t] >= 0 ? e->maps.maps[e->maps.map_of[t]].rule : -1);
+    list_taken(e, d->taken);
 }
 
 mm_status mm_engine_draft_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,

@@ -10,4 +10,8 @@
  * and rules out most plans that exceed a budget. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_engine_floor(const mm_engine *engine, int64_t *bytes_out);
 
+/* A lower bound of that plan's time (mm_draft_time): its steps, what runs again at least once, copies and codecs.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_least_time(const mm_engine *engine, int64_t *ns_out);
+
 #endif

@@ -29,9 +29,18 @@ static const struct {
                 [MM_RECOMPUTE_BLOCKS] = {mm_blocks_choose, 96},
                 [MM_RECOMPUTE_KNAPSACK] = {mm_knapsack_choose, 96}};
 
-static mm_status look_around(mm_survey *survey, const mm_engine_config *config) {
+/* Finds the choices of the mode; takes those of `like` if they are the same. */
+static mm_status find_nestings(mm_survey *survey, const mm_schedule *s, const mm_survey *like) {
+    const mm_recompute_mode mode = survey->mode;
+    if (!nestings[mode].choose) return MM_OK;
+    survey->borrows = like && like->mode == mode && like->inplace == survey->inplace;
+    if (!survey->borrows) return nestings[mode].choose(&survey->nesting, s, nestings[mode].most);
+    survey->nesting = like->nesting;
+    return MM_OK;
+}
+
+static mm_status look_around(mm_survey *survey, const mm_engine_config *config, const mm_survey *like) {
     mm_schedule s;
-    const mm_recompute_mode mode = config->recompute;
     for (int r = 0; r < config->n_rules; r++) {
         uint8_t *named = survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph);
         const mm_status found = mm_selector_find(&config->rules[r].selector, survey->graph, named);
@@ -39,15 +48,15 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config) 
     }
     MM_TRY(order_tensors(survey));
     MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
-    if (mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
-    mm_status status = mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
-    if (nestings[mode].choose) status = nestings[mode].choose(&survey->nesting, &s, nestings[mode].most);
+    if (survey->mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
+    mm_status status = survey->mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
+    if (status == MM_OK) status = find_nestings(survey, &s, like);
     mm_schedule_fini(&s);
     return status;
 }
 
 mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                           const mm_engine_config *config, mm_survey **survey_out) {
+                           const mm_engine_config *config, const mm_survey *like, mm_survey **survey_out) {
     size_t named = (size_t)config->n_rules * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(graph);
     size_t n = (size_t)mm_graph_tensors(graph) + 1;
     mm_survey *survey = malloc(sizeof *survey);
@@ -55,11 +64,13 @@ mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, c
     *survey = (mm_survey){.graph = graph,
                           .facts = facts,
                           .limits = limits,
+                          .mode = config->recompute,
+                          .inplace = config->sharing.inplace,
                           .order = malloc(n * sizeof *survey->order),
                           .kept = calloc(n, sizeof *survey->kept),
                           .named = malloc(named + 1)};
     mm_status status = survey->order && survey->kept && survey->named
-                           ? look_around(survey, config)
+                           ? look_around(survey, config, like)
                            : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     if (status == MM_OK)
         *survey_out = survey;
@@ -73,7 +84,7 @@ void mm_survey_destroy(mm_survey *survey) {
     free(survey->order);
     free(survey->kept);
     free(survey->named);
-    mm_nesting_fini(&survey->nesting);
+    if (!survey->borrows) mm_nesting_fini(&survey->nesting);
     free(survey);
 }
 

@@ -10,9 +10,12 @@ struct mm_survey {
     const mm_graph *graph;
     const mm_graph_facts *facts;
     const mm_limits *limits;
-    mm_tensor *order;   /* all tensors, in order of first use */
-    uint8_t *kept;      /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_tensor *order; /* all tensors, in order of first use */
+    uint8_t *kept;    /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_recompute_mode mode;
+    mm_inplace inplace;
     mm_nesting nesting; /* RECOMPUTE_NESTED and the modes after it */
+    bool borrows;       /* `nesting` is another survey's */
     uint8_t *named;     /* [rule][term][layer]: that term of the rule's selector names the layer */
     int64_t layer_peak; /* RECOMPUTE_COST: bytes of the largest layer's step */
 };

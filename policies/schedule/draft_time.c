@@ -4,14 +4,8 @@
 #include "mm/core/status.h"
 #include "mm/core/time/simulate.h"
 
-/* A lower bound that ignores waits: no stream takes less time than its own work, and the computation takes longer while
- * codecs or copies run beside it. */
-static double busiest_ns(const mm_plan *plan, const mm_graph_facts *facts) {
-    double busy[MM_STREAM_COUNT] = {0}, most = 0;
-    for (int i = 0; i < plan->n_nodes; i++) {
-        const mm_node *n = &plan->nodes[i];
-        busy[n->stream] += (double)mm_simulate_node_ns(plan, facts, n);
-    }
+double mm_busiest_ns(const double busy[MM_STREAM_COUNT], const mm_graph_facts *facts) {
+    double most = 0;
     const struct {
         mm_stream_id a, b;
         int permille;
@@ -27,6 +21,13 @@ static double busiest_ns(const mm_plan *plan, const mm_graph_facts *facts) {
     return most;
 }
 
+static double busiest_ns(const mm_plan *plan, const mm_graph_facts *facts) {
+    double busy[MM_STREAM_COUNT] = {0};
+    for (int i = 0; i < plan->n_nodes; i++)
+        busy[plan->nodes[i].stream] += (double)mm_simulate_node_ns(plan, facts, &plan->nodes[i]);
+    return mm_busiest_ns(busy, facts);
+}
+
 /* A lower bound that ignores slowdowns: if work on one stream does not slow down another's, the waits that placement
  * adds cannot make any node end earlier. */
 static mm_status unhindered_ns(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
@@ -38,15 +39,19 @@ static mm_status unhindered_ns(const mm_plan *plan, const mm_graph_facts *facts,
     return mm_simulated_time(plan, &unhindered, ns_out);
 }
 
+int64_t mm_ns_at_least(double ns, int n_nodes) {
+    /* Error of the simulator: it rounds ns at the end of each piece (at most 8 pieces of a node), and speeds to 1e-6.
+     * The factors 16 and 4 are chosen above that. */
+    const double rounding = 16.0 * n_nodes + ns * 4e-6;
+    return ns > rounding ? (int64_t)(ns - rounding) : 0;
+}
+
 mm_status mm_draft_time(const mm_plan *plan, const mm_graph_facts *facts, int64_t *ns_out) {
     int64_t unhindered;
     MM_TRY(unhindered_ns(plan, facts, &unhindered));
     double most = busiest_ns(plan, facts);
     if (most < (double)unhindered) most = (double)unhindered;
-    /* Error of the simulator: it rounds ns at the end of each piece (at most 8 pieces of a node), and speeds to 1e-6.
-     * The factors 16 and 4 are chosen above that. */
-    double rounding = 16.0 * plan->n_nodes + most * 4e-6;
-    *ns_out = most > rounding ? (int64_t)(most - rounding) : 0;
+    *ns_out = mm_ns_at_least(most, plan->n_nodes);
     return MM_OK;
 }
 

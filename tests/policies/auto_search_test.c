@@ -36,7 +36,7 @@ static mm_plan *plan_assigned(const mm_graph *graph, const mm_graph_facts *facts
     mm_plan *plan;
     mm_limits limits = unlimited;
     limits.base_bytes = mm_plan_base(graph);
-    assert_int_equal(mm_survey_create(graph, facts, &limits, menu, &survey), MM_OK);
+    assert_int_equal(mm_survey_create(graph, facts, &limits, menu, NULL, &survey), MM_OK);
     const mm_selection selection = {.assigned = assigned};
     assert_int_equal(mm_engine_plan_maps(survey, menu, &selection, MM_LAYOUT_QUICK, &plan), MM_OK);
     if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
@@ -219,7 +219,7 @@ static found search_within_both(const mm_graph *graph, const mm_graph_facts *fac
     }
     const int64_t before_bytes = plan && plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
     limits.pinned_bytes = pinned_bytes;
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, 500, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, NULL, 500, NULL, &plan), MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
     const found f = {.bytes = plan->peak_bytes,
                      .pinned_bytes = plan->pinned_bytes,
@@ -314,7 +314,7 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_plan *plan = NULL;
     mm_nominal_times(graph, facts);
     assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, 60, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, NULL, 60, NULL, &plan), MM_OK);
     if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     terse_tell(plan, text, sizeof text);
     for (; *operations; operations++)

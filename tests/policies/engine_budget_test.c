@@ -7,6 +7,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/time/simulate.h"
 #include "policies/engine/engine_floor.h"
+#include "policies/schedule/draft_time.h"
 #include "policies/schedule/nominal.h"
 #include "tests/core/plan_proof.h"
 #include "tests/core/random_graph.h"
@@ -233,9 +234,9 @@ TEST_CASE(the_step_never_takes_longer_with_a_larger_budget) {
     assert_true(refused == GRAPHS && acted > GRAPHS && slower > GRAPHS / 2);
 }
 
-/* How near the lower bound comes that the engine knows before it builds a plan. */
+/* How near the lower bounds come that the engine knows before it builds a plan. */
 typedef struct nearness {
-    int plans, near; /* near: within a tenth */
+    int plans, near, fast; /* near: within a tenth, of bytes; fast: of the time */
 } nearness;
 
 /* Checks that a policy's plans, from those that keep all maps to those that keep none, take at least that. */
@@ -245,20 +246,26 @@ static void assert_floors_below(const mm_graph *graph, const mm_graph_facts *fac
     mm_policy policy;
     mm_survey *survey;
     if (mm_policy_parse(spec, &policy) != MM_OK) fail_msg("%s", mm_last_error());
-    assert_int_equal(mm_survey_create(graph, facts, &limits, &policy.config, &survey), MM_OK);
+    assert_int_equal(mm_survey_create(graph, facts, &limits, &policy.config, NULL, &survey), MM_OK);
     for (int i = 0; i <= MOST; i++) {
         const mm_selection selection = {.limit = i < MOST ? i * i : INT32_MAX,
                                         .nesting = i % (mm_survey_nestings(survey) + 1)};
         mm_engine e;
         mm_bounds bounds;
-        int64_t floor_bytes;
+        int64_t floor_bytes, least_ns, ns;
         if (mm_survey_nestings(survey) > 0 && selection.nesting == mm_survey_nestings(survey)) continue;
         assert_int_equal(mm_engine_begin(&e, survey, &policy.config, &selection), MM_OK);
         assert_int_equal(mm_engine_floor(&e, &floor_bytes), MM_OK);
+        assert_int_equal(mm_engine_least_time(&e, &least_ns), MM_OK);
         assert_int_equal(mm_engine_build(&e, &bounds), MM_OK);
         if (floor_bytes > bounds.peak_bytes)
             fail_msg("%s, %d maps: %lld bytes at least, but it takes %lld", spec, selection.limit,
                      (long long)floor_bytes, (long long)bounds.peak_bytes);
+        assert_int_equal(mm_simulated_time(e.schedule.plan, facts, &ns), MM_OK);
+        if (least_ns > ns)
+            fail_msg("%s, %d maps: %lld ns at least, but it takes %lld", spec, selection.limit, (long long)least_ns,
+                     (long long)ns);
+        n->fast += least_ns > ns - ns / 10;
         n->plans++;
         n->near += floor_bytes > bounds.peak_bytes - bounds.peak_bytes / 10;
         mm_engine_fini(&e);
@@ -294,4 +301,5 @@ TEST_CASE(what_a_plan_takes_at_least_is_known_before_it_is_built_and_near) {
         mm_graph_destroy(graph);
     }
     if (2 * n.near < n.plans) fail_msg("near for %d of %d plans", n.near, n.plans);
+    if (2 * n.fast < n.plans) fail_msg("near by time for %d of %d plans", n.fast, n.plans);
 }

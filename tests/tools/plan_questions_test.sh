@@ -186,4 +186,15 @@ sub_batches_that_alone_fit_are_offered_() {
         train --net resnet8 --batch 64 --iterations 1 --quiet --policy auto --budget 6MiB
 }
 
+a_table_offers_the_same_sub_batches_() {
+    local plan
+    expect 1 plan --net resnet8 --batch 64 --policy auto --budget 6MiB --facts "$machine" --json row
+    plan=$(value row images_per_second)
+    expect 0 bench --net resnet8 --batch 64 --policies auto,swap --budgets 6MiB,60MiB --simulate "$machine" --quiet \
+        --json rows
+    [[ $(values rows differs) == statistics && $(values rows times) == null ]] || fail "$(values rows differs)"
+    [[ $(values rows images_per_second | grep -cxF "$plan") == 1 ]] || fail "$plan images/s are planned"
+    says out "resnet8, batch 64, 6MiB: auto:subbatch=auto would make at least "
+}
+
 run_cases

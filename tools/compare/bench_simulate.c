@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Simulates cells of the table: no device, no data, times from a file. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mm/core/size.h"
 #include "tools/compare/bench.h"
 #include "tools/need/sub_batch.h"
+#include "tools/need/sub_batch_offer.h"
 
 bool bench_is_elsewhere(const bench *b) { return b->source && b->source->is_machine; }
 
@@ -103,6 +105,24 @@ static void fill_row(row *r, const forecast *f, const policy_effect *effect) {
     if (f->codec_ns > 0) r->codec_hidden_share = f->hidden_ns / (double)f->codec_ns;
 }
 
+/* Notes in the row what sub-batches would gain. */
+static mm_status note_offer(bench *b, const need_case *c, int64_t own_ns, row *r) {
+    sub_batch_offer offer;
+    if (c->budget_bytes == 0) return MM_OK;
+    MM_TRY(sub_batch_offer_find(c, own_ns, &offer));
+    char *text = offer.sub_batch > 0 ? sub_batch_offer_text(&offer, b->net, r->batch, own_ns) : NULL;
+    if (text) {
+        r->offer = texts_keep(&b->texts, offer.spec);
+        r->offer_text = texts_keep(&b->texts, text);
+        r->offer_differs = sub_batch_differs_key(b->net);
+        r->offer_per_second = offer.ns < INT64_MAX ? (double)r->batch * 1e9 / (double)offer.ns : 0;
+    }
+    const bool enough = offer.sub_batch == 0 || (text && r->offer && r->offer_text);
+    free(text);
+    sub_batch_offer_fini(&offer);
+    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a row of %s", r->policy);
+}
+
 mm_status bench_simulate(bench *b, int policy, row *r) {
     need_case c = bench_need(b, r->policy, r->sub_batch, b->pinned_bytes);
     r->simulated = true;
@@ -123,10 +143,13 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
         fprintf(stderr, "mm bench: %s, batch %lld, %s: interrupted: this is the best plan that was found so far\n",
                 r->net, (long long)r->batch, r->policy);
     r->budget_bytes = r->asked_bytes > 0 ? r->asked_bytes : planned.as.peak_bytes;
-    if (!planned.as.fits) return does_not_fit(b, r, &planned.as);
+    if (!planned.as.fits) {
+        MM_TRY(note_offer(b, &c, INT64_MAX, r));
+        return does_not_fit(b, r, &planned.as);
+    }
     if (planned.as.untimed[0])
         return mm_fail(MM_ERR_NOT_FOUND, "%s has no times of %s; 'mm bench --facts' with this policy measures them",
                        b->source->path, planned.as.untimed);
     fill_row(r, &planned.as, &b->effects[policy]);
-    return MM_OK;
+    return note_offer(b, &c, planned.as.iteration_ns, r);
 }

@@ -22,6 +22,7 @@ static mm_status print_all(const bench *b) {
     if (status == MM_OK && n == 0) status = grid_print_orders(b->out, b->rows, b->n_rows);
     if (status == MM_OK) status = rows_print_error(b->out, b->rows, b->n_rows);
     if (status == MM_OK) rows_print_idle(b->out, b->rows, b->n_rows);
+    if (status == MM_OK) rows_print_offers(b->out, b->rows, b->n_rows);
     if (status == MM_OK) status = b->svg && n > 0 ? grids_save_picture(b->svg, grids, n) : MM_OK;
     free(grids);
     return status;
@@ -248,6 +249,8 @@ static const char help_text[] =
     "                               keeps all maps by design\n"
     "  same_plan_as                 the policy of an earlier row of this network, batch and budget that has the same\n"
     "                               plan: their speeds differ by noise alone; null: none\n"
+    "  offer                        --simulate, auto: the policy in sub-batches that would be 1.1 times as fast, or\n"
+    "                               alone fit, with images_per_second, times and what differs (rounding, statistics)\n"
     "  status                       ok; diverged (a loss was NaN or infinite, in the row null); or why it did not run\n"
     "  budget_bytes, minimum_bytes  the budget, and the least in which the policy runs\n"
     "  predicted_peak_bytes, peak_bytes   by the plan, and touched\n"

@@ -6,7 +6,6 @@
 
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
-#include "mm/core/time/time_bound.h"
 
 /* All chosen. A batch is worth planning if it may be faster by WORTH_PERMILLE; neighbours of the best are refined until
  * they are NEAR_PERMILLE of it apart; at most FINER plans are made for that. */
@@ -19,15 +18,6 @@ static mm_limits limits_of(const need *n) {
                        .pinned_bytes = n->asked.pinned.bytes,
                        .base_bytes = n->base_bytes,
                        .stop = n->asked.target->stop};
-}
-
-/* No plan of whole batches takes less. INT64_MAX: none fits. */
-static mm_status bound_of(const need *n, int64_t *ns_out) {
-    const mm_limits limits = limits_of(n);
-    mm_time_bound bound;
-    MM_TRY(mm_time_bound_of(n->pass[0].lowered->graph, n->pass[0].planned.facts, &limits, &bound));
-    *ns_out = bound.ns;
-    return MM_OK;
 }
 
 /* Predicts the time with a plan for the budget, without looking for the minimum first. */
@@ -62,7 +52,7 @@ static mm_status try_batch(const need_case *given, int64_t batch, double least, 
     *t = (batch_tried){.batch = batch, .ns = INT64_MAX, .bound_ns = INT64_MAX};
     c.batch = c.sub_batch = batch;
     MM_TRY(need_open(&n, &c));
-    mm_status status = bound_of(&n, &t->bound_ns);
+    mm_status status = need_bound(&n, c.budget_bytes, c.pinned.bytes, &t->bound_ns);
     t->planned = t->bound_ns == INT64_MAX || (double)batch * 1e9 / (double)t->bound_ns > least;
     if (status == MM_OK && t->planned) status = predict(&n, &t->ns);
     need_fini(&n);

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/core/time/time_bound.h"
 #include "mm/planning/homes.h"
 #include "policies/schedule/nominal.h"
 
@@ -181,6 +182,19 @@ mm_status need_time(need *n, int64_t *ns_out) {
         MM_TRY(need_simulate(n, i, &sim));
         ns += n->pass[i].graph.passes * sim.iteration_ns;
         mm_simulation_fini(&sim);
+    }
+    *ns_out = ns;
+    return MM_OK;
+}
+
+mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t *ns_out) {
+    const mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = n->base_bytes};
+    int64_t ns = 0;
+    for (int i = 0; ns < INT64_MAX && i < n->n; i++) {
+        const need_pass *p = &n->pass[i];
+        mm_time_bound pass;
+        MM_TRY(mm_time_bound_of(p->lowered->graph, p->planned.facts, &limits, &pass));
+        ns = pass.ns < INT64_MAX ? ns + p->graph.passes * pass.ns : INT64_MAX;
     }
     *ns_out = ns;
     return MM_OK;

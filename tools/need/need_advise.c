@@ -111,7 +111,7 @@ static void tell_speed(const need_case *c, char text[64]) {
     sub_batch_offer offer;
     const int64_t tokens = nets_net_tokens(c->net);
     text[0] = '\0';
-    if (!c->facts || sub_batch_offer_find(c, 0, INT64_MAX, &offer) != MM_OK) return;
+    if (!c->facts || sub_batch_offer_find(c, INT64_MAX, &offer) != MM_OK) return;
     const double per_second = speed_of((double)c->batch * 1e9 / (double)offer.ns, tokens);
     if (offer.sub_batch > 0) snprintf(text, 64, " at %.1f %s", per_second, speed_unit(tokens));
     sub_batch_offer_fini(&offer);

@@ -58,10 +58,20 @@ mm_status need_follow_facts(target *target, const nets_net *net, const facts_sou
 
 /* ---------------------------------------------------------------- choosing by plans */
 
-static mm_status plan_all(need *n, const need_case *c) {
+static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered->graph); }
+
+/* Whether fusion has removed no step and no tensor. */
+static bool are_alike(const need *a, const need *b) {
+    return steps_of(a) == steps_of(b) &&
+           mm_facts_tensor_bytes(need_most(a)->lowered->graph) == mm_facts_tensor_bytes(need_most(b)->lowered->graph);
+}
+
+/* other: plans of the same layers, fused; nothing is planned if these are like them. NULL: there are none. */
+static mm_status plan_all(need *n, const need_case *c, const need *other) {
     MM_TRY(need_open(n, c));
-    mm_status status = need_least(n);
-    if (status != MM_OK) need_fini(n);
+    const bool differs = !other || !are_alike(n, other);
+    mm_status status = differs ? need_least(n) : MM_OK;
+    if (status != MM_OK || !differs) need_fini(n);
     return status;
 }
 
@@ -82,8 +92,6 @@ static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) 
     nets_lowered_destroy(lowered);
     return status;
 }
-
-static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered->graph); }
 
 static mm_status is_faster(need *apart, need *fused, bool *is_out) {
     int64_t ns, fused_ns;
@@ -119,14 +127,14 @@ static mm_status choose(need *n) {
     if (fused_fit && !c.wants_least && !compared) return MM_OK;
     c.apart = true;
     mm_status status = may ? MM_OK : may_undercut(&c, n->fused_bytes, &may);
-    if (status == MM_OK && may) status = plan_all(&apart, &c);
+    if (status == MM_OK && may) status = plan_all(&apart, &c, n);
     if (status == MM_OK && apart.n > 0) status = compare(n, &apart, compared);
     need_fini(&apart);
     return status;
 }
 
 mm_status need_init(need *n, const need_case *c) {
-    MM_TRY(plan_all(n, c));
+    MM_TRY(plan_all(n, c, NULL));
     if (!c->may_unfuse || !need_may_unfuse(c->target, c->policy)) return MM_OK;
     mm_status status = choose(n);
     if (status != MM_OK) need_fini(n);

@@ -10,7 +10,6 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
-#include "mm/core/time/time_bound.h"
 #include "policies/policy.h"
 
 /* moDNN's rule: any consecutive steps that are this share of all steps must fit into memory together. The value is the
@@ -216,29 +215,21 @@ static mm_status predict(const need_case *c, int64_t sub_batch, int64_t *ns_out)
     return status;
 }
 
-/* A lower bound of what `predict` gives, found without planning. */
-static mm_status bound(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+/* A lower bound of what `predict` gives, found without planning. below_ns: a bound that is no less is not improved. */
+static mm_status bound(const need_case *c, int64_t sub_batch, int64_t below_ns, int64_t *ns_out) {
     const need_case parts = in_parts(c, sub_batch);
     need n;
-    int64_t ns = 0;
     MM_TRY(need_open(&n, &parts));
-    const mm_limits limits = {
-        .device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes, .base_bytes = n.base_bytes};
-    mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && ns < INT64_MAX && i < n.n; i++) {
-        mm_time_bound pass;
-        status = mm_time_bound_of(n.pass[i].lowered->graph, n.pass[i].planned.facts, &limits, &pass);
-        if (status == MM_OK) ns = pass.ns < INT64_MAX ? ns + n.pass[i].graph.passes * pass.ns : INT64_MAX;
-    }
+    mm_status status = need_bound(&n, 0, 0, ns_out);
+    if (status == MM_OK && *ns_out < below_ns) status = need_bound(&n, c->budget_bytes, c->pinned.bytes, ns_out);
     need_fini(&n);
-    *ns_out = ns;
     return status;
 }
 
 /* Takes `other` if it is predicted to be faster. */
 static mm_status take_faster(const need_case *c, int64_t other, int64_t *n, int64_t *least_ns) {
     int64_t ns;
-    MM_TRY(bound(c, other, &ns));
+    MM_TRY(bound(c, other, *least_ns, &ns));
     if (ns >= *least_ns) return MM_OK;
     MM_TRY(predict(c, other, &ns));
     if (ns < *least_ns) {
@@ -283,7 +274,9 @@ static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t *
     return status;
 }
 
-enum { HALVINGS = 20, SMALL_STEPS = 150 /* chosen: `auto` plans three passes of such graphs in some 0.2 s */ };
+/* Chosen. SMALL_STEPS: `auto` plans three passes of such graphs in some 0.2 s. NEAR_SHARE: without a search its plans
+ * are seldom nearer to the bound, unless all maps fit, which `quick` finds. */
+enum { HALVINGS = 20, SMALL_STEPS = 150, NEAR_SHARE = 32, ANY_SHARE = INT32_MAX };
 
 typedef struct candidates {
     int64_t size[HALVINGS], bound_ns[HALVINGS];
@@ -297,10 +290,10 @@ static int least_bound(const candidates *k) {
     return least;
 }
 
-/* Plans a candidate, unless its bound says that it is not faster. */
-static mm_status plan_candidate(const need_case *c, int i, candidates *k) {
+/* Plans a candidate, unless its bound says that it is not faster; near_share: by at least such a share of the bound. */
+static mm_status plan_candidate(const need_case *c, int i, int near_share, candidates *k) {
     int64_t ns;
-    if (k->bound_ns[i] >= k->best_ns) return MM_OK;
+    if (k->bound_ns[i] + k->bound_ns[i] / near_share >= k->best_ns) return MM_OK;
     MM_TRY(predict_within(c, k->size[i], &ns));
     if (ns >= k->best_ns) return MM_OK;
     k->best = k->size[i];
@@ -317,12 +310,12 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     need_case quickly = *c;
     quickly.policy = quick;
     for (int64_t size = rounded((c->batch + 1) / 2); size > 0 && k.n < HALVINGS; size = rounded(size / 2)) {
-        MM_TRY(bound(c, size, &k.bound_ns[k.n]));
+        MM_TRY(bound(c, size, below_ns, &k.bound_ns[k.n]));
         k.size[k.n++] = size;
     }
-    for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, &k));
+    for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
     if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS))
-        MM_TRY(plan_candidate(c, least_bound(&k), &k));
+        MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
     *sub_batch_out = k.best;
     *ns_out = k.best_ns;
     return MM_OK;

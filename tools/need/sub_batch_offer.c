@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/need/sub_batch_offer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "policies/policy_table.h"
+#include "tools/args/speed.h"
 #include "tools/need/sub_batch.h"
 
 /* A policy that `auto` is never slower than (auto_portfolio.c), and that plans much faster. */
@@ -49,29 +52,56 @@ static mm_status find_untimed(const need_case *c, sub_batch_offer *offer) {
     return MM_OK;
 }
 
+/* Whether the computation of the whole batch alone takes so long that no sub-batches are worth an offer: together they
+ * compute as much, in steps that are no more efficient (tools/facts/machine.h). */
+static mm_status is_fast_enough(const need_case *c, int64_t below_ns, int *steps_out, bool *is_out) {
+    need whole;
+    int64_t ns;
+    MM_TRY(need_open(&whole, c));
+    mm_status status = need_bound(&whole, 0, INT64_MAX, &ns);
+    if (status == MM_OK) *is_out = ns >= below_ns;
+    *steps_out = mm_graph_steps(need_most(&whole)->lowered->graph);
+    need_fini(&whole);
+    return status;
+}
+
 /* tried: the policy to plan with. */
-static mm_status find(const need_case *given, const char *tried, int steps, int64_t own_ns, sub_batch_offer *offer) {
+static mm_status find(const need_case *given, const char *tried, int64_t own_ns, sub_batch_offer *offer) {
     need_case c = *given;
+    bool enough = false;
+    int steps = 0;
     c.policy = tried;
     c.wants_fastest = c.wants_least = false;
     if (!c.facts) return own_ns == INT64_MAX ? find_untimed(&c, offer) : MM_OK;
     const int64_t below_ns = own_ns == INT64_MAX ? INT64_MAX : own_ns / WORTH_PERMILLE * 1000;
+    if (own_ns < INT64_MAX) MM_TRY(is_fast_enough(given, below_ns, &steps, &enough));
+    if (enough) return MM_OK;
     return sub_batch_fast(&c, quick, steps, below_ns, &offer->sub_batch, &offer->ns);
 }
 
-mm_status sub_batch_offer_find(const need_case *c, int steps, int64_t own_ns, sub_batch_offer *offer_out) {
+mm_status sub_batch_offer_find(const need_case *c, int64_t own_ns, sub_batch_offer *offer_out) {
     sub_batch_offer offer = {.ns = INT64_MAX};
     char *tried = NULL;
     bool may;
     mm_status status = specs_of(c->policy, &offer.spec, &tried, &may);
     if (status == MM_OK && may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured(c->facts))
-        status = find(c, tried, steps, own_ns, &offer);
+        status = find(c, tried, own_ns, &offer);
     free(tried);
     if (status == MM_OK)
         *offer_out = offer;
     else
         sub_batch_offer_fini(&offer);
     return status;
+}
+
+char *sub_batch_offer_text(const sub_batch_offer *offer, const nets_net *net, int64_t images, int64_t own_ns) {
+    const int64_t tokens = nets_net_tokens(net);
+    char speed[64] = "fit", times[32] = "";
+    if (offer->ns < INT64_MAX)
+        snprintf(speed, sizeof speed, "make at least %.1f %s",
+                 speed_of((double)images * 1e9 / (double)offer->ns, tokens), speed_unit(tokens));
+    if (own_ns < INT64_MAX) snprintf(times, sizeof times, " (%.1f times)", (double)own_ns / (double)offer->ns);
+    return mm_text_format("would %s%s, in sub-batches; %s", speed, times, sub_batch_differs(net));
 }
 
 void sub_batch_offer_fini(sub_batch_offer *offer) {

@@ -60,7 +60,7 @@ static mm_status plan(plan_case *c) {
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
     if (c->offers && !c->forecast.untimed[0] && (c->asked.facts || !plan_case_fits(c)))
-        MM_TRY(sub_batch_offer_find(asked, mm_graph_steps(plan_case_plan(c)->graph), own_ns(c), &c->offer));
+        MM_TRY(sub_batch_offer_find(asked, own_ns(c), &c->offer));
     MM_TRY(mm_account_init(plan_case_plan(c), &c->account));
     return mm_requirement_timeline(&c->account, &c->timeline);
 }
@@ -228,13 +228,9 @@ static void print_prediction(FILE *file, const plan_case *c) {
 static void print_offer(FILE *file, const plan_case *c) {
     const sub_batch_offer *offer = &c->offer;
     if (offer->sub_batch == 0) return;
-    fprintf(file, "  %s would ", offer->spec);
-    if (offer->ns == INT64_MAX)
-        fprintf(file, "fit");
-    else
-        fprintf(file, "make at least %.1f %s", speed(c, offer->ns), speed_unit(c->sample_tokens));
-    if (plan_case_fits(c)) fprintf(file, " (%.1f times)", (double)c->forecast.iteration_ns / (double)offer->ns);
-    fprintf(file, ", in sub-batches; %s\n", sub_batch_differs(c->asked.net));
+    char *text = sub_batch_offer_text(offer, c->asked.net, c->ranks * c->asked.batch, own_ns(c));
+    if (text) fprintf(file, "  %s %s\n", offer->spec, text);
+    free(text);
 }
 
 /* Where the limit of pinned memory comes from, after its size. */

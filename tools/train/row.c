@@ -276,6 +276,14 @@ void rows_print_idle(FILE *file, const row *rows, int n) {
     }
 }
 
+void rows_print_offers(FILE *file, const row *rows, int n) {
+    char size[32];
+    for (int i = 0; i < n; i++)
+        if (rows[i].offer)
+            fprintf(file, "%s, batch %lld, %s: %s %s\n", rows[i].net, (long long)rows[i].batch,
+                    mm_size_format(rows[i].budget_bytes, size, sizeof size), rows[i].offer, rows[i].offer_text);
+}
+
 /* ---------------------------------------------------------------- JSON */
 
 /* null if not finite, which JSON cannot express. */
@@ -294,6 +302,14 @@ static json_t *host_other_bytes(const row *r) {
     return r->host_peak_bytes > 0 ? json_integer(rest > 0 ? rest : 0) : json_null();
 }
 
+/* null: none. */
+static json_t *offer_json(const row *r) {
+    if (!r->offer) return json_null();
+    const double times = r->images_per_second > 0 ? r->offer_per_second / r->images_per_second : 0;
+    return json_pack("{ss so so ss}", "policy", r->offer, "images_per_second", positive(r->offer_per_second), "times",
+                     positive(times), "differs", r->offer_differs);
+}
+
 /* null if nothing ran. */
 static json_t *code_bytes(const row *r, double bytes) {
     return r->iteration_seconds_median > 0 ? json_integer((json_int_t)bytes) : json_null();
@@ -307,7 +323,7 @@ static json_t *to_json(const row *r) {
         "so "
         "sI "
         "sI "
-        "sI so so so so so so so sI so so sI sI ss? ss? ss? ss}",
+        "sI so so so so so so so sI so so sI sI ss? ss? ss? so ss}",
         "net", r->net, "batch", (json_int_t)r->batch, "sub_batch", (json_int_t)r->sub_batch, "ranks",
         r->ranks > 1 ? r->ranks : 1, "device", r->device, "precision", r->precision, "fuse", r->fuse, "threads",
         r->threads, "workspace_limit_bytes", (json_int_t)r->workspace_limit_bytes, "policy", r->policy,
@@ -333,7 +349,7 @@ static json_t *to_json(const row *r) {
         positive(r->sample_tokens > 0 ? speed(r) : -1), "test_loss",
         r->test_accuracy < 0 ? json_null() : number(r->test_loss), "moved_bytes", (json_int_t)r->moved_bytes,
         "steps_again", (json_int_t)r->steps_again, "idle", r->idle, "would", r->would, "same_plan_as", r->same_plan_as,
-        "status", r->status);
+        "offer", offer_json(r), "status", r->status);
 }
 
 mm_status rows_save(const char *path, const row *rows, int n) {

@@ -23,11 +23,15 @@ typedef struct row {
     plan_work work;           /* of the plans for full batches; zero if nothing ran, or if the policy changed */
     const char *same_plan_as; /* the policy of the first other row of the table with the same network, batch, budget and
                                  plans; NULL: none before this one. Borrowed */
-    int64_t ladder_steps;     /* substitutions because memory was short */
-    int64_t replans;          /* mm_stats.replans */
-    int threads;              /* CPU threads that computed; 0: not the host device */
-    int64_t batch, sub_batch; /* sub_batch: images of a pass; equals batch without sub-batches */
-    int ranks;                /* devices, or processes, that share the batch; 0: one */
+    /* What sub-batches would gain, simulated (sub_batch_offer.h): the policy, the words, sub_batch_differs_key, and
+     * images a second (0: not known). NULL: nothing. In the texts of the table */
+    const char *offer, *offer_text, *offer_differs;
+    double offer_per_second;
+    int64_t ladder_steps;          /* substitutions because memory was short */
+    int64_t replans;               /* mm_stats.replans */
+    int threads;                   /* CPU threads that computed; 0: not the host device */
+    int64_t batch, sub_batch;      /* sub_batch: images of a pass; equals batch without sub-batches */
+    int ranks;                     /* devices, or processes, that share the batch; 0: one */
     int64_t workspace_limit_bytes; /* of one convolution; 0: the device's default */
     int64_t asked_bytes;           /* the budget that the user set; 0: what the policy needs */
     int64_t budget_bytes;
@@ -99,6 +103,9 @@ MM_CHECKED mm_status rows_print_error(FILE *file, const row *rows, int n);
 /* Prints a line for each policy and network in which the policy acts on nothing, unless that is due to the budget and
  * the table says already that the plan is another's. */
 void rows_print_idle(FILE *file, const row *rows, int n);
+
+/* Prints a line for each row that sub-batches would make faster, or fit. */
+void rows_print_offers(FILE *file, const row *rows, int n);
 
 /* Writes rows as a JSON array, atomically. MM_ERR_IO names the path. */
 MM_CHECKED mm_status rows_save(const char *path, const row *rows, int n);

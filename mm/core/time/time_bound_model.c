@@ -86,18 +86,6 @@ static bool reads_code(const mm_bound_model *m, const mm_step_info *step, int u)
     return false;
 }
 
-/* Whether a step can read or write the codec's code of the tensor by itself. */
-static bool is_coded_by_steps(const mm_bound_model *m, int codec, mm_tensor t) {
-    for (int s = 0; s < mm_graph_steps(m->graph); s++) {
-        const mm_step_info *step = mm_graph_step(m->graph, s);
-        for (int i = 0; i < step->n_codes; i++)
-            if (step->uses[step->codes[i].use].tensor == t &&
-                mm_step_code_of(m->facts, step, step->codes[i].use, step->codes[i].access, codec, t))
-                return true;
-    }
-    return false;
-}
-
 static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     const mm_code_facts *facts = mm_facts_code(m->facts, codec, t);
     if (facts->code_bytes >= 0 && m->facts->codecs[codec].gives_sign)
@@ -105,10 +93,7 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     if (!mm_facts_gives_value(m->facts, m->graph, codec, t)) return;
     const bool body = facts->body_bound_bytes > 0;
     const double moved = (double)(body ? facts->body_typical_bytes : facts->code_bytes);
-    /* If steps read or write the code by themselves, the time of the codec counts as 0, because such a step may take
-     * less additional time than a codec. */
-    const bool by_steps = is_coded_by_steps(m, codec, t);
-    const double ns[2] = {by_steps ? 0 : (double)facts->encode_ns, by_steps ? 0 : (double)facts->decode_ns};
+    const double ns[2] = {(double)facts->encode_ns, (double)facts->decode_ns};
     mm_bound_code *code = &m->codes[m->storage_of[t] * m->facts->n_codecs + codec];
     if (!code->possible) *code = (mm_bound_code){true, HUGE_VAL, HUGE_VAL, {HUGE_VAL, HUGE_VAL}, {HUGE_VAL, HUGE_VAL}};
     reduce(&code->device_bytes, moved); /* the head of a code with a body may lie in pinned memory */
@@ -116,6 +101,21 @@ static void add_code(mm_bound_model *m, int codec, mm_tensor t) {
     for (int side = 0; side < 2; side++) {
         reduce(&code->ns[side], at_least_zero(ns[side] - OPERATION_ROUNDING));
         reduce(&code->link_ns[side], at_least_zero(link_ns(m->facts, side, moved) - OPERATION_ROUNDING));
+    }
+}
+
+/* If steps read or write a code by themselves, the time of its codec counts as 0, because such a step may take less
+ * additional time than a codec. */
+static void let_steps_code(mm_bound_model *m) {
+    for (int s = 0; s < mm_graph_steps(m->graph); s++) {
+        const mm_step_info *step = mm_graph_step(m->graph, s);
+        for (int i = 0; i < step->n_codes * m->facts->n_codecs; i++) {
+            const int at = i / m->facts->n_codecs, c = i % m->facts->n_codecs;
+            const mm_tensor t = step->uses[step->codes[at].use].tensor;
+            if (m->storage_of[t] >= 0 && mm_facts_gives_value(m->facts, m->graph, c, t) &&
+                mm_step_code_of(m->facts, step, step->codes[at].use, step->codes[at].access, c, t))
+                memset(m->codes[m->storage_of[t] * m->facts->n_codecs + c].ns, 0, sizeof m->codes->ns);
+        }
     }
 }
 
@@ -214,6 +214,7 @@ mm_status mm_bound_model_init(const mm_graph *graph, const mm_graph_facts *facts
                         m->links && m->gone && scratch;
     if (enough) {
         find_storages(m, scratch);
+        let_steps_code(m);
         find_users(m, scratch + tensors);
         find_links(m);
         time_steps(m);
