@@ -146,7 +146,7 @@ for i in range(20):
     m = mm.budget("1MiB", device="cpu", log=lambda text: None)
     with m:
         a = torch.ones(64, 64, requires_grad=True).exp()
-    m.cycle = m, [entry() for entry in m._core.entries.values()]
+    m.cycle = m, m._core.pack(a).entry
     del m, a
     gc.collect()
 """], check=False)

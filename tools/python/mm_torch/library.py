@@ -90,7 +90,6 @@ _SIGNATURES = {
     "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
     "mm_stash_release": (None, c_void_p, c_uint64, c_void_p),
     "mm_stash_drop": (None, c_void_p, c_uint64),
-    "mm_stash_python_deleter": (None, c_void_p),
     "mm_stash_iteration_end": (None, c_void_p),
     "mm_stash_wait_planned": (c_int, c_void_p),
     "mm_stash_stats_get_sized": (None, c_void_p, POINTER(Stats), c_size_t),
