@@ -67,8 +67,19 @@ static mm_status copy_run(void *arg) {
     return MM_OK;
 }
 
+/* A copy that takes less than to wake a thread. */
+enum { SHORT_BYTES = 32 << 10 };
+
+/* Whether copies sleep, as on a slow link, or at random. */
+static bool sleeps(const mm_device_config *config) {
+    return config->link_out_bytes_per_s || config->link_in_bytes_per_s || config->delay_seed;
+}
+
 mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
-    const copy_task copy = {stream, dst, src, bytes, mm_now_ns(), kind};
+    copy_task copy = {stream, dst, src, bytes, mm_now_ns(), kind};
+    if (bytes <= SHORT_BYTES && !sleeps(&((host_device *)stream->device)->config) &&
+        host_stream_run_short(stream, copy_run, &copy))
+        return MM_OK;
     return mm_host_launch(stream, copy_run, &copy, sizeof copy);
 }
 

@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from . import classify
+from . import classify, records
 
 NEED = 0.8
 LITTLE = 16  # less than 1/LITTLE of the managed bytes is not worth another order of puts, and so another plan
@@ -194,15 +194,13 @@ class _Thread:
             pass  # a function transform has disabled hooks here
 
     def pack(self, x):
-        from .bridge import left_alone
         core = self.coverage.core()
         if core is not None and core.coverage is self.coverage:
             self.coverage.add(x, "params" if x.is_leaf and x.requires_grad else "threads")
-        return left_alone(x)
+        return records.left_alone(x)
 
     def unpack(self, record):
-        from .bridge import unchanged
-        return unchanged(record)
+        return records.unchanged(record)
 
 
 # ---- in words
