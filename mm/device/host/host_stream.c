@@ -205,28 +205,34 @@ static void run_record(host_stream *stream, host_recording *recording) {
     host_recording_release(recording);
 }
 
-static void finish(host_stream *stream, task_kind kind, int64_t busy_ns) {
-    pthread_mutex_lock(&stream->lock);
+/* Counts a task that has run. Returns whether somebody waits for it. Under the lock. */
+static bool finish_locked(host_stream *stream, task_kind kind, int64_t busy_ns) {
     stream->finished++;
     if (kind == TASK_CALL) stream->calls_pending--;
     if (busy_ns >= 0) {
         stream->stats.tasks++;
         stream->stats.busy_ns += busy_ns;
     }
-    bool wake = stream->syncing > 0;
+    return stream->syncing > 0;
+}
+
+static void finish(host_stream *stream, task_kind kind, int64_t busy_ns) {
+    pthread_mutex_lock(&stream->lock);
+    const bool wake = finish_locked(stream, kind, busy_ns);
     pthread_mutex_unlock(&stream->lock);
     if (wake) pthread_cond_broadcast(&stream->progress);
 }
 
 /* Ends the task for which the caller borrowed the stream. */
 static void give_back(host_stream *stream, task_kind kind, int64_t busy_ns) {
-    finish(stream, kind, busy_ns);
     pthread_mutex_lock(&stream->lock);
+    const bool wake = finish_locked(stream, kind, busy_ns);
     stream->borrowed = false;
     if (stream->filling.used > 0)
         unlock_and_wake(stream);
     else
         pthread_mutex_unlock(&stream->lock);
+    if (wake) pthread_cond_broadcast(&stream->progress);
 }
 
 /* ---------------------------------------------------------------- calls */
