@@ -127,7 +127,7 @@ static py_object *put(bridge *b, saved *s) {
 /* Bridge.pack(x): what autograd is to hold in place of a tensor that it saves. */
 static py_object *pack(py_object *self, py_object *x) {
     bridge *b = (bridge *)self;
-    saved s = {.x = x};
+    saved s = {.x = x, .flags = -1};
     bool go = false;
     py_object *record = examine(b, &s, &go);
     if (go) record = put(b, &s);
@@ -135,11 +135,12 @@ static py_object *pack(py_object *self, py_object *x) {
     return record;
 }
 
-/* Bridge.put(x): puts a tensor, whoever else holds it, as an entry of its own. Returns its record. */
-static py_object *put_always(py_object *self, py_object *x) {
+/* Bridge.put((x, flags)): puts a tensor, whoever else holds it, as an entry of its own. Returns its record. */
+static py_object *put_always(py_object *self, py_object *pair) {
     bridge *b = (bridge *)self;
-    saved s = {.x = x, .root = py_own(x), .alone = true};
-    py_object *why, *record = NULL;
+    py_object *x = PyTuple_GetItem(pair, 0), *flags = PyTuple_GetItem(pair, 1), *why, *record = NULL;
+    if (!x || !flags) return NULL;
+    saved s = {.x = x, .root = py_own(x), .flags = PyLong_AsLongLong(flags), .alone = true};
     s.fn = py_get(x, b->py->name.grad_fn);
     if (s.fn && mm_python_look(b, &s, &why) && mm_python_lay_out(b, &s) == 1 && mm_python_place(b, &s)) {
         entry *e = mm_python_put(b, &s);
@@ -214,7 +215,7 @@ static py_object *give(bridge *b, record *r) {
     const mm_status status = mm_stash_get(b->stash, e->number, stream, &data);
     PyEval_RestoreThread(thread);
     if (status != MM_OK) {
-        mm_python_refuse(b, status);
+        mm_python_refuse(b, status, true);
         return NULL;
     }
     if (e->memory) return give_kept(b, r, watch);

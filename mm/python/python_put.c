@@ -81,10 +81,13 @@ bool mm_python_stream(bridge *b, void **stream_out) {
     return true;
 }
 
-void mm_python_refuse(bridge *b, mm_status status) {
-    py_object *number = PyLong_FromLongLong(status);
-    if (number) Py_DecRef(PyObject_CallMethodObjArgs((py_object *)b, b->py->name.refuse, number, NULL));
+bool mm_python_refuse(bridge *b, mm_status status, bool now) {
+    python *py = b->py;
+    py_object *number = PyLong_FromLongLong(status), *urgent = now ? py->is.True : py->is.None;
+    const bool again =
+        number && py_done(PyObject_CallMethodObjArgs((py_object *)b, py->name.refuse, number, urgent, NULL));
     Py_DecRef(number);
+    return again;
 }
 
 py_object *mm_python_producer_of(bridge *b, py_object *fn) {
@@ -146,9 +149,9 @@ static bool choose_memory(bridge *b, const saved *s, entry *e, int64_t *data_out
 /* Flags of a tensor for the stash. False: there is an exception. */
 static bool flags_of(bridge *b, const saved *s, const entry *e, uint32_t *flags) {
     const producer *made_by = (const producer *)e->producer;
-    int64_t found = made_by->flags;
+    int64_t found = s->flags < 0 ? made_by->flags : s->flags;
     if (*flags) return true; /* its type demands exactness already */
-    if (made_by->depends) {
+    if (made_by->depends && s->flags < 0) {
         py_object *output = PyLong_FromLongLong(e->output);
         const bool known =
             output &&
@@ -174,7 +177,7 @@ static bool tell_session(bridge *b, const entry *e) {
 static bool put_bytes(bridge *b, const saved *s, entry *e, int64_t data, bool *taken_out) {
     mm_stash_tensor tensor = *(const mm_stash_tensor *)(uintptr_t)e->layout->described;
     mm_stash_answer answer = MM_STASH_TAKEN;
-    mm_status status = MM_OK;
+    mm_status status;
     void *stream;
     *taken_out = true;
     if (b->classifies) return true;
@@ -182,12 +185,12 @@ static bool put_bytes(bridge *b, const saved *s, entry *e, int64_t data, bool *t
     tensor.data = (const void *)(uintptr_t)data;
     tensor.producer = PyBytes_AsString(((const producer *)e->producer)->bytes);
     if (!tensor.producer) return false;
-    void *thread = PyEval_SaveThread();
-    status = mm_stash_put(b->stash, &tensor, stream, &e->number, &answer);
-    PyEval_RestoreThread(thread);
-    if (status != MM_OK) e->number = 0;
+    do {
+        void *thread = PyEval_SaveThread();
+        status = mm_stash_put(b->stash, &tensor, stream, &e->number, &answer);
+        PyEval_RestoreThread(thread);
+    } while (status != MM_OK && mm_python_refuse(b, status, false));
     *taken_out = answer == MM_STASH_TAKEN;
-    if (status != MM_OK) mm_python_refuse(b, status);
     return status == MM_OK;
 }
 

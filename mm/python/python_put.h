@@ -10,6 +10,7 @@ typedef struct saved {
     py_object *x, *fn, *storage, *root; /* root: x, or its base if it is a view */
     layout *layout;
     int64_t total, data, version, start, cdata; /* total, data, cdata: of its storage; start: of x in it, in bytes */
+    int64_t flags;                              /* of mm_stash_flag; -1: those of what made x */
     bool is_view, alone;                        /* alone: x has an entry of its own, of its elements only */
 } saved;
 
@@ -35,8 +36,8 @@ py_object *mm_python_record(python *py, entry *e, layout *as, int64_t offset, py
 /* The stream that the caller enqueues on. False: there is an exception. */
 bool mm_python_stream(bridge *b, void **stream_out);
 
-/* Raises the exception of a status. */
-void mm_python_refuse(bridge *b, mm_status status);
+/* Raises the exception of a status. Unless `now`, Core may find that the call is to be made again: then true. */
+bool mm_python_refuse(bridge *b, mm_status status, bool now);
 
 /* What made a tensor, by its grad_fn: a new reference; NULL with Python's exception. */
 py_object *mm_python_producer_of(bridge *b, py_object *fn);

@@ -172,7 +172,7 @@ class Core(hot.Bridge):
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def refuse(self, status):
+    def refuse(self, status, _now):
         """Raises the exception of a status."""
         try:
             library.check(self.lib, status, self.stash)

@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 from torch._functorch import partitioners
 
-from . import active, bridge, layouts
+from . import active, bridge, layouts, library
 
 _EXTRACT = "_extract_fwd_bwd_modules"
 _numbers = itertools.count(1)
@@ -40,7 +40,7 @@ def _put(x, owner, own):
     memory afterwards, so the stash must not leave x to the caller."""
     core = (active.here() or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
-    ticket.record = core.put(x.clone() if own else x)
+    ticket.record = core.put((x.clone() if own else x, library.EXACT))
     _tickets[int.from_bytes(ticket, "little")] = ticket
     return torch.frombuffer(ticket, dtype=torch.int64)
 
