@@ -194,8 +194,8 @@ static bool put_bytes(bridge *b, const saved *s, entry *e, int64_t data, bool *t
     return status == MM_OK;
 }
 
-/* Lets memory go that nobody needs any more: all that the stash took, and what is a copy. Then only `watch` is left, for
- * its version counter. A weak reference keeps the storage's address from other storages. */
+/* Lets memory go that nobody needs any more: all that the stash took, and what is a copy. Then only `watch` is left,
+ * for its version counter. A weak reference keeps the storage's address from other storages. */
 static bool let_go(bridge *b, const saved *s, entry *e, bool taken) {
     python *py = b->py;
     int64_t weak;

@@ -19,7 +19,7 @@ import checks
 import mm_torch as mm
 from checks import expect
 
-RESIDENT_KIB = 4096  # that a heap may grow by gaps; a leak of one of the tensors, 16 KiB, in 2000 iterations takes 32 MiB
+RESIDENT_KIB = 4096  # gaps of a heap; one tensor of 16 KiB that leaks in each of 2000 iterations takes 32 MiB
 OBJECTS = 50
 
 

@@ -3,10 +3,10 @@
 """Memory and time of training steps in PyTorch on a CPU: plain, with torch.utils.checkpoint around each block, with
 save_on_cpu, in budgets of mm_torch (swap-async), and by mm.fit.
 
-Each way is a process of its own. saved: what autograd holds at most in its own memory, or mm in its budget. resident:
-the most that training adds to the process, beside what was there before its first step. time: CPU time of a step,
-median, which a busy machine disturbs less than wall time; and as a multiple of plain torch's. Budgets are shares of what
-a plain step saves. Losses are compared with plain torch's, bit for bit.
+Each way is a process of its own. saved: what autograd holds at most in its own memory, or mm in its budget.
+resident: the most that training adds to the process, beside what was there before its first step. time: CPU time of a
+step, median, which a busy machine disturbs less than wall time; and as a multiple of plain torch's. Budgets are shares
+of what a plain step saves. Losses are compared with plain torch's, bit for bit.
 
 On a CPU, moving saves no memory of the process: rows of budgets are to show their cost. It needs torchvision and
 transformers. MM_LIBRARY and PYTHONPATH say where mm_torch is. Exits with 1 if a loss differs."""

@@ -8,8 +8,8 @@
  * cores: steps of 20 to 50 us became up to three times slower (5 us was faster if the caller synchronised after each
  * step); steps of 300 us did not change beyond noise.
  *
- * A caller runs a task itself if the stream has nothing to do and the task is short (host_stream_run_short): to wake the
- * thread would take longer. Meanwhile the stream is "borrowed", and the thread runs nothing.
+ * A caller runs a task itself if the stream has nothing to do and the task is short (host_stream_run_short): to wake
+ * the thread would take longer. Meanwhile the stream is "borrowed", and the thread runs nothing.
  *
  *      filling  | task | arg ...    | task | task | arg ... |      free      |   under the lock
  *      running  | task | arg ... | task |               free                |   used by the thread alone
