@@ -124,7 +124,8 @@ def apart(options, way, saved=0, count=False):
                str(options.steps), "--threads", str(options.threads), "--saved", str(saved)] + ["--count"] * count
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, env={**os.environ, **HEAP})
     if done.returncode:
-        return {"error": done.stderr.decode(errors="replace").strip().splitlines()[-1]}
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return {"error": said[-1] if said else f"ended with status {done.returncode}"}
     return json.loads(done.stdout.decode().splitlines()[-1])
 
 
