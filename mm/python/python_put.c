@@ -189,6 +189,7 @@ static bool put_bytes(bridge *b, const saved *s, entry *e, int64_t data, bool *t
         void *thread = PyEval_SaveThread();
         status = mm_stash_put(b->stash, &tensor, stream, &e->number, &answer);
         PyEval_RestoreThread(thread);
+        if (s->begins && !py_done(py_call((py_object *)b, b->py->name.share_follow))) return false;
     } while (status != MM_OK && mm_python_refuse(b, status, false));
     *taken_out = answer == MM_STASH_TAKEN;
     return status == MM_OK;
@@ -246,11 +247,10 @@ static bool fill(bridge *b, const saved *s, entry *e) {
 
 entry *mm_python_put(bridge *b, saved *s) {
     python *py = b->py;
-    const bool begins = b->shares && b->entries.count == 0;
-    if (begins && !py_done(py_call((py_object *)b, py->name.share_begin))) return NULL;
+    s->begins = b->shares && b->entries.count == 0;
+    if (s->begins && !py_done(py_call((py_object *)b, py->name.share_begin))) return NULL;
     entry *e = (entry *)PyType_GenericAlloc(py->entry, 0);
     bool made = e && fill(b, s, e);
-    if (made && begins) made = py_done(py_call((py_object *)b, py->name.share_follow));
     if (made && b->watched)
         made = py_done(PyObject_CallMethodObjArgs((py_object *)b, py->name.observe, s->storage, e, NULL));
     if (made) return e;

@@ -12,6 +12,7 @@ typedef struct saved {
     int64_t total, data, version, start, cdata; /* total, data, cdata: of its storage; start: of x in it, in bytes */
     int64_t flags;                              /* of mm_stash_flag; -1: those of what made x */
     bool is_view, alone;                        /* alone: x has an entry of its own, of its elements only */
+    bool begins; /* the put begins an iteration, and torch's allocator shares the budget */
 } saved;
 
 void mm_python_saved_end(saved *s);
