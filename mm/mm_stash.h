@@ -156,22 +156,10 @@ MM_API void mm_stash_release(mm_stash *stash, mm_stash_entry entry, void *stream
 /* Drops an entry. If it is held, its bytes stay until its last release. Unknown entries are ignored. */
 MM_API void mm_stash_drop(mm_stash *stash, mm_stash_entry entry);
 
-/* What a DLPack tensor of an entry's bytes needs if Python releases it. A deleter in Python must not run while an
- * exception is pending, but a framework may free tensors at such a time. So DLManagedTensor.manager_ctx points to this
- * struct, which its owner keeps as long as there are tensors, and DLManagedTensor.deleter is mm_stash_python_deleter.
- * The functions are Python's C functions of the names in the comments; `deleted` is Python's own function. */
-typedef struct mm_stash_python {
-    int (*is_alive)(void);                                  /* Py_IsInitialized */
-    int (*lock)(void);                                      /* PyGILState_Ensure */
-    void (*unlock)(int state);                              /* PyGILState_Release */
-    void (*fetch)(void **kind, void **value, void **trace); /* PyErr_Fetch */
-    void (*restore)(void *kind, void *value, void *trace);  /* PyErr_Restore */
-    void (*deleted)(void *managed);                         /* gets the DLManagedTensor */
-} mm_stash_python;
-
-/* Puts the pending exception aside, calls `deleted`, and makes the exception pending again. Does nothing if Python has
- * ended. Any thread may call it. managed: a DLManagedTensor (dlpack.h). */
-MM_API void mm_stash_python_deleter(void *managed);
+/* For mm_torch alone (tools/python): types of Python whose methods are autograd's hooks, written in C because Python
+ * itself takes several times as long. given: a dict of what they need of torch. Returns a tuple, a new reference; NULL:
+ * a Python exception is pending. Call it in a process that runs Python, with Python's lock held. */
+MM_API void *mm_stash_python(void *given);
 
 /* Says that the iteration's last backward pass has ended. It is needed only if entries are left (of an autograd graph
  * that is retained, or was never used). They stay, are served unplanned, and belong to no further iteration; the next

@@ -78,7 +78,7 @@ def differences(text, version, ranks):
         if getattr(library, name[3:], None) != value:
             yield name
     for name, ours in (("mm_dtype", ("F32", "I32", "U8", "F16", "BF16")), ("mm_stash_flag", ("STASH_SIGNS", "STASH_EXACT")),
-                       ("mm_stash_answer", ("STASH_KEPT", "STASH_TAKEN")), ("mm_log_level", ("LOG_WARNING",))):
+                       ("mm_log_level", ("LOG_WARNING",))):
         theirs = enumeration(text, name)
         for constant in ours:
             if theirs.get("MM_" + constant) != getattr(library, constant.replace("STASH_", "")):
@@ -95,7 +95,7 @@ def headers_are_mirrored():
                            ("int64_t needed_bytes; int64_t device_bytes;", "int64_t device_bytes, needed_bytes;",
                             "mm_stash_refusal"),
                            ("uint32_t flags;", "uint64_t flags;", "mm_stash_tensor"),
-                           ("MM_STASH_TAKEN = 1", "MM_STASH_TAKEN = 2", "MM_STASH_TAKEN")):
+                           ("MM_STASH_EXACT = 2", "MM_STASH_EXACT = 4", "MM_STASH_EXACT")):
         expect(f"a change of {name} alone is noticed", name in differences(text.replace(old, new), version, ranks))
     expect("a change of the version alone is noticed", "MM_VERSION" in differences(text, version + ".1", ranks))
 

@@ -14,6 +14,11 @@ def expect(what, condition, found=""):
         print(f"failed: {what}; found {found}")
 
 
+def failed():
+    """The number of checks that failed so far."""
+    return _failed
+
+
 def run(*cases):
     """Runs the cases, or those that arguments name, and exits: with 1 if a check failed."""
     for case in cases:

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 import checks
 import mm_torch as mm
 from checks import expect
-from mm_torch import bridge, classify, records
+from mm_torch import bridge, classify
 
 POLICIES = "liveness", "swap-async:when=always", "freelunch:codec=zvc,eligible=all,when=always"
 
@@ -215,12 +215,12 @@ def masks_are_managed():
 
 
 def counts_are_calibrated():
-    expect("five operations are known", not classify.faults(bridge.Core, records.Entry))
+    expect("five operations are known", not classify.faults(bridge.Core))
     for wrong in (-1, 1):  # as if Python counted one more, or one less
         class Other(bridge.Core):
             fresh, fresh_in_function = bridge.Core.fresh - wrong, bridge.Core.fresh_in_function - wrong
 
-        found = classify.faults(Other, records.Entry)
+        found = classify.faults(Other)
         expect("another count is told", wrong < 0 or any("dropout" in text for text in found), found)
     done = subprocess.run([sys.executable, "-c", "import mm_torch"], stderr=subprocess.PIPE, check=True)
     expect("an import warns of nothing", b"Warning: mm_torch" not in done.stderr, done.stderr)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 import checks
 import mm_torch as mm
 from checks import expect
-from mm_torch import bridge, layouts, library, models, session
+from mm_torch import bridge, library, models, session
 
 CPU = {"device": "cpu", "log": lambda text: None}
 
@@ -146,7 +146,7 @@ for i in range(20):
     m = mm.budget("1MiB", device="cpu", log=lambda text: None)
     with m:
         a = torch.ones(64, 64, requires_grad=True).exp()
-    m.cycle = m, [entry() for entry in m._core.entries.values()]
+    m.cycle = m, m._core.pack(a).entry
     del m, a
     gc.collect()
 """], check=False)
@@ -154,31 +154,26 @@ for i in range(20):
 
 
 def interrupted():
-    """Ctrl-C at the worst moments: after a call of the library, before its result is a tensor."""
-    def late(function):
-        def run(*arguments):
-            function(*arguments)
-            raise KeyboardInterrupt
-        return run
-
+    """Ctrl-C at the worst moments: wherever a hook, which is in C, calls Python."""
     def early(*_arguments):
         raise KeyboardInterrupt
 
-    for where, place, change in (("a put", lambda m: (m._core, "lib_put"), late), ("a get", lambda m: (m._core, "lib_get"), late),
-                                 ("a capsule", lambda m: (layouts, "_new_capsule"), lambda function: early),
-                                 ("a tensor", lambda m: (layouts, "_from_dlpack"), late)):
+    for where, name in (("a tensor's name", "named"), ("a put", "observe"), ("a backward pass", "enter_backward"),
+                        ("an iteration's end", "after_backward")):
         m = mm.budget("48KiB", "swap-async:when=always", **CPU)  # less than a step saves and needs at a time
         for planned in (False, True):
-            owner, name = place(m)
-            function = getattr(owner, name)
-            setattr(owner, name, change(function))
+            if name == "after_backward":
+                step(m)
+            setattr(m._core, name, early)
+            m._core.watched = name == "observe"
             try:
                 step(m)
                 expect(f"an interrupt in {where}", False, "nothing is raised")
             except BaseException as error:
                 expect(f"an interrupt in {where}", isinstance(error, KeyboardInterrupt), repr(error))
                 error.__traceback__ = None
-            setattr(owner, name, function)
+            delattr(m._core, name)
+            m._core.watched = False
             gc.collect()
             expect(f"{where}: no entry is left", m.stats.entries == 0, m.stats)
             for _ in range(2):

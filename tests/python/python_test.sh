@@ -30,6 +30,8 @@ saved_tensors_are_named_by_modules_() { with_torch named.py; }
 
 graphs_of_python_are_planned_() { with_torch planned_graphs.py; }
 
+memory_does_not_grow_() { with_torch growth.py; }
+
 shares_are_told_() { with_torch coverage_told.py; }
 
 real_loops_faults_stay_away_() { with_torch faults.py; }

@@ -78,6 +78,9 @@ void host_sleep_until(int64_t ns);
 int64_t host_stream_at(const mm_stream *stream);
 /* Called by the running task: says when it used the link. The end may be in the past. */
 void host_stream_on_link(mm_stream *stream, mm_task_times times);
+/* Runs a short task in the caller, if the stream has nothing to do. False: it has, and nothing was run. Not for tasks
+ * that sleep. */
+bool host_stream_run_short(mm_stream *stream, mm_status (*fn)(void *arg), void *arg);
 /* Enqueues a wait for the recording, of which the stream takes over the caller's reference, also on failure. NULL: the
  * event was never recorded, MM_ERR_ORDER. */
 mm_status host_stream_wait(mm_stream *stream, host_recording *recording);

@@ -55,11 +55,12 @@ static int64_t thread_ns(void) {
  * or the CPU time of memcpy if that is longer. Time in which the thread waits for a core does not count. */
 static mm_status copy_run(void *arg) {
     const copy_task *copy = arg;
-    const int64_t at_ns = host_stream_at(copy->stream), ran_ns = thread_ns();
+    const int64_t at_ns = host_stream_at(copy->stream);
     const int64_t began_ns = at_ns > copy->queued_ns ? at_ns : copy->queued_ns;
     int64_t end_ns = 0;
     if (copy->kind != MM_COPY_DEVICE)
         end_ns = link_book((host_device *)copy->stream->device, copy->kind, copy->bytes, began_ns);
+    const int64_t ran_ns = end_ns ? thread_ns() : 0; /* a system call */
     if (copy->bytes > 0) memcpy(copy->dst, copy->src, (size_t)copy->bytes);
     if (end_ns == 0) return MM_OK;
     const int64_t copied_ns = began_ns + thread_ns() - ran_ns;
@@ -67,8 +68,19 @@ static mm_status copy_run(void *arg) {
     return MM_OK;
 }
 
+/* A copy that takes less than to wake a thread. */
+enum { SHORT_BYTES = 32 << 10 };
+
+/* Whether copies sleep, as on a slow link, or at random. */
+static bool sleeps(const mm_device_config *config) {
+    return config->link_out_bytes_per_s || config->link_in_bytes_per_s || config->delay_seed;
+}
+
 mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
-    const copy_task copy = {stream, dst, src, bytes, mm_now_ns(), kind};
+    copy_task copy = {stream, dst, src, bytes, mm_now_ns(), kind};
+    if (bytes <= SHORT_BYTES && !sleeps(&((host_device *)stream->device)->config) &&
+        host_stream_run_short(stream, copy_run, &copy))
+        return MM_OK;
     return mm_host_launch(stream, copy_run, &copy, sizeof copy);
 }
 

@@ -18,7 +18,7 @@ __version__ = library.version()
 if tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 6):
     raise ImportError(f"mm_torch {__version__} needs torch 2.6 or later; this is torch {torch.__version__}")
 
-from . import bridge, classify, records  # noqa: E402
+from . import bridge, classify  # noqa: E402
 from .active import aside  # noqa: E402
 from .coverage import CoverageWarning, Uncovered  # noqa: E402
 from .fit import fit  # noqa: E402
@@ -40,6 +40,6 @@ def __getattr__(name: str):
     return value
 
 
-for _fault in classify.faults(bridge.Core, records.Entry):
+for _fault in classify.faults(bridge.Core):
     warnings.warn(f"mm_torch {__version__} with torch {torch.__version__} and Python {platform.python_version()}: "
                   f"{_fault}; budgets may manage less than they should", RuntimeWarning, stacklevel=2)

@@ -13,7 +13,7 @@ import weakref
 
 import torch
 
-from . import classify
+from . import classify, records
 
 NEED = 0.8
 LITTLE = 16  # less than 1/LITTLE of the managed bytes is not worth another order of puts, and so another plan
@@ -105,14 +105,14 @@ class Coverage:
         if self.seen.first(storage._cdata, storage):
             self.holds.append((place, storage.nbytes(), storage._weak_ref()))
 
-    def put(self, total, frame):
-        """A tensor is to be put. frame: that of pack()."""
+    def put(self, total):
+        """A tensor is to be put. The hook in C calls it, which has no frame."""
         core = self.core()
         if self.passes and not core.entries:
             self.end()
         if core.coverage is self:
             self.managed_bytes += total
-            if classify.is_compiled(frame.f_back):
+            if classify.is_compiled(sys._getframe(1)):
                 self.compiled_bytes += total
 
     def backward_ended(self):
@@ -194,15 +194,13 @@ class _Thread:
             pass  # a function transform has disabled hooks here
 
     def pack(self, x):
-        from .bridge import left_alone
         core = self.coverage.core()
         if core is not None and core.coverage is self.coverage:
             self.coverage.add(x, "params" if x.is_leaf and x.requires_grad else "threads")
-        return left_alone(x)
+        return records.left_alone(x)
 
     def unpack(self, record):
-        from .bridge import unchanged
-        return unchanged(record)
+        return records.unchanged(record)
 
 
 # ---- in words

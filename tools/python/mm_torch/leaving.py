@@ -19,8 +19,7 @@ from unittest import mock
 import torch
 from torch._functorch import partitioners
 
-from . import active, bridge, layouts, records
-from .saved import producer_of
+from . import active, bridge, layouts, library
 
 _EXTRACT = "_extract_fwd_bwd_modules"
 _numbers = itertools.count(1)
@@ -33,7 +32,7 @@ _library.define("get(Tensor ticket, int[] size, int[] stride, ScalarType dtype, 
 
 
 class _Ticket(bytearray):
-    """The memory of a ticket. record: records.Record of the tensor; None once it was read for the only time."""
+    """The memory of a ticket. record: hot.Record of the tensor; None once it was read for the only time."""
 
 
 def _put(x, owner, own):
@@ -41,20 +40,9 @@ def _put(x, owner, own):
     memory afterwards, so the stash must not leave x to the caller."""
     core = (active.here() or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
-    ticket.record = record_of(core, x.clone() if own else x)
+    ticket.record = core.put((x.clone() if own else x, library.EXACT))
     _tickets[int.from_bytes(ticket, "little")] = ticket
     return torch.frombuffer(ticket, dtype=torch.int64)
-
-
-def record_of(core, x):
-    """Puts a tensor into a stash, whoever else holds it. Returns its records.Record."""
-    storage = layouts.storage_of(x)
-    layout = core.layout(x.shape, x.stride(), x.dtype)
-    start = x.storage_offset() * layout.size
-    key = (storage._cdata, x._version, start, layout)
-    entry = core.put(x, storage, storage.nbytes(), x.data_ptr() - start, x._version, layout, start, key, True)
-    entry.root = weakref.ref(x)
-    return records.Record(entry, entry.layout, 0, entry.memory, producer_of(None), 0)
 
 
 def _get(ticket, size, stride, dtype, device, once):

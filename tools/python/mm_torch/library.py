@@ -11,7 +11,6 @@ RANK_MAX = 8
  ERR_UNSUPPORTED) = range(11)
 F32, I32, U8, F16, BF16 = range(5)
 SIGNS, EXACT = 1, 2
-KEPT, TAKEN = 0, 1
 KEEP_ALWAYS = 2  # of mm_stash_mode
 FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
 LOG_WARNING = 1
@@ -86,11 +85,6 @@ _SIGNATURES = {
     "mm_stash_create_sized": (c_int, POINTER(Options), c_size_t, POINTER(c_void_p)),
     "mm_stash_destroy": (None, c_void_p),
     "mm_stash_budget_set": (c_int, c_void_p, c_int64),
-    "mm_stash_put": (c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),  # void *, not typed: entry and answer
-    "mm_stash_get": (c_int, c_void_p, c_uint64, c_void_p, POINTER(c_void_p)),
-    "mm_stash_release": (None, c_void_p, c_uint64, c_void_p),
-    "mm_stash_drop": (None, c_void_p, c_uint64),
-    "mm_stash_python_deleter": (None, c_void_p),
     "mm_stash_iteration_end": (None, c_void_p),
     "mm_stash_wait_planned": (c_int, c_void_p),
     "mm_stash_stats_get_sized": (None, c_void_p, POINTER(Stats), c_size_t),

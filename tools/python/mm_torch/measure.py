@@ -116,28 +116,22 @@ def as_it_was(net: torch.nn.Module, device: torch.device) -> Iterator[None]:
 
 
 class _NoStash:
-    """Has a budget's hooks classify what is saved, and hold none of it: its stash answers to each put that it took the
-    tensor. saved(storage's key, bytes) is called for each."""
+    """Has a budget's hooks classify what is saved, and hold none of it. saved(storage's key, bytes) is called for each."""
 
     def __init__(self, device: torch.device, let_go: frozenset, saved: Callable[[Any, int, str], None]):
         session_ = session.budget(1 << 16, "liveness", host=0, device=device, modes=library.KEEP_ALWAYS, _cuda=None)
-        core, kind = session_._core, bridge.Core
+        core = session_._core
         self.session, core.let_go, core.coverage = session_, let_go, None
 
-        def lib_put(_stash, _tensor, _stream, answer, _at):
-            answer._obj[0], answer._obj[1] = 0, library.TAKEN
-            return library.OK
-
-        def put(x, storage, *rest):
-            entry = kind.put(core, x, storage, *rest)
-            saved(storage._cdata, entry.layout.bytes, entry.seen[2].bytes.decode())
-            return entry
+        def observe(storage, entry):
+            saved(storage._cdata, entry.layout.bytes, entry.producer.bytes.decode())
 
         def unpack(_record):
             raise RuntimeError("mm.fit: the forward pass reads what autograd saved (a gradient inside of it?), which "
                                "cannot be measured: use mm.budget")
 
-        core.lib_put, core.put, core.unpack = lib_put, put, unpack
+        core.classifies = core.watched = True
+        core.observe, core.unpack = observe, unpack
 
     def __enter__(self):
         return self.session.__enter__()

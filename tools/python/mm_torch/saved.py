@@ -3,7 +3,7 @@
 
 import torch
 
-from . import library
+from . import hot, library
 
 
 # Operations that only rearrange or convert: their output of a weight still counts as a weight.
@@ -11,14 +11,15 @@ _CONVERTS = frozenset(("ToCopyBackward0", "TBackward0", "TransposeBackward0", "V
                        "ReshapeAliasBackward0", "UnsafeViewBackward0", "ExpandBackward0", "CloneBackward0"))
 
 
-class Producer:
+class Producer(hot.Producer):
     """What made a tensor: the name of its grad_fn, also as bytes; flags of its outputs; whether it only converts;
-    whether outputs after the first are statistics."""
-    __slots__ = ("name", "bytes", "flags", "converts", "has_statistics")
+    whether outputs after the first are statistics. depends: flags depend on the tensor."""
+    __slots__ = ("converts", "has_statistics")
 
     def __init__(self, name, flags):
         self.name, self.bytes, self.flags = name, name.encode(), flags
         self.converts, self.has_statistics = name in _CONVERTS, "Norm" in name or "Attention" in name
+        self.depends = self.converts or self.has_statistics
 
     def flags_of(self, fn, output):
         """Flags of output number `output` of fn, whose name is this producer's."""
@@ -28,17 +29,17 @@ class Producer:
 
 
 # type of grad_fn: Producer. Types whose nodes have several names are not cached.
-_producers = {type(None): Producer("", library.EXACT)}
+producers = {type(None): Producer("", library.EXACT)}
 
 
 def producer_of(fn):
     kind = type(fn)
-    producer = _producers.get(kind)
+    producer = producers.get(kind)
     if producer is None:
         name = fn.name()
         producer = Producer(name, library.SIGNS if name.startswith("ReluBackward") else 0)
         if kind.__name__ == name:
-            _producers[kind] = producer
+            producers[kind] = producer
     return producer
 
 
