@@ -13,7 +13,7 @@ from ctypes import byref, c_void_p
 
 import torch
 
-from . import classify, layouts, library, paths, saved
+from . import classify, layouts, library, paths, refusals, saved
 from .classify import FRESH_BASE, HALVES, base_references
 from .layouts import DTYPES, Layout, Process, held, storage_of
 from .records import ANSWER_OFFSET, Ended, Entry, Record, left_alone, unchanged
@@ -53,6 +53,7 @@ class Core:
         """What pack() needs beside the stash."""
         self.layouts, self.empty = {}, {}
         self.casts = classify.Casts()
+        self.refusals = refusals.Refusals()
         self.coverage = None  # coverage.Coverage during the first iteration
         self.let_go = frozenset()  # places of the program whose tensors without a gradient it does not keep
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
@@ -230,8 +231,9 @@ class Core:
         free.append(described)
         if begins:
             self.share.follow(self)
-        if status:
+        while status:
             self.refuse(status)
+            status = self.lib_put(self.stash, described[1], stream, byref(answer), byref(answer, ANSWER_OFFSET))
         taken = answer[1] == library.TAKEN
         if taken:
             entry.memory = entry.storage = None
@@ -261,12 +263,14 @@ class Core:
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def refuse(self, status):
-        """Raises the exception of a status."""
+    def refuse(self, status, now=False):
+        """Raises the exception of a status. now: also where a refusal could wait for another iteration."""
         try:
             library.check(self.lib, status, self.stash)
-        except Exception as error:
-            if self.share is not None and isinstance(error, (library.Infeasible, MemoryError)):
+        except (library.Infeasible, MemoryError) as error:
+            if not now and isinstance(error, library.Infeasible):
+                return self.refusals.judge(self, error)
+            if self.share is not None:
                 self.share.explain(error)
             raise
 
@@ -301,7 +305,7 @@ class Core:
         try:
             status = self.lib_get(self.stash, entry.answer[0], stream, byref(data))
             if status:
-                self.refuse(status)
+                self.refuse(status, True)
             memory = entry.memory
             if memory is None:
                 return record.layout.result(data.value + record.offset, record, stream, data, watch)

@@ -148,6 +148,7 @@ class budget:
             settings.device_bytes, settings.device_most_bytes = share.first(), wanted
         if torch_device.type == "cpu" and not settings.modes:
             allocator.keep_heap()
+        settings.modes |= library.REFUSE_LATER
         try:
             self._core = bridge.Core(lib, settings, torch_device, share)
         except ValueError as error:
@@ -156,6 +157,7 @@ class budget:
             raise
         self._core.called = self._log, settings  # kept alive as long as the stash may call them
         self._core.coverage = coverage.Coverage(self._core, self._covered)
+        self._core.refusals.say = say
         self._hooks = self._unwatch = None
         self._told = set()
 
@@ -229,12 +231,7 @@ class budget:
         core = self._core
         if core.share is not None and not core.share.needs:
             return
-        try:
-            library.check(core.lib, core.lib.mm_stash_wait_planned(core.stash), core.stash)
-        except library.Infeasible as error:
-            if core.share is not None:
-                core.share.explain(error)
-            raise
+        core.refusals.settle(core)
 
     @property
     def stats(self) -> types.SimpleNamespace:
