@@ -8,7 +8,7 @@ waits for an iteration of the new kind."""
 
 from . import library
 
-WAITS_MOST = 8  # iterations that leave entries, whose orders are not complete
+WAITS_MOST = 3  # passes that leave entries (chosen): a step of several passes is found out by then
 
 
 class Refusals:
@@ -40,6 +40,8 @@ class Refusals:
             if not core.share.needs:
                 return  # orders are planned again in what the stash gets when the budget is divided
             core.share.explain(error)
+        if self.minimum > (error.minimum or 0):
+            error.args = (f"{error}; {self.minimum} bytes for the iterations before",)
         error.minimum = self.minimum = max(error.minimum or 0, self.minimum)
         if core.entries and self.waits < WAITS_MOST:
             self.waits += 1
