@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
-from . import leaving, library, machine as machines, moves, partition, session
+from . import breaks, leaving, library, machine as machines, moves, partition, session
 
 _INNER = ("inductor", "aot_eager")
 _numbers = itertools.count(1)
@@ -62,6 +62,8 @@ class backend:
         self.regions: List[_Region] = []
         self.number = next(_numbers)
         leaving.owners[self.number] = self
+        self.left: List[str] = []  # why torch did not compile parts of the net
+        breaks.watch()
         self._reserve = 0  # bytes of the budget that the session's stash does not have
         self._ran: Dict[_Region, int] = {}  # calls in this iteration
         self._divided: set = set()  # contents of _ran that a division was made for
@@ -77,6 +79,15 @@ class backend:
             self.regions.append(region)
         return region
 
+    def left_to_torch(self, reasons: Sequence[str]) -> None:
+        """Called by breaks.py. Says the first reason, once."""
+        new = [reason for reason in reasons if reason not in self.left]
+        if new and not self.left:
+            session._sayer(self.log)(f"torch.compile leaves a part of the net to plain torch ({new[0].rstrip('.')}): what that "
+                                     "part saves is not in mm.backend's budget; for all to be in one, put the loop in an "
+                                     "mm.budget, too")
+        self.left += new
+
     @property
     def saved_bytes(self) -> int:
         """What the regions that ran in this iteration, or in the one that has ended, save together, as planned; moved
@@ -87,7 +98,8 @@ class backend:
         """A text: what each region saves, moves, and computes again."""
         lines = [f"budget {session.text_of(self.bytes)}, rates of {self.machine.name}: "
                  f"{len(self.regions)} compiled region{'s' if len(self.regions) != 1 else ''} with a backward pass"]
-        return "\n".join(lines + [region.line(i) for i, region in enumerate(self.regions)])
+        return "\n".join(lines + [region.line(i) for i, region in enumerate(self.regions)] +
+                         [f"  left to plain torch: {reason}" for reason in self.left])
 
     def _stash(self, budget):
         """A session whose `with` nobody enters: only the operators of leaving.py put tensors into its stash."""
