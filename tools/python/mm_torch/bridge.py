@@ -55,6 +55,7 @@ class Core:
         self.casts = classify.Casts()
         self.refusals = refusals.Refusals()
         self.coverage = None  # coverage.Coverage during the first iteration
+        self.region_bytes = 0  # the most that one compiled region saved in the first iteration
         self.let_go = frozenset()  # places of the program whose tensors without a gradient it does not keep
         self.entries = {}  # (storage, version) or (storage, version, offset, layout): a weak reference to its Entry
         self.backward = self.between = False  # a backward pass runs; one ended, and nothing was put since

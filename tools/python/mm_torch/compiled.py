@@ -13,6 +13,7 @@ once more, at their next call."""
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
@@ -68,6 +69,7 @@ class backend:
         self._ran: Dict[_Region, int] = {}  # calls in this iteration
         self._divided: set = set()  # contents of _ran that a division was made for
         self._ended = False  # a backward pass ran since the last call of a region
+        self._open: weakref.WeakSet = weakref.WeakSet()  # calls whose backward pass may come
         self._refusal = None
         self.__name__ = "mm"
 
@@ -118,11 +120,12 @@ class backend:
         return max(0, self.bytes - self.saved_bytes)
 
     def begin(self, region: _Region) -> None:
-        """Counts a call of a region. It begins an iteration if a backward pass ran since the last call."""
-        if self._ended:
-            self._ended = False
+        """Counts a call of a region. It begins an iteration if a backward pass ran since the last call, and no call
+        waits for one, as that of a GAN's generator does while the discriminator is trained."""
+        if self._ended and not self._open:
             self._divide()
             self._ran = {}
+        self._ended = False
         self._ran[region] = self._ran.get(region, 0) + 1
         if self._refusal is not None:
             raise library.Infeasible(*self._refusal)
@@ -135,9 +138,14 @@ class backend:
     def _divide(self):
         """Divides the budget among the regions of the iteration that has ended."""
         key = frozenset((id(region), count) for region, count in self._ran.items())
-        if key in self._divided or sum(self._ran.values()) < 2:
+        if key in self._divided or not self._ran:
             return
         self._divided.add(key)
+        if sum(self._ran.values()) == 1:
+            need = next(iter(self._ran)).need
+            if need > self.bytes:
+                self.refuse(need)
+            return
         parts = [(region.part, count) for region, count in self._ran.items()]
         plan = self.plan(parts, self.bytes)
         if not plan.fits:
@@ -156,21 +164,35 @@ class backend:
         if reserve > self._reserve:
             self._reserve = reserve
             self.session = self._stash(max(self.bytes - reserve, 1))
+            self.session._core.refusals.beside = reserve
 
-    def ended(self, *_: Any) -> None:
-        """Called by autograd when a region's backward pass begins."""
-        self._ended = True
+    def follow(self, node: Any) -> None:
+        """Notes when a region's backward pass begins, or is not to come any more. node: of autograd, of its results."""
+        call = _Call()
+        node.metadata["mm_torch"] = call  # lives as long as the node
+        self._open.add(call)
+        open_calls, waiting = self._open, weakref.ref(call)
+
+        def begins(*_):
+            self._ended = True
+            open_calls.discard(waiting())
+        node.register_prehook(begins)
+
+
+class _Call:
+    """A call of a region."""
 
 
 class _Region:
     """A compiled region: the callable that torch.compile gets. part: partition.Region; None if it has no backward pass.
-    choice: what it saves. moved: names of its values that go through the stash. ns: what the plan costs a call."""
+    choice: what it saves. moved: names of its values that go through the stash. ns: what the plan costs a call. need:
+    the least budget for it alone."""
 
     def __init__(self, owner, gm, example_inputs):
         self.owner, self.gm, self.inputs = owner, gm, example_inputs
         self.context = torch._guards.TracingContext.try_get()
         self.part = self.choice = self.wanted = self.run = None
-        self.moved, self.ns, self.stale = frozenset(), 0, False
+        self.moved, self.ns, self.need, self.stale = frozenset(), 0, 0, False
 
     def __call__(self, *args):
         owner = self.owner
@@ -182,7 +204,7 @@ class _Region:
         results = self.run(*args)
         for result in results if isinstance(results, (tuple, list)) else (results,):
             if isinstance(result, torch.Tensor) and result.grad_fn is not None:
-                result.grad_fn.register_prehook(owner.ended)
+                owner.follow(result.grad_fn)
                 break
         return results
 
@@ -224,9 +246,7 @@ class _Region:
             self.choice = part.problem.finish(saved)
         else:
             plan = owner.plan([(part, 1)], owner.rest())
-            if not plan.fits and not owner._ran:
-                owner.refuse(plan.need_bytes)
-            self.choice, moves_any, self.ns = plan.choice, bool(plan.moved), plan.ns
+            self.choice, moves_any, self.ns, self.need = plan.choice, bool(plan.moved), plan.ns, plan.need_bytes
             if moves_any:
                 owner.reserve(plan.reserve)
         if moves_any:  # those that stay, too: so the stash knows all, and when each is read

@@ -6,16 +6,17 @@ MM_STASH_REFUSE_LATER). Orders change for reasons that the first iteration shows
 program's are moved from the next one on (coverage.py), and several backward passes may be one iteration. Then a refusal
 waits for an iteration of the new kind."""
 
-from . import library
+from . import coverage, library
 
 WAITS_MOST = 3  # passes that leave entries (chosen): a step of several passes is found out by then
 
 
 class Refusals:
-    """Those of a Core, which the methods get. say: takes a message."""
+    """Those of a Core, which the methods get. say: takes a message. beside: bytes of the budget that are not the
+    stash's."""
 
     def __init__(self):
-        self.say = None
+        self.say, self.beside = None, 0
         self.minimum = self.waits = 0
         self.known, self.changed = (frozenset(), False), -1  # the kind of iterations; the last of another kind
 
@@ -40,6 +41,9 @@ class Refusals:
             if not core.share.needs:
                 return  # orders are planned again in what the stash gets when the budget is divided
             core.share.explain(error)
+        if self.beside:
+            error.minimum += self.beside
+            error.args = (f"{error}; with {self.beside} bytes beside what moves, a budget of {error.minimum}",)
         if self.minimum > (error.minimum or 0):
             error.args = (f"{error}; {self.minimum} bytes for the iterations before",)
         error.minimum = self.minimum = max(error.minimum or 0, self.minimum)
@@ -47,6 +51,9 @@ class Refusals:
             self.waits += 1
         elif core.stats().iterations - 1 > self.changed:
             self.minimum = 0
+            hint = coverage.whole(core.region_bytes, error.minimum)
+            if hint:
+                error.args = (f"{error}; {hint}",)
             raise error
         if self.say is not None:
             self.say(f"the budget is too small; how much is enough, another iteration shows: {error}")

@@ -206,6 +206,9 @@ class budget:
         """Takes the figures of the first iteration."""
         self._coverage = found
         _logger.info("mm.budget %s", coverage.line(found))
+        hint = coverage.whole(found.region_bytes, found.managed_bytes)
+        if hint and found.managed_bytes > self.bytes:
+            self.tell("whole", hint)
         text = coverage.complaint(found, self._need)
         if text and self._strict:
             raise coverage.Uncovered(text, found)
@@ -217,7 +220,7 @@ class budget:
     @property
     def coverage(self) -> types.SimpleNamespace | None:
         """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes (of
-        these compiled_bytes by compiled regions), let_go_bytes (managed from the second iteration on), and those of
+        these compiled_bytes by compiled regions, at most region_bytes by one), let_go_bytes (managed from the second iteration on), and those of
         coverage.CLASSES; share: what is managed of what is not the program's own. None: it has not ended yet."""
         core = self._core
         if core.coverage is not None and core.coverage.passes and (core.between or not core.entries):
