@@ -197,8 +197,9 @@ class Core:
             return self.layout((storage_bytes // size,), (1,), x.dtype)
         return self.layout((storage_bytes,), (1,), torch.uint8)
 
-    def put(self, x, storage, total, data, version, layout, start, key, alone):
-        """Puts the whole storage of x; or with `alone`, which gives x an entry of its own, only the elements of x."""
+    def put(self, x, storage, total, data, version, layout, start, key, alone, flags=None):
+        """Puts the whole storage of x; or with `alone`, which gives x an entry of its own, only the elements of x. flags:
+        of mm_stash_flag; None: those of what made x."""
         begins = self.share is not None and not self.entries
         if begins:
             self.share.begin(self)
@@ -225,7 +226,7 @@ class Core:
         if self.coverage is not None:
             self.coverage.put(layout.bytes, sys._getframe(1))
         entry.number = self.number
-        free, described = layout.description(producer.bytes, layout.exact or producer.flags_of(fn, output))
+        free, described = layout.description(producer.bytes, layout.exact or (producer.flags_of(fn, output) if flags is None else flags))
         described[0].data = data
         answer = entry.answer
         status = self.lib_put(self.stash, described[1], stream, byref(answer), byref(answer, ANSWER_OFFSET))

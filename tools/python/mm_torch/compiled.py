@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
-from . import breaks, leaving, library, machine as machines, moves, partition, session
+from . import breaks, leaving, library, machine as machines, moves, partition, planner, session
 
 _INNER = ("inductor", "aot_eager")
 _numbers = itertools.count(1)
@@ -34,8 +34,8 @@ class backend:
     the budget. What does not fit is computed again in the backward pass, or moved to host memory, whatever takes less
     time by the machine's rates; what draws random numbers or changes something is never computed again.
 
-    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget; None: none
-    does. host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or
+    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget, also in
+    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or
     None: the current device. options: settings of torch._inductor.config.
 
     ValueError: an impossible budget, policy, device or machine. Calls of the net raise mm.Infeasible, with `minimum`,
@@ -56,6 +56,7 @@ class backend:
         self.inner, self.options, self.policy, self.log = inner, options, policy, log
         self.host_given = host
         self.session = self._stash(budget)  # also checks the arguments
+        _check_lossless(policy)
         self.bytes = self.session.bytes
         given = session.size(host) if host is not None else None
         self.host = given if given is not None else session._pinned(self.device, self.bytes,
@@ -177,6 +178,18 @@ class backend:
             self._ended = True
             open_calls.discard(waiting())
         node.register_prehook(begins)
+
+
+def _check_lossless(policy):
+    """Refuses a policy with lossy codes: what a compiled region saves also holds statistics and seeds."""
+    graph = planner.Graph("a map")
+    graph.tensor("h", "feature map", 1 << 20, "f32")
+    for layer, phase in (("made", "forward"), ("read", "backward")):
+        graph.layer(layer)
+        graph.step(layer, phase, ["h"] if phase == "backward" else [], ["h"] if phase == "forward" else [])
+    if policy is not None and planner.require(graph, policy, recompute=False)["lossy"]:
+        raise ValueError(f"mm.backend: policy {policy!r} is lossy, and values of compiled regions are moved exactly: take a "
+                         "lossless code, such as \"rules:*=compress-swap(zvc)\"")
 
 
 class _Call:

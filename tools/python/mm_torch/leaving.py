@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 from torch._functorch import partitioners
 
-from . import active, bridge, layouts, records
+from . import active, bridge, layouts, library, records
 from .saved import producer_of
 
 _EXTRACT = "_extract_fwd_bwd_modules"
@@ -39,20 +39,22 @@ class _Ticket(bytearray):
 def _put(x, owner, own):
     """owner: number of the backend, whose stash it is unless an mm.budget is active. own: the caller may overwrite x's
     memory afterwards, so the stash must not leave x to the caller."""
-    core = (active.here() or owners[owner].session)._core
+    budget = active.here()
+    core = (budget or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
-    ticket.record = record_of(core, x.clone() if own else x)
+    # A backend's policy is lossless, a budget's may not be.
+    ticket.record = record_of(core, x.clone() if own else x, library.EXACT if budget else 0)
     _tickets[int.from_bytes(ticket, "little")] = ticket
     return torch.frombuffer(ticket, dtype=torch.int64)
 
 
-def record_of(core, x):
-    """Puts a tensor into a stash, whoever else holds it. Returns its records.Record."""
+def record_of(core, x, flags):
+    """Puts a tensor into a stash, whoever else holds it. flags: of mm_stash_flag. Returns its records.Record."""
     storage = layouts.storage_of(x)
     layout = core.layout(x.shape, x.stride(), x.dtype)
     start = x.storage_offset() * layout.size
     key = (storage._cdata, x._version, start, layout)
-    entry = core.put(x, storage, storage.nbytes(), x.data_ptr() - start, x._version, layout, start, key, True)
+    entry = core.put(x, storage, storage.nbytes(), x.data_ptr() - start, x._version, layout, start, key, True, flags)
     entry.root = weakref.ref(x)
     return records.Record(entry, entry.layout, 0, entry.memory, producer_of(None), 0)
 
