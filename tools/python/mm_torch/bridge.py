@@ -198,8 +198,8 @@ class Core:
         return self.layout((storage_bytes,), (1,), torch.uint8)
 
     def put(self, x, storage, total, data, version, layout, start, key, alone, flags=None):
-        """Puts the whole storage of x; or with `alone`, which gives x an entry of its own, only the elements of x. flags:
-        of mm_stash_flag; None: those of what made x."""
+        """Puts the whole storage of x; or with `alone`, which gives x an entry of its own, only the elements of x.
+        flags: of mm_stash_flag; None: those of what made x."""
         begins = self.share is not None and not self.entries
         if begins:
             self.share.begin(self)
