@@ -68,10 +68,10 @@ typedef enum mm_stash_mode {
     /* Callers keep every tensor. The stash copies, plans and moves nothing: it counts, refuses (MM_ERR_INFEASIBLE) what
      * would exceed the budget, and reports. For a loop that makes room otherwise, by recomputing. */
     MM_STASH_KEEP_ALWAYS = 2,
-    /* No put or get fails for lack of room, as long as the device has memory. What finds no room lies outside the budget
-     * (put in host memory; got in device memory of its own, until it is released), and the iteration is refused when it has ended: once, by
-     * mm_stash_wait_planned, or by the put that begins the next iteration. The least budget that is named then is
-     * enough for the whole order, planned and unplanned. */
+    /* No put or get fails for lack of room, as long as the device has memory. What finds no room lies outside the
+     * budget (put in host memory; got in device memory of its own, until it is released), and the iteration is refused
+     * when it has ended: once, by mm_stash_wait_planned, or by the put that begins the next iteration. The least budget
+     * that is named then is enough for the whole order, planned and unplanned. */
     MM_STASH_REFUSE_LATER = 4,
 } mm_stash_mode;
 
@@ -142,7 +142,8 @@ typedef struct mm_stash_tensor {
  * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
  * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration, and the last
  * one was refused later, or had an order that does not fit under the policy. This third one is returned once: if the
- * caller puts again, the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+ * caller puts again, the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a
+ * copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 

@@ -44,8 +44,8 @@ static int next_to_leave(const arena *a) {
     return entry;
 }
 
-/* An entry finds no room in an arena of `bytes`. Returns a larger one to try: at least what is held and the entry, and a
- * step towards the one that has room for the entry above the highest end of a held one. */
+/* An entry finds no room in an arena of `bytes`. Returns a larger one to try: at least what is held and the entry, and
+ * a step towards the one that has room for the entry above the highest end of a held one. */
 static int64_t larger(const arena *a, int entry, int64_t bytes) {
     int64_t end = 0, held = 0;
     for (int h = a->oldest; h >= 0; h = a->places[h].newer) {

@@ -6,8 +6,8 @@
 For each net, small, with random weights: `swap-async` and `auto` in 0.5 and 0.3 of what is put in an iteration, and
 lossless zvc in the least budget that it names. A budget that is refused is tried again with the minimum that the
 refusal names, which has to run. --compiled: by mm.backend(inner="aot_eager"), beside plain "aot_eager", in shares of
-what that saves. A GAN's nets are compiled each by itself; what torch does not compile, an LSTM, has to be told, and runs
-in an mm.budget around.
+what that saves. A GAN's nets are compiled each by itself; what torch does not compile, an LSTM, has to be told, and
+runs in an mm.budget around.
 
 Prints a line a run. Exits with 1 if weights differ, or less than 0.95 is managed from the second iteration on
 (--compiled: if more is saved than the budget, and nothing moves). Nets whose packages are missing are left out, and

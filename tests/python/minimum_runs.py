@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""minimum_runs: a budget that is too small is refused once, and the minimum that is named then runs, with equal bits."""
+"""minimum_runs: a budget that is too small is refused once; the minimum that is named then runs, with equal bits."""
 
 import contextlib
 import random

@@ -8,7 +8,7 @@
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/stash_rig.h"
 
-enum { KIB = 1 << 10, MAP = 8 * KIB, MOST = 12 };
+enum { KIB = 1 << 10, MAP = 4 * KIB, MOST = 12 };
 
 static bool is_short; /* the device has no memory for pieces outside the budget */
 
@@ -89,7 +89,7 @@ TEST_CASE(the_minimum_of_random_orders_runs) {
     static const char *const policies[] = {"swap-async", "liveness", "freelunch:codec=zvc,eligible=all,when=always"};
     int refused = 0;
     for (uint64_t seed = 1; seed <= 30; seed++) {
-        const int64_t bytes = (1 + (int64_t)seed % 5) * 3 * KIB;
+        const int64_t bytes = (1 + (int64_t)seed % 5) * 2 * KIB;
         refused += expect_minimum_runs(policies[seed % 3], bytes, seed, seed % 4 == 0) > bytes;
     }
     assert_true(refused > 10);
@@ -112,7 +112,7 @@ TEST_CASE(what_finds_no_room_is_put_and_got_and_refused_once) {
         stash_rig_drop(&r, &items[i]);
     }
     stash_rig_check(&r);
-    stash_expect_refused(stash_rig_put(&r, &like, &next), MM_ERR_INFEASIBLE, "in the budget of 16384 bytes (16KiB)");
+    stash_expect_refused(stash_rig_put(&r, &like, &next), MM_ERR_INFEASIBLE, "in the budget of 8192 bytes (8KiB)");
     assert_int_equal(needed_by(s), 5 * MAP + MM_ALIGN);
     assert_int_equal(stash_stats_of(s).entries, 0);
     stash_expect_ok(stash_rig_put(&r, &like, &next));
@@ -132,7 +132,7 @@ TEST_CASE(without_memory_on_the_device_a_get_is_refused_at_once) {
     for (int i = 0; i < 3; i++) stash_expect_ok(stash_rig_put(&r, &like, &items[i]));
     for (int i = 0; i < 2; i++) stash_expect_ok(stash_rig_get(&r, &items[i]));
     is_short = true;
-    stash_expect_refused(stash_rig_get(&r, &items[2]), MM_ERR_INFEASIBLE, "24576 bytes (24KiB) would be enough");
+    stash_expect_refused(stash_rig_get(&r, &items[2]), MM_ERR_INFEASIBLE, "12288 bytes (12KiB) would be enough");
     is_short = false;
     stash_expect_ok(stash_rig_get(&r, &items[2])); /* nothing is lost */
     for (int i = 0; i < 3; i++) {
@@ -154,7 +154,7 @@ TEST_CASE(what_callers_keep_is_refused_with_the_most_that_they_keep) {
         if (i == 1) stash_rig_drop(&r, &items[0]);
     }
     for (int i = 1; i < 5; i++) stash_rig_drop(&r, &items[i]);
-    stash_expect_refused(mm_stash_wait_planned(s), MM_ERR_INFEASIBLE, "32768 bytes (32KiB) would be enough");
+    stash_expect_refused(mm_stash_wait_planned(s), MM_ERR_INFEASIBLE, "16384 bytes (16KiB) would be enough");
     assert_int_equal(needed_by(s), 4 * MAP);
     stash_rig_fini(&r);
     mm_stash_destroy(s);

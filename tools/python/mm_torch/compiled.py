@@ -35,8 +35,9 @@ class backend:
     time by the machine's rates; what draws random numbers or changes something is never computed again.
 
     inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget, also in
-    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or
-    None: the current device. options: settings of torch._inductor.config.
+    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log: as for mm.budget. machine:
+    whose rates count: a GPU's name, a machine file, "host", or None: the current device. options: settings of
+    torch._inductor.config.
 
     ValueError: an impossible budget, policy, device or machine. Calls of the net raise mm.Infeasible, with `minimum`,
     if the budget is too small for the regions that ran together. Inside an mm.budget, that one's stash takes what

@@ -219,9 +219,10 @@ class budget:
 
     @property
     def coverage(self) -> types.SimpleNamespace | None:
-        """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes (of
-        these compiled_bytes by compiled regions, at most region_bytes by one), let_go_bytes (managed from the second iteration on), and those of
-        coverage.CLASSES; share: what is managed of what is not the program's own. None: it has not ended yet."""
+        """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes
+        (of these compiled_bytes by compiled regions, at most region_bytes by one), let_go_bytes (managed from the
+        second iteration on), and those of coverage.CLASSES; share: what is managed of what is not the program's
+        own. None: it has not ended yet."""
         core = self._core
         if core.coverage is not None and core.coverage.passes and (core.between or not core.entries):
             core.coverage.end()
