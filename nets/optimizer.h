@@ -2,9 +2,9 @@
 /* Optimizers: each one's states and options, and the arguments of a backend's update step.
  *
  * An iteration updates all parameters after the backward pass: with only_finite all gradients must have been read
- * before any parameter changes. Weight decay applies to the parameters that their operation's list marks (net_ops.h).
- * These are all learned ones, biases and batch norms' too, as with torch.optim over model.parameters(); in networks of
- * tokens only the matrices.
+ * before any parameter changes. (Other ways: nets_update_when, lower.h.) Weight decay applies to the parameters that
+ * their operation's list marks (net_ops.h). These are all learned ones, biases and batch norms' too, as with
+ * torch.optim over model.parameters(); in networks of tokens only the matrices.
  *
  *   sgd, as torch.optim.SGD without dampening or Nesterov's:
  *       v := momentum v + (g + weight-decay w);   w := w - lr v;   of momentum 0, v is no tensor
@@ -95,6 +95,7 @@ typedef struct nets_update_args {
     bool checks;
     int n_checked;
     float most;
+    bool late;         /* the iteration has updated other parameters: the check halts with NETS_TORN (rng.h) */
     const float *loss; /* [1]; NULL: it is not checked */
     const float *lr;   /* [1] */
     nets_optimizer optimizer;

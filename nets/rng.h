@@ -3,6 +3,9 @@
 #ifndef NETS_RNG_H
 #define NETS_RNG_H
 
+/* The halted word if an iteration ended after some weights were updated, and not all. */
+enum { NETS_TORN = 1 << 30 };
+
 enum {
     NETS_RNG_SEED = 0,      /* and 1: the seed's low and high words */
     NETS_RNG_ITERATION = 2, /* and 3: how many updates were made */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks at run time, for tests and for debugging. A segment is overwritten with NaNs after its last use, so that a
- * later use shows. A map that comes back exactly (lossless codec, copy) is compared with the map as it was evicted. */
+ * later use shows. A map that comes back exactly (lossless codec, copy) is compared with the map as it was evicted; a
+ * persistent tensor that visits the device, with what is in its home. */
 #include "pipeline/self_check.h"
 
 #include <stdlib.h>
@@ -91,6 +92,7 @@ static bool is_exact(const mm_execution *p, const mm_node *node) {
 mm_status mm_self_check_before(mm_execution *p, int index) {
     const mm_node *node = &p->plan->nodes[index];
     bool puts_away = node->kind == MM_NODE_ENCODE || node->kind == MM_NODE_OUT;
+    if (node->tensor >= 0 && mm_plan_visits(p->plan, node->tensor)) puts_away = node->kind == MM_NODE_IN;
     if (!p->dispatch->config.self_check || !puts_away || !is_exact(p, node)) return MM_OK;
     return mm_checksum_async(mm_dispatch_stream(p->dispatch, node), mm_dispatch_address(p->dispatch, node->src),
                              mm_graph_tensor(p->plan->graph, node->tensor)->bytes, &p->check.before[node->tensor]);

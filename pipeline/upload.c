@@ -49,6 +49,8 @@ void mm_upload_destroy(mm_upload *m) {
 
 void *mm_upload_data(mm_upload *m) { return m->data; }
 
+void mm_upload_retarget(mm_upload *m, void *target) { m->target = target; }
+
 mm_status mm_upload_send(mm_upload *m, mm_stream *stream) {
     uint8_t *slot = m->slots + m->next * m->bytes;
     mm_event *sent = m->sent[m->next];

@@ -20,6 +20,9 @@ void mm_upload_destroy(mm_upload *mirror);
 /* The host's bytes, for the caller to change. The upload owns them. */
 void *mm_upload_data(mm_upload *mirror);
 
+/* Later sends go to `target`, of as many bytes: for when the block on the device has moved. */
+void mm_upload_retarget(mm_upload *mirror, void *target);
+
 /* Enqueues a copy of the host's bytes, as they are now, to the device. The stream must not be captured. Fails if
  * enqueuing fails, or with the failure of an earlier send for which it had to wait. One thread at a time may call
  * it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Options that several policies have, as entries for their tables: which storages share bytes (mm_sharing), and how
- * many images are computed at a time. */
+ * many images are computed at a time, and where weights and states are kept. */
 #ifndef POLICIES_OPTION_TABLES_H
 #define POLICIES_OPTION_TABLES_H
 
@@ -28,6 +28,13 @@
         .field = offsetof(mm_engine_config, sharing.stash), .choices = "shared|apart",                                 \
         .values = {MM_STASH_SHARED, MM_STASH_APART},                                                                   \
         .help = "whether maps that wait for the backward pass share bytes (apart: Gist's investigation baseline)"      \
+    }
+
+#define MM_OPTION_RESIDENT                                                                                             \
+    {                                                                                                                  \
+        .key = "resident", .fallback = "all", .type = MM_OPTION_CHOICE, .field = offsetof(mm_engine_config, resident), \
+        .choices = "all|needed|none", .values = {MM_RESIDENT_ALL, MM_RESIDENT_NEEDED, MM_RESIDENT_NONE},               \
+        .help = "weights and states that stay on the device: all, as many as have room, or none; others visit it"      \
     }
 
 #define MM_OPTION_SUB_BATCH(otherwise)                                                                                 \

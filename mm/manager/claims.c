@@ -7,6 +7,7 @@
 #include "mm/core/splitmix.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/claims_state.h"
+#include "mm/manager/homes.h"
 #include "mm/manager/iteration.h"
 
 /* ---------------------------------------------------------------- what an iteration is tested with */
@@ -28,13 +29,13 @@ void mm_claims_destroy(mm_claims *c) {
     free(c);
 }
 
-/* Whether other streams may write the persistent tensor while steps run: its all-reduce. */
-static bool is_shared(const mm_graph *graph, const char *name) {
+/* Whether other streams may write the persistent tensor while steps run: its all-reduce, or a copy to its home. */
+static bool is_shared(const mm_graph *graph, const mm_persistent *entry) {
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
-        if (info->shared != MM_ALLREDUCE_NOT && strcmp(info->name, name) == 0) return true;
+        if (info->shared != MM_ALLREDUCE_NOT && strcmp(info->name, entry->name) == 0) return true;
     }
-    return false;
+    return entry->place.pinned;
 }
 
 /* Lists what a recomputation may not change. */
@@ -45,9 +46,8 @@ static mm_status list_memory(mm_manager *m, mm_claims *c) {
     if (!c->memory) return no_memory();
     for (int i = 0; i < m->persistents.n; i++) {
         const mm_persistent *p = &m->persistents.entries[i];
-        if (is_shared(graph, p->name)) continue;
-        c->memory[c->n_memory++] =
-            (mm_claim_memory){p->name, "persistent", (uint8_t *)mm_pool_base(m->pool) + p->offset, p->bytes, 0, 0};
+        if (is_shared(graph, p)) continue;
+        c->memory[c->n_memory++] = (mm_claim_memory){p->name, "persistent", mm_home_address(m, p), p->bytes, 0, 0};
     }
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);

@@ -9,6 +9,7 @@
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/manager/arena.h"
+#include "mm/manager/homes.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
 #include "mm/planning/fallback_draft.h"
@@ -74,18 +75,6 @@ static mm_status ready_init(const mm_manager *m, const mm_policy *policy, mm_pre
     return status;
 }
 
-/* Zeroes new persistent tensors. Comes before all other changes, because it may fail. */
-static mm_status zero_added(mm_manager *m) {
-    int64_t base = m->persistent_bytes;
-    if (m->persistents.bytes <= base) return MM_OK;
-    if (m->options.measure_touched) MM_TRY(mm_pool_pattern_extend(m->pool, m->persistents.bytes));
-    mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    MM_TRY(mm_fill_async(stream, (uint8_t *)mm_pool_base(m->pool) + base, 0, m->persistents.bytes - base));
-    mm_status status = mm_stream_sync(stream);
-    if (status != MM_OK) mm_stream_reset(stream);
-    return status;
-}
-
 /* Makes the draft's new plans ready to run. All that may fail happens here. */
 static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *ready) {
     mm_status status = MM_OK;
@@ -95,7 +84,7 @@ static mm_status make_ready(mm_manager *m, const mm_draft *draft, mm_ready *read
         status = ready_init(m, &draft->policy, draft->prepared[made], &ready[made]);
         if (status == MM_OK) made++;
     }
-    if (status == MM_OK) status = zero_added(m);
+    if (status == MM_OK) status = mm_homes_move(m, &draft->homes);
     for (int i = draft->kept; status != MM_OK && i < made; i++) mm_ready_fini(&ready[i]);
     return status;
 }
@@ -234,7 +223,7 @@ mm_status mm_manager_plan_around(mm_manager *m) {
     mm_draft draft;
     mm_misfit misfit = {.held_step = -1};
     mm_status status = MM_OK;
-    if (limits.base_bytes > limits.device_bytes)
+    if (limits.base_bytes > limits.device_bytes && m->plans.policy_now.config.resident == MM_RESIDENT_ALL)
         status = mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
                          MM_SIZE_TEXT(limits.base_bytes), MM_SIZE_TEXT(limits.device_bytes));
     if (status == MM_OK) status = mm_plan_set_draft(&m->plans, &now, &draft, &misfit);

@@ -61,6 +61,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     MM_TRY(mm_manager_prepare(m, graph));
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
+    mm_page_guard_open(m); /* `cover` writes to what no earlier plan has used */
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
     const bool samples = way->may_sample && mm_sampling_is_due(r);
     mm_iteration now = {.ready = r, .way = way, .planned = &r->prepared->planned, .execution = r->execution};
@@ -70,7 +71,6 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
         now.samples = true;
     }
     mm_sampling_judge(r);
-    mm_page_guard_open(m);
     if (way->runs) MM_TRY(mm_manager_send_values(m, r, samples, call));
     const mm_iteration before = m->now;
     m->now = now;
@@ -352,15 +352,15 @@ static void *find_address(mm_manager *m, mm_tensor tensor) {
     if (tensor < 0 || tensor >= mm_graph_tensors(graph)) return NULL;
     const mm_tensor_info *info = mm_graph_tensor(graph, tensor);
     if (info->ownership == MM_EXTERNAL) return m->now.ready->external[tensor];
-    int segment = info->ownership == MM_PERSISTENT ? info->persistent : current_segment(m, tensor);
+    const bool at_home = info->ownership == MM_PERSISTENT && !mm_plan_visits(planned_now(m)->plan, tensor);
+    const int segment = at_home ? info->persistent : current_segment(m, tensor);
     return segment < 0 ? NULL : mm_dispatch_address(m->dispatch, segment);
 }
 
 void *mm_iteration_address(mm_manager *m, int use) {
     const mm_plan *plan = planned_now(m)->plan;
     const mm_node *node = current_node(m);
-    const mm_tensor_info *info = mm_graph_tensor(plan->graph, mm_graph_step(plan->graph, node->step)->uses[use].tensor);
-    const int segment = info->persistent >= 0 ? info->persistent : plan->bindings[node->first_binding + use];
+    const int segment = plan->bindings[node->first_binding + use];
     return mm_dispatch_address(m->dispatch, segment);
 }
 

@@ -30,5 +30,6 @@ mm_limits mm_manager_limits(const mm_manager *m) {
     return (mm_limits){.device_bytes = mm_manager_limit_bytes(m),
                        .pinned_bytes = mm_pool_bytes(m->pinned),
                        .base_bytes = m->persistents.bytes,
+                       .pinned_base_bytes = m->persistents.pinned_bytes,
                        .stop = m->options.stop_search};
 }

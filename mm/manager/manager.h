@@ -94,6 +94,7 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_persistent_table persistents;
+    int persistents_there; /* the first so many of these have their values; the others are being added */
     mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */
     int64_t there_bytes;   /* bytes of the arena that have memory; the memory above was given back to the system */

@@ -194,7 +194,8 @@ static void append_tensor(const mm_manager *m, int64_t at, int node, char *text,
     const mm_plan *plan = m->guard.program->plan;
     const mm_persistent *entry = NULL;
     for (int i = 0; i < m->persistents.n; i++)
-        if (at >= m->persistents.entries[i].offset) entry = &m->persistents.entries[i];
+        if (!m->persistents.entries[i].place.pinned && at >= m->persistents.entries[i].place.offset)
+            entry = &m->persistents.entries[i];
     const mm_segment *s = at < m->persistents.bytes ? NULL : holder_of(plan, at, node);
     if (at < m->persistents.bytes && entry) {
         append(text, capacity, "persistent tensor ");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/manager/budget.h"
+#include "mm/manager/homes.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"
 
@@ -14,6 +15,7 @@ static void count_persistents(mm_manager *m) {
     pthread_mutex_lock(&m->lock);
     m->persistent_bytes = m->persistents.bytes;
     pthread_mutex_unlock(&m->lock);
+    m->persistents_there = m->persistents.n;
 }
 
 mm_status mm_persistent_commit(mm_manager *m, int entries, mm_status status) {
@@ -64,7 +66,7 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
     int64_t before = m->persistents.bytes;
     /* Once the tensor is removed, the bytes that were written to it must not count as stray. */
     if (m->options.measure_touched) MM_TRY(mm_coverage_add(&m->coverage, &(mm_range){0, before}, 1));
-    m->persistents.bytes = m->persistents.entries[m->persistents.n - 1].offset;
+    m->persistents.bytes = m->persistents.entries[m->persistents.n - 1].place.offset;
     mm_status status = mm_manager_plan_around(m);
     if (status == MM_OK) {
         mm_persistent_table_cut(&m->persistents, m->persistents.n - 1);
@@ -80,12 +82,12 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     const mm_persistent *entry = m ? mm_persistent_table_find(&m->persistents, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
-    return (uint8_t *)mm_pool_base(m->pool) + entry->offset;
+    return mm_home_address(m, entry);
 }
 
-/* Checks the range, and finds its address. */
+/* Checks the range, and finds its address and memory. */
 static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
-                      uint8_t **place_out) {
+                      uint8_t **place_out, bool *pinned_out) {
     MM_TRY(mm_manager_drain(m, call));
     MM_TRY(mm_check_given(name, call, "name"));
     const mm_persistent *entry = mm_persistent_table_find(&m->persistents, name);
@@ -93,13 +95,18 @@ static mm_status find(mm_manager *m, const char *call, const char *name, int64_t
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld exceed %s, which has %lld bytes", call,
                        (long long)bytes, (long long)offset, name, (long long)entry->bytes);
-    *place_out = (uint8_t *)mm_pool_base(m->pool) + entry->offset + offset;
+    *place_out = mm_home_address(m, entry) + offset;
+    *pinned_out = entry->place.pinned;
     return MM_OK;
 }
 
-static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, mm_copy_kind kind) {
+static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, bool pinned, mm_copy_kind kind) {
     mm_stream *stream = mm_dispatch_compute(m->dispatch);
     if (bytes == 0) return MM_OK;
+    if (pinned) {
+        memcpy(to, from, (size_t)bytes);
+        return MM_OK;
+    }
     MM_TRY(mm_copy_async(stream, to, from, bytes, kind));
     mm_status status = mm_stream_sync(stream);
     if (status != MM_OK) mm_stream_reset(stream);
@@ -108,16 +115,18 @@ static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, 
 
 mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, void *data, int64_t bytes) {
     uint8_t *place;
-    MM_TRY(find(m, "mm_persistent_get", name, offset, bytes, &place));
+    bool pinned;
+    MM_TRY(find(m, "mm_persistent_get", name, offset, bytes, &place, &pinned));
     if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_get", "data"));
-    return copy(m, data, place, bytes, MM_COPY_OUT);
+    return copy(m, data, place, bytes, pinned, MM_COPY_OUT);
 }
 
 mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
     uint8_t *place;
-    MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place));
+    bool pinned;
+    MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place, &pinned));
     if (strcmp(name, MM_VALUES) == 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_set: " MM_VALUES " is set by mm_values_set");
     if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_set", "data"));
-    return copy(m, place, data, bytes, MM_COPY_IN);
+    return copy(m, place, data, bytes, pinned, MM_COPY_IN);
 }

@@ -156,7 +156,7 @@ mm_status mm_plan_again(mm_manager *m, mm_again *again_out) {
     mm_plan_request again = mm_plan_set_again(&m->plans, &limits);
     mm_draft draft;
     mm_again v;
-    again.same_variants = true;
+    again.same_variants = again.homes_stay = true;
     MM_TRY(mm_plan_set_draft(&m->plans, &again, &draft, NULL));
     mm_status status = judge(m, &draft, &v);
     if (status == MM_OK && !v.refused) status = install_draft(m, &draft);

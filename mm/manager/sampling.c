@@ -55,7 +55,8 @@ static mm_measure_at before_step(const mm_plan *plan, int step, mm_tensor tensor
 static mm_status make_plan(const mm_manager *m, const mm_prepared *p, mm_sampling *s) {
     const mm_plan *plan = p->planned.plan;
     mm_measure_at *at = malloc(((size_t)s->n + 1) * MEASURES * sizeof *at);
-    int64_t *places = NULL;
+    mm_place *places = NULL;
+    mm_limits ignored = {0};
     if (!at) return mm_fail(MM_ERR_NOMEM, "out of memory for %d layers that are sampled", s->n);
     for (int i = 0; i < s->n; i++) {
         const mm_watched *w = &s->watched[i];
@@ -64,7 +65,7 @@ static mm_status make_plan(const mm_manager *m, const mm_prepared *p, mm_samplin
         at[MEASURES * i + 1] = before_step(plan, step[MM_BACKWARD], w->gradient);
         at[MEASURES * i + 2] = (mm_measure_at){plan->n_nodes, mm_graph_tensor(p->graph, w->momentum)->persistent};
     }
-    mm_status status = mm_persistent_table_places(&m->persistents, p->graph, &places);
+    mm_status status = mm_persistent_table_places(&m->persistents, &(mm_homes){0}, p->graph, &ignored, &places);
     if (status == MM_OK) status = mm_planned_add_measures(&p->planned, places, at, MEASURES * s->n, &s->planned);
     free(places);
     free(at);

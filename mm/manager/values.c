@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mm/manager/bounds.h"
+#include "mm/manager/homes.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"
 #include "pipeline/codec/code_block.h"
@@ -14,9 +15,8 @@ _Static_assert(MM_VALUES_OWN == sizeof(int64_t), "the iteration's number comes f
 /* *upload_out NULL: no graph declares MM_VALUES. */
 static mm_status find_upload(mm_manager *m, mm_upload **upload_out) {
     const mm_persistent *entry = mm_persistent_table_find(&m->persistents, MM_VALUES);
-    *upload_out = m->values;
-    if (!entry || m->values) return MM_OK;
-    MM_TRY(mm_upload_create(m->device, (uint8_t *)mm_pool_base(m->pool) + entry->offset, entry->bytes, &m->values));
+    if (entry && !m->values) MM_TRY(mm_upload_create(m->device, mm_home_address(m, entry), entry->bytes, &m->values));
+    if (entry) mm_upload_retarget(m->values, mm_home_address(m, entry));
     *upload_out = m->values;
     return MM_OK;
 }

@@ -29,7 +29,7 @@ mm_status mm_persistent_table_append(mm_persistent_table *d, const char *tensor,
         free(name);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensor %s", tensor);
     }
-    d->entries[d->n++] = (mm_persistent){.name = name, .offset = d->bytes, .bytes = bytes};
+    d->entries[d->n++] = (mm_persistent){.name = name, .place = {.offset = d->bytes}, .bytes = bytes};
     d->bytes += mm_align(bytes);
     return MM_OK;
 }
@@ -55,15 +55,41 @@ void mm_persistent_table_declare(mm_persistent_table *d, const mm_graph *graph) 
     }
 }
 
-mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_graph *graph, int64_t **places_out) {
-    int64_t *places = malloc(((size_t)mm_graph_persistents(graph) + 1) * sizeof *places);
-    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensors of %s", mm_graph_name(graph));
+/* The place of the next home in one of the memories, whose ends so far are given. */
+static mm_place place_after(int64_t ends[2], bool pinned, int64_t bytes) {
+    const mm_place place = {.offset = ends[pinned], .pinned = pinned};
+    ends[pinned] += mm_align(bytes);
+    return place;
+}
+
+mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_homes *homes, const mm_graph *graph,
+                                     mm_limits *limits, mm_place **places_out) {
+    int64_t ends[2] = {0, 0};
+    mm_place *all = malloc(((size_t)d->n + 1) * sizeof *all);
+    mm_place *places = malloc(((size_t)mm_graph_persistents(graph) + 1) * sizeof *places);
+    if (!all || !places) {
+        free(all);
+        free(places);
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensors of %s", mm_graph_name(graph));
+    }
+    for (int i = 0; i < d->n; i++) all[i] = place_after(ends, mm_homes_are_pinned(homes, i), d->entries[i].bytes);
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->persistent >= 0) places[tensor->persistent] = mm_persistent_table_find(d, tensor->name)->offset;
+        if (tensor->persistent >= 0) places[tensor->persistent] = all[mm_names_find(&d->names, tensor->name)];
     }
-    *places_out = places;
+    free(all);
+    limits->base_bytes = ends[0];
+    limits->pinned_base_bytes = ends[1];
+    limits->places = *places_out = places;
     return MM_OK;
+}
+
+void mm_persistent_table_settle(mm_persistent_table *d, const mm_homes *homes) {
+    int64_t ends[2] = {0, 0};
+    for (int i = 0; i < d->n; i++)
+        d->entries[i].place = place_after(ends, mm_homes_are_pinned(homes, i), d->entries[i].bytes);
+    d->bytes = ends[0];
+    d->pinned_bytes = ends[1];
 }
 
 int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph *graph) {
@@ -88,8 +114,8 @@ void mm_persistent_table_cut(mm_persistent_table *d, int n) {
     if (d->n <= n) return;
     mm_names_clear(&d->names);
     while (d->n > n) {
-        d->n--;
-        d->bytes = d->entries[d->n].offset;
+        const mm_place *place = &d->entries[--d->n].place;
+        *(place->pinned ? &d->pinned_bytes : &d->bytes) = place->offset;
         free(d->entries[d->n].name);
     }
     /* At least half of the slots are free, so adding the names again cannot fail. */

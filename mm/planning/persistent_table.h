@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of a manager's persistent tensors, which its graphs share by name. They lie one after the other from the
- * arena's low end, and never move. */
+/* The table of a manager's persistent tensors, which its graphs share by name. Their homes lie one after the other from
+ * the low end of the arena, or of pinned memory. Between iterations a tensor's home may move from one to the other,
+ * and the homes behind it move up or down. */
 #ifndef MM_PLANNING_PERSISTENT_TABLE_H
 #define MM_PLANNING_PERSISTENT_TABLE_H
 
 #include "mm/core/graph/graph.h"
 #include "mm/core/graph/names.h"
+#include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
 
 typedef struct mm_persistent {
     char *name;
-    int64_t offset, bytes;
+    mm_place place;
+    int64_t bytes;
     bool declared; /* a graph that was prepared declares it */
 } mm_persistent;
 
@@ -18,7 +21,7 @@ typedef struct mm_persistent_table {
     mm_persistent *entries;
     int n;
     mm_names names;
-    int64_t bytes; /* offset of the end of the last entry, aligned */
+    int64_t bytes, pinned_bytes; /* where the last home on the device, and that in pinned memory, ends; aligned */
 } mm_persistent_table;
 
 /* The entry with that name; NULL: there is none. */
@@ -34,10 +37,23 @@ void mm_persistent_table_declare(mm_persistent_table *persistents, const mm_grap
 /* Adds a tensor that no graph declares, whose name must be new. MM_ERR_INVALID: too many bytes in all; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *persistents, const char *name, int64_t bytes);
 
-/* Offsets of the graph's persistent tensors, all of which must be in the table, for mm_limits.places. The caller frees
- * them. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persistents, const mm_graph *graph,
-                                                int64_t **places_out);
+/* Which entries have their homes in pinned memory. */
+typedef struct mm_homes {
+    const uint8_t *pinned; /* per entry: 1 if it has; NULL: none has */
+    int n;                 /* entries from this number on have their homes on the device */
+} mm_homes;
+
+static inline bool mm_homes_are_pinned(const mm_homes *homes, int entry) {
+    return homes->pinned && entry < homes->n && homes->pinned[entry];
+}
+
+/* Sets the limits' bases and places as they are with these homes: *places_out, which the caller frees, for the graph's
+ * persistent tensors, all of which must be in the table. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persistents, const mm_homes *homes,
+                                                const mm_graph *graph, mm_limits *limits, mm_place **places_out);
+
+/* Moves the entries to where they are with these homes; their bytes are the caller's business. */
+void mm_persistent_table_settle(mm_persistent_table *persistents, const mm_homes *homes);
 
 /* Bytes, aligned, of the table's tensors that the graph does not declare; all that it declares must be in the table. */
 int64_t mm_persistent_table_beside(const mm_persistent_table *persistents, const mm_graph *graph);

@@ -90,12 +90,12 @@ static bool must_be_able(const mm_plan_set *set, const mm_plan_request *a, const
     return now && mm_prepared_unable(now) < 0 && (now->has_begun || !a->added);
 }
 
-/* Makes the plan within the request's limits, with persistent tensors where the table has them. */
-static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
-    int64_t *places;
-    MM_TRY(mm_persistent_table_places(set->sources.persistents, p->graph, &places));
+/* Makes the plan within the request's limits, with these homes of persistent tensors. */
+static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, const mm_homes *homes, mm_prepared *p) {
     mm_limits limits = a->limits;
-    limits.places = places;
+    mm_place *places;
+    MM_TRY(mm_persistent_table_places(set->sources.persistents, homes, p->graph, &limits, &places));
+    mm_homes_make_room(&limits);
     limits.no_recompute = !p->recomputes && must_be_able(set, a, p);
     mm_status status = MM_OK;
     if (!take_offered(set, a, &limits, p)) status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);
@@ -103,7 +103,7 @@ static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, m
     return status;
 }
 
-static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_prepared *p) {
+static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, const mm_homes *homes, mm_prepared *p) {
     const mm_plan_sources *sources = &set->sources;
     MM_TRY(mm_planned_init(&p->planned, a->policy, p->graph, sources->device));
     MM_TRY(take_facts(set, p));
@@ -112,7 +112,7 @@ static mm_status make_plan(const mm_plan_set *set, const mm_plan_request *a, mm_
         MM_TRY(keep_variants(set, p));
     else if (a->least_workspaces)
         mm_facts_keep_least_workspaces(p->planned.facts);
-    return make_within(set, a, p);
+    return make_within(set, a, homes, p);
 }
 
 /* Whether the plan can run, and fits. */
@@ -146,15 +146,15 @@ static mm_status note_misfit(const mm_plan_set *set, const mm_plan_request *a, c
     return mm_failure_restore(&m.failure);
 }
 
-static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const mm_new_graph *graph, mm_misfit *misfit,
-                         mm_prepared **prepared_out) {
+static mm_status prepare(const mm_plan_set *set, const mm_plan_request *a, const mm_homes *homes,
+                         const mm_new_graph *graph, mm_misfit *misfit, mm_prepared **prepared_out) {
     mm_prepared *p = calloc(1, sizeof *p);
     if (!p) return mm_fail(MM_ERR_NOMEM, "out of memory for the graph %s", mm_graph_name(graph->graph));
     p->graph = graph->graph;
     p->recomputes = graph->recomputes;
     const mm_prepared *now = mm_plan_set_find(set, p->graph);
     p->has_begun = now && now->has_begun;
-    mm_status status = make_plan(set, a, p);
+    mm_status status = make_plan(set, a, homes, p);
     if (status == MM_OK) status = judge(set, a, p);
     if (misfit && (status == MM_ERR_INFEASIBLE || status == MM_ERR_UNSUPPORTED))
         status = note_misfit(set, a, p, status, misfit);
@@ -173,7 +173,8 @@ static mm_new_graph graph_at(const mm_plan_set *set, const mm_plan_request *a, i
 }
 
 /* A graph that does not fit ends it, unless a misfit is to be found: then that of the graph that needs most. */
-static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft *d, mm_misfit *misfit) {
+static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, const mm_homes *homes, mm_draft *d,
+                      mm_misfit *misfit) {
     int n = set->n + (a->added != NULL);
     d->prepared = calloc((size_t)n + 1, sizeof(mm_prepared *));
     if (!d->prepared) return mm_fail(MM_ERR_NOMEM, "out of memory for %d graphs", n);
@@ -181,7 +182,7 @@ static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft
     for (int i = 0; i < d->kept; i++) d->prepared[i] = set->prepared[i];
     for (; d->n < n; d->n++) {
         const mm_new_graph graph = graph_at(set, a, d->n);
-        const mm_status status = prepare(set, a, &graph, misfit, &d->prepared[d->n]);
+        const mm_status status = prepare(set, a, homes, &graph, misfit, &d->prepared[d->n]);
         if (status != MM_OK && (status != MM_ERR_INFEASIBLE || !misfit || a->stands_in)) return status;
         if (status == MM_OK && d->prepared[d->n]->planned.plan->peak_bytes > d->need_bytes)
             d->need_bytes = d->prepared[d->n]->planned.plan->peak_bytes;
@@ -192,12 +193,16 @@ static mm_status fill(const mm_plan_set *set, const mm_plan_request *a, mm_draft
     return mm_failure_restore(&misfit->failure);
 }
 
-mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
-                            mm_misfit *misfit_out) {
+mm_status mm_plan_set_draft_with(const mm_plan_set *set, const mm_plan_request *a, const mm_homes *homes,
+                                 mm_draft *draft_out, mm_misfit *misfit_out) {
     mm_draft d = {.least_workspaces = a->least_workspaces, .stands_in = a->stands_in, .step = a->step};
     if (misfit_out) *misfit_out = (mm_misfit){.held_step = -1};
-    MM_TRY(mm_policy_copy(a->policy, &d.policy));
-    mm_status status = fill(set, a, &d, misfit_out);
+    uint8_t *pinned = calloc((size_t)homes->n + 1, 1);
+    if (!pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %d tensors", homes->n);
+    if (homes->pinned) memcpy(pinned, homes->pinned, (size_t)homes->n);
+    d.homes = (mm_homes){.pinned = pinned, .n = homes->n};
+    mm_status status = mm_policy_copy(a->policy, &d.policy);
+    if (status == MM_OK) status = fill(set, a, homes, &d, misfit_out);
     if (status == MM_OK)
         *draft_out = d;
     else
@@ -220,6 +225,9 @@ void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
     set->n = d->n;
     set->policy_now = d->policy;
     set->least_workspaces = d->least_workspaces;
+    free((void *)set->homes.pinned);
+    set->homes = d->homes;
+    d->homes = (mm_homes){0};
     d->prepared = NULL;
     d->policy = (mm_policy){0};
 }
@@ -227,6 +235,7 @@ void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
 void mm_draft_fini(mm_draft *d) {
     for (int i = d->kept; d->prepared && i < d->n; i++) drop(d->prepared[i]);
     free(d->prepared);
+    free((void *)d->homes.pinned);
     mm_policy_fini(&d->policy);
     *d = (mm_draft){0};
 }
@@ -318,6 +327,7 @@ void mm_plan_set_fini(mm_plan_set *set) {
     free(set->offered);
     free(set->learned);
     free(set->prepared);
+    free((void *)set->homes.pinned);
     mm_policy_fini(&set->policy);
     mm_policy_fini(&set->policy_now);
     memset(set, 0, sizeof *set);

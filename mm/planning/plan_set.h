@@ -6,7 +6,7 @@
 
 #include "mm/core/account/account.h"
 #include "mm/core/status.h"
-#include "mm/planning/persistent_table.h"
+#include "mm/planning/homes.h"
 #include "mm/planning/planning.h"
 
 /* A graph that has a plan. Its address stays until it is planned anew or forgotten. */
@@ -54,6 +54,7 @@ typedef struct mm_plan_set {
     bool least_workspaces; /* plans use the variants with the least workspace, and no others */
     mm_prepared **prepared;
     int n;
+    mm_homes homes; /* where persistent tensors are under these plans; owned */
 } mm_plan_set;
 
 /* How to draft plans. */
@@ -68,7 +69,8 @@ typedef struct mm_plan_request {
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
     const mm_new_graph *added; /* a new graph, or NULL */
-    bool others_stay;          /* only `added` is planned */
+    bool others_stay;          /* only `added` is planned, and all homes stay */
+    bool homes_stay;           /* all homes stay */
 } mm_plan_request;
 
 /* Plans that are made, proved and within the limits, and not committed yet. */
@@ -78,6 +80,7 @@ typedef struct mm_draft {
     const char *step;
     mm_prepared **prepared; /* the set's graphs in their order, then the new one */
     int n;
+    mm_homes homes;     /* owned, until they are committed */
     int kept;           /* the first `kept` are the set's own, with their present plans */
     int64_t need_bytes; /* peak of the largest new plan */
 } mm_draft;
@@ -93,12 +96,16 @@ typedef struct mm_misfit {
     mm_failure failure;             /* status and message */
 } mm_misfit;
 
-/* Drafts plans for all prepared graphs, and for the new one. The caller frees the draft. The set does not change.
+/* Drafts plans for all prepared graphs, and for the new one, with homes as the policy's option `resident` says (homes.h):
+ * all graphs' plans have the same. The caller frees the draft. The set does not change.
  * MM_ERR_INFEASIBLE: a plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan
  * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *misfit_out (may be NULL) is set; it
  * costs planning the other graphs, too, unless the policy is a substitute. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
                                        mm_misfit *misfit_out);
+/* The same with the given homes. */
+MM_CHECKED mm_status mm_plan_set_draft_with(const mm_plan_set *set, const mm_plan_request *attempt,
+                                            const mm_homes *homes, mm_draft *draft_out, mm_misfit *misfit_out);
 /* A request with the policy that runs now, within other limits. */
 mm_plan_request mm_plan_set_again(const mm_plan_set *set, const mm_limits *limits);
 /* Moves the draft's plans into the set, and frees those that they replace. The draft's other members stay. */

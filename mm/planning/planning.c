@@ -148,7 +148,7 @@ mm_plan *mm_planned_release(mm_planned *planned) {
 mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph, const mm_limits *limits) {
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *taken = *plan;
-    if (taken->base_bytes != own.base_bytes)
+    if (taken->base_bytes != own.base_bytes || taken->pinned_base_bytes != own.pinned_base_bytes)
         return mm_fail(MM_ERR_PLAN, "the plan of %s begins at offset %lld of the arena, not at %lld",
                        mm_graph_name(graph), (long long)taken->base_bytes, (long long)own.base_bytes);
     *plan = NULL;
@@ -156,13 +156,14 @@ mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *g
     return lower_and_prove(planned, taken, limits, own);
 }
 
-mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at, int n,
+mm_status mm_planned_add_measures(const mm_planned *planned, const mm_place *places, const mm_measure_at *at, int n,
                                   mm_planned *measured_out) {
     mm_planned made = {0};
     MM_TRY(mm_plan_add_measures(planned->plan, at, n, &made.plan));
     const mm_limits own = {.device_bytes = made.plan->peak_bytes,
                            .pinned_bytes = made.plan->pinned_bytes,
                            .base_bytes = made.plan->base_bytes,
+                           .pinned_base_bytes = made.plan->pinned_base_bytes,
                            .places = places};
     mm_status status = prove(&made, planned->facts, &own);
     if (status == MM_OK)

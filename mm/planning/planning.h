@@ -63,7 +63,7 @@ MM_CHECKED mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const 
 /* Makes from planned->plan one that also measures (mm_plan_add_measures). places: as in mm_limits, of its persistent
  * tensors. *measured_out has no facts and no codecs of its own: it uses those of `planned`. Errors of
  * mm_plan_add_measures and mm_program_prove. The caller frees it with mm_planned_fini. */
-MM_CHECKED mm_status mm_planned_add_measures(const mm_planned *planned, const int64_t *places, const mm_measure_at *at,
+MM_CHECKED mm_status mm_planned_add_measures(const mm_planned *planned, const mm_place *places, const mm_measure_at *at,
                                              int n, mm_planned *measured_out);
 void mm_planned_fini(mm_planned *planned);
 

@@ -64,7 +64,7 @@ static mm_status add_facts(const maker *m, const mm_graph *graph, mm_planned *pl
     return MM_OK;
 }
 
-static mm_limits limits_of(const maker *m, int64_t device_bytes, const int64_t *places) {
+static mm_limits limits_of(const maker *m, int64_t device_bytes, const mm_place *places) {
     return (mm_limits){.device_bytes = device_bytes,
                        .pinned_bytes = m->request->limits.pinned_bytes,
                        .base_bytes = m->persistents.bytes,
@@ -74,7 +74,7 @@ static mm_limits limits_of(const maker *m, int64_t device_bytes, const int64_t *
 }
 
 /* Makes the smallest plan, and then, if the budget has room for it, the plan within the budget. */
-static mm_status plan(const maker *m, const mm_graph *graph, const int64_t *places, mm_planned *planned,
+static mm_status plan(const maker *m, const mm_graph *graph, const mm_place *places, mm_planned *planned,
                       int64_t *least_out) {
     const int64_t budget = m->request->limits.device_bytes;
     const mm_limits least = limits_of(m, 0, places), within = limits_of(m, budget, places);
@@ -193,9 +193,10 @@ static void judge(maker *m, int i, const mm_planned *planned, int64_t least_byte
 static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
     const mm_graph *graph = m->request->graphs[i];
     mm_graph_requirement *g = &m->made->graphs[i];
-    int64_t *places;
+    mm_place *places;
     mm_account account;
-    MM_TRY(mm_persistent_table_places(&m->persistents, graph, &places));
+    mm_limits ignored = {0};
+    MM_TRY(mm_persistent_table_places(&m->persistents, &(mm_homes){0}, graph, &ignored, &places));
     mm_status status = plan(m, graph, places, planned, &g->least_bytes);
     free(places);
     MM_TRY(status);

@@ -42,7 +42,7 @@ typedef struct nets_backend_ops {
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
-    /* Only the update's check; reads params, n_checked, most, loss and rng of `args`. */
+    /* Only the update's check; reads params, n_checked, most, late, loss and rng of `args`. */
     mm_status (*check)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
     /* Ends a pass that goes on: advances NETS_RNG_IMAGE by `images`. */
     mm_status (*pass_on)(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);

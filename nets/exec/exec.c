@@ -13,26 +13,26 @@ static mm_status collect_params(nets_exec *exec) {
     exec->params = calloc((size_t)n + 1, sizeof *exec->params);
     const int n_tensors = mm_graph_tensors(exec->lowered->graph);
     exec->param_of = malloc(((size_t)n_tensors + 1) * sizeof *exec->param_of);
-    if (!exec->params || !exec->param_of)
+    exec->written = calloc((size_t)n + 1, sizeof *exec->written);
+    exec->number = malloc(((size_t)n + 1) * sizeof *exec->number);
+    if (!exec->params || !exec->param_of || !exec->written || !exec->number)
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
     for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;
     for (int i = 0; i < n; i++) {
         const nets_param *of = nets_net_param(exec->net, i);
         if (!of->learned) continue;
+        exec->number[exec->n_params] = i;
         if (exec->lowered->params[i].gradient >= 0) exec->param_of[exec->lowered->params[i].gradient] = exec->n_params;
-        nets_update_param *param = &exec->params[exec->n_params++];
-        *param = (nets_update_param){.weight = nets_exec_param(exec, i, NETS_VALUE),
-                                     .gradient = nets_exec_param(exec, i, NETS_GRADIENT),
-                                     .elems = nets_order_elems(&exec->lowered->params[i].order),
-                                     .decayed = of->decayed,
-                                     .copy = nets_exec_place(exec, exec->lowered->params[i].copy)};
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_param(exec, i, NETS_STATE + k);
+        exec->written[exec->n_params] = exec->params[exec->n_params] =
+            (nets_update_param){.elems = nets_order_elems(&exec->lowered->params[i].order), .decayed = of->decayed};
+        exec->n_params++;
     }
     exec->n_checked = exec->n_params;
-    for (int i = 0; i < n; i++)
-        if (!nets_net_param(exec->net, i)->learned)
-            exec->params[exec->n_checked++] = (nets_update_param){.gradient = nets_exec_param(exec, i, NETS_VALUE),
-                                                                  .elems = nets_net_param(exec->net, i)->elems};
+    for (int i = 0; i < n; i++) {
+        if (nets_net_param(exec->net, i)->learned) continue;
+        exec->number[exec->n_checked] = i;
+        exec->params[exec->n_checked++] = (nets_update_param){.elems = nets_net_param(exec->net, i)->elems};
+    }
     return MM_OK;
 }
 
@@ -71,10 +71,20 @@ static mm_status create_pass(nets_exec *exec, const nets_lowering *how, const ne
     return mm_allreduce_set(exec->manager, pass->lowered->graph, allreduce->fns, allreduce->ctx);
 }
 
+static mm_status check_update(const nets_exec *exec, const nets_lowering *how) {
+    nets_lowering whole = *how;
+    if (exec->sub_batch != exec->batch) whole.pass.whole = exec->batch;
+    const char *refusal = nets_update_refusal(&whole, exec->optimizer.clip_norm > 0);
+    if (!refusal) return MM_OK;
+    return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated %s: %s", nets_net_name(exec->net),
+                   how->update == NETS_UPDATE_BY_LAYER ? "by layer" : "in the backward pass", refusal);
+}
+
 static mm_status create(nets_exec *exec, const nets_lowering *how) {
     nets_exec_graph graphs[NETS_PASSES] = {{exec->batch, {0}, 1}};
     exec->n_passes = 1;
     MM_TRY(check_device(exec));
+    MM_TRY(check_update(exec, how));
     if (exec->sub_batch != exec->batch) {
         if (exec->sub_batch < 1 || exec->sub_batch > exec->batch)
             return mm_fail(MM_ERR_INVALID, "net %s: a sub-batch of %lld images must be from 1 to the batch of %lld",
@@ -105,8 +115,11 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
     exec->batch = batch;
     exec->sub_batch = options->sub_batch != 0 ? options->sub_batch : batch;
     if (optimizer) exec->optimizer = *optimizer;
-    const nets_lowering how = {
-        .mode = mode, .optimizer = exec->optimizer.id, .no_fuse = options->no_fuse, .allreduce = options->allreduce};
+    const nets_lowering how = {.mode = mode,
+                               .optimizer = exec->optimizer.id,
+                               .update = options->update,
+                               .no_fuse = options->no_fuse,
+                               .allreduce = options->allreduce};
     mm_status status = create(exec, &how);
     nets_exec_stepped_down(exec);
     if (status != MM_OK) {
@@ -150,6 +163,8 @@ void nets_exec_destroy(nets_exec *exec) {
     nets_backend_close(exec->own_backend);
     free(exec->params);
     free(exec->param_of);
+    free(exec->written);
+    free(exec->number);
     free(exec);
 }
 

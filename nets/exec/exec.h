@@ -51,6 +51,14 @@ typedef struct nets_exec_options {
      * sub-batch size. 0: whole batches; training only. */
     int64_t sub_batch;
     bool no_fuse; /* nets_lowering.no_fuse */
+    /* When weights are updated; training only. MM_ERR_UNSUPPORTED: nets_update_refusal.
+     *
+     * With NETS_UPDATE_IN_BACKWARD gradients are no part of a parameter (NETS_GRADIENT), policies whose error bounds
+     * are guarded cannot run (mm_sampling_guards), and an iteration that fails may have updated some weights: then it
+     * is not undone, and nets_exec_updates fails. With nets_optimizer.only_finite, a gradient that is not finite halts
+     * its own update and the ones behind it; the iteration is undone if it was found before the first update, as a loss
+     * that is not finite always is. */
+    nets_update_when update;
     /* Trains as one of several ranks: `batch` is this rank's part of a whole batch of allreduce.n times as many images.
      * Gradients, losses and counts of correct labels are the whole batch's when the update begins; so are results. If
      * memory runs out in an iteration, it is run again only if none of its all-reduces has begun. */
@@ -84,8 +92,8 @@ const nets_lowered *nets_exec_lowered(const nets_exec *exec);
 enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
-/* The address of a parameter's elements in the device's memory, in its order (op_order.h), the same for the manager's
- * life. NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
+/* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
+ * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only. The CPU may use the
  * address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
@@ -125,7 +133,8 @@ MM_CHECKED mm_status nets_exec_iteration(nets_exec *exec, const float *images, c
 
 /* How often the weights were updated since nets_exec_init, or since the state that was loaded began. It tells whether
  * an iteration that failed had updated them. Call it between iterations; it blocks. MM_ERR_NOT_FOUND: this executor
- * evaluates. */
+ * evaluates. MM_ERR_DEVICE: an iteration ended after it had updated some of the weights, not all; they are of no use
+ * until nets_exec_init, or until the tensor rng is set with the weights of another state. */
 MM_CHECKED mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out);
 
 /* ---- iterations ahead: while the device runs one, the next is enqueued behind it */

@@ -27,11 +27,14 @@ struct nets_exec {
     int n_passes;
     const nets_lowered *lowered; /* the last pass's, which updates the weights */
     nets_optimizer optimizer;
-    nets_update_param *params; /* what is updated or checked: n_params learned parameters, then running statistics */
-    int n_params, n_checked;   /* n_checked: parameters and statistics together */
-    /* Per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
-    int *param_of;
-    mm_call vote; /* the call that nets_exec_enqueue_vote enqueues */
+    /* What is updated or checked: n_params learned parameters, then running statistics; and gradients as the steps that
+     * write them find them, for checks there. Places are set when a step uses them (exec_pass.c): as long as a plan is
+     * used, they stay. */
+    nets_update_param *params, *written;
+    int *number;             /* their numbers in the net */
+    int n_params, n_checked; /* n_checked: parameters and statistics together */
+    int *param_of; /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
+    mm_call vote;  /* the call that nets_exec_enqueue_vote enqueues */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */
@@ -53,7 +56,7 @@ static inline int64_t nets_exec_bytes_of(const nets_exec *exec, mm_tensor tensor
     return tensor < 0 ? 0 : mm_graph_tensor(exec->lowered->graph, tensor)->bytes;
 }
 
-/* A persistent tensor's address, the same for the manager's life. NULL for an absent tensor. `tensor`: of
+/* The address of a persistent tensor's home, which may move between iterations. NULL for an absent tensor. `tensor`: of
  * exec->lowered, whose graph has all that the others have. */
 static inline void *nets_exec_place(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_persistent_data(exec->manager, nets_exec_name_of(exec, tensor), NULL);
@@ -96,11 +99,14 @@ MM_CHECKED mm_status nets_exec_recompute(void *ctx, mm_manager *manager, mm_laye
 MM_CHECKED mm_status nets_exec_begin_part(const nets_exec *exec, mm_stream *stream);
 /* The number of all-reduces that this rank has begun; 0 if that is not known. */
 int64_t nets_exec_sums_begun(const nets_exec *exec);
-/* Whether the update runs in parts, each as soon as its gradients are all-reduced. With only_finite, each rank then
- * checks its own gradients as they are written, and the ranks agree before the first part. Clipping needs all
- * gradients: then the last part updates all parameters. */
+static inline bool nets_exec_updates_in_backward(const nets_exec *exec) {
+    return exec->lowered->update == NETS_UPDATE_IN_BACKWARD;
+}
+/* Whether the update runs in parts. With only_finite, each rank then checks its own gradients as they are written, and
+ * the ranks agree before the first part; in the backward pass each part's gradients are checked before it. Clipping
+ * needs all gradients: then the last part updates all parameters. */
 static inline bool nets_exec_updates_in_parts(const nets_exec *exec) {
-    return exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0);
+    return nets_exec_updates_in_backward(exec) || (exec->lowered->n_updates > 1 && !(exec->optimizer.clip_norm > 0));
 }
 /* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);

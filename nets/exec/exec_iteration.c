@@ -77,6 +77,7 @@ static mm_status submit(nets_exec *exec, nets_iteration *it, float lr) {
     it->stream = mm_compute_stream(exec->manager);
     *it->slot->lr = lr;
     *it->slot->word = exec->word;
+    if (nets_exec_outstanding(exec) == 0) nets_undo_unmark(&exec->undo);
     MM_TRY(get_ages(exec, it->ages));
     int64_t began = mm_now_ns();
     mm_status status = run_iteration(exec, it);
@@ -146,7 +147,7 @@ static mm_status give_up(nets_exec *exec, const nets_slot *slot, mm_status statu
 static mm_status undo_diverged(nets_exec *exec, const nets_slot *slot) {
     nets_exec_drop(exec);
     MM_TRY(mm_manager_sync(exec->manager));
-    if (take_back(exec, slot)) return MM_OK;
+    if (take_back(exec, slot) || nets_exec_updates_in_backward(exec)) return MM_OK;
     return mm_fail(MM_ERR_DEVICE, "net %s: an iteration whose loss is not finite could not be undone",
                    nets_net_name(exec->net));
 }

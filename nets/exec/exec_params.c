@@ -11,7 +11,8 @@
 static mm_tensor part_tensor(const nets_exec *exec, int param, nets_part part) {
     const nets_param_tensors *tensors = &exec->lowered->params[param];
     if (part == NETS_VALUE) return tensors->value;
-    return part == NETS_GRADIENT ? tensors->gradient : tensors->state[part - NETS_STATE];
+    if (part == NETS_GRADIENT) return nets_exec_updates_in_backward(exec) ? -1 : tensors->gradient;
+    return tensors->state[part - NETS_STATE];
 }
 
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
@@ -192,8 +193,12 @@ mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
 mm_status nets_exec_updates(nets_exec *exec, int64_t *updates_out) {
     if (exec->lowered->rng < 0)
         return mm_fail(MM_ERR_NOT_FOUND, "net %s: nothing is updated in an evaluation", nets_net_name(exec->net));
-    uint32_t rng[4];
+    uint32_t rng[NETS_RNG_WORDS];
     MM_TRY(mm_persistent_get(exec->manager, nets_exec_name_of(exec, exec->lowered->rng), 0, rng, sizeof rng));
+    if (rng[NETS_RNG_HALTED] == NETS_TORN)
+        return mm_fail(MM_ERR_DEVICE,
+                       "net %s: iteration %lld ended after it had updated some of the weights: they are of no use",
+                       nets_net_name(exec->net), (long long)((uint64_t)rng[3] << 32 | rng[2]) + 1);
     *updates_out = (int64_t)((uint64_t)rng[3] << 32 | rng[2]);
     return MM_OK;
 }

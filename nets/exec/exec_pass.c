@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs one pass of an iteration, over a batch or a sub-batch: enqueues each step, records and replays, or rehearses. */
+#include <string.h>
+
 #include "nets/exec/exec_internal.h"
 #include "nets/exec/exec_rehearsal.h"
 
@@ -28,24 +30,49 @@ static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it)
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
-/* Checks the gradients of n parameters from `first` on, and the loss unless `loss` is NULL. */
-static mm_status enqueue_check(const nets_exec *exec, int first, int n, float most, const float *loss,
-                               mm_stream *stream) {
-    const nets_update_args args = {.params = exec->params + first,
+/* Checks the gradients of n parameters (late: nets_update_args), and the loss unless `loss` is NULL. */
+static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *params, int n, float most, bool late,
+                               const float *loss, mm_stream *stream) {
+    const nets_update_args args = {.params = params,
                                    .n_checked = n,
                                    .most = most,
+                                   .late = late,
                                    .loss = loss,
                                    .rng = nets_exec_place(exec, exec->lowered->rng)};
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
-/* Called after the backward step that writes the gradients last, before they are all-reduced. */
+/* Sets a place. Work that is under way may read it, but then it does not change: only another plan has other places, and
+ * plans are exchanged when all work is done. */
+static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
+    void *place = tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor), *before;
+    memcpy(&before, place_at, sizeof before);
+    if (before != place) memcpy(place_at, &place, sizeof place);
+}
+
+/* Sets the places of n of exec->params from `first` on, as the step that is under way finds them. */
+static void bind(nets_exec *exec, int first, int n) {
+    for (int i = first; i < first + n; i++) {
+        const nets_param_tensors *tensors = &exec->lowered->params[exec->number[i]];
+        nets_update_param *param = &exec->params[i];
+        set_place(exec, i < exec->n_params ? tensors->gradient : tensors->value, &param->gradient);
+        if (i >= exec->n_params) continue; /* running statistics are checked, like a gradient */
+        set_place(exec, tensors->value, &param->weight);
+        set_place(exec, tensors->copy, &param->copy);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) set_place(exec, tensors->state[k], &param->state[k]);
+    }
+}
+
+/* Called after a step that writes gradients, before they are all-reduced. */
 static mm_status check_gradients(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
-    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
+    const int ranks = exec->lowered->allreduce.n;
+    const float most = NETS_GRADIENT_MOST / (float)(ranks > 1 ? ranks : 1);
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;
-        MM_TRY(enqueue_check(exec, exec->param_of[gradient], 1, most, NULL, stream));
+        nets_update_param *written = &exec->written[exec->param_of[gradient]];
+        set_place(exec, gradient, &written->gradient);
+        MM_TRY(enqueue_check(exec, written, 1, most, false, NULL, stream));
     }
     return MM_OK;
 }
@@ -54,17 +81,28 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, m
  * ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
-    MM_TRY(enqueue_check(exec, exec->n_params, exec->n_checked - exec->n_params, NETS_GRADIENT_MOST, loss, stream));
+    const int statistics = exec->n_checked - exec->n_params;
+    bind(exec, exec->n_params, statistics);
+    MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
     return nets_exec_enqueue_vote(exec, stream);
 }
 
-static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_stream *stream) {
-    const bool parts = nets_exec_updates_in_parts(exec);
+/* In the backward pass: checks the gradients that the step updates by. */
+static mm_status check_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    if (exec->optimizer.only_finite)
+        MM_TRY(enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
+                             step->part > 0, NULL, it->stream));
+    return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
+}
+
+static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    const bool parts = nets_exec_updates_in_parts(exec), last = step->part == exec->lowered->n_updates - 1;
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
-    const nets_step *last = &exec->lowered->steps[exec->lowered->n_steps - 1];
-    if (!parts && step != last) return MM_OK;
-    if (parts && exec->optimizer.only_finite && step == last - exec->lowered->n_updates + 1)
-        MM_TRY(agree(exec, stream));
+    mm_stream *stream = it->stream;
+    if (!parts && !last) return MM_OK;
+    bind(exec, first, parts ? n : exec->n_checked);
+    if (parts && exec->optimizer.only_finite && step->part == 0) MM_TRY(agree(exec, stream));
+    if (nets_exec_updates_in_backward(exec)) MM_TRY(check_update(exec, it, step));
     const nets_update_args args = {.params = exec->params + first,
                                    .n_params = n,
                                    .checks = !parts,
@@ -73,7 +111,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_step *step, mm_strea
                                    .loss = nets_exec_place(exec, exec->lowered->loss),
                                    .lr = nets_exec_place(exec, exec->lowered->lr),
                                    .optimizer = exec->optimizer,
-                                   .goes_on = step != last,
+                                   .goes_on = !last,
                                    .rng = nets_exec_place(exec, exec->lowered->rng),
                                    .step = nets_exec_place(exec, exec->lowered->step)};
     return exec->backend->ops->update(exec->backend, &args, stream);
@@ -142,10 +180,10 @@ static mm_status run_data(nets_exec *exec, const nets_iteration *it) {
     return MM_OK;
 }
 
-/* The last step: the update, or the end of a pass that goes on. */
+/* An update, or the end of a pass that goes on. */
 static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     const nets_lowered *lowered = it->pass->lowered;
-    if (!lowered->pass.goes_on) return enqueue_update(exec, step, it->stream);
+    if (!lowered->pass.goes_on) return enqueue_update(exec, it, step);
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
@@ -156,7 +194,7 @@ static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const n
     if (!step->op) return run_data(exec, it);
     const bool again = it->rehearsed && step->phase == MM_FORWARD;
     const bool checks = nets_exec_updates_in_parts(exec) && exec->optimizer.only_finite && !it->rehearsed &&
-                        !lowered->pass.goes_on && step->phase == MM_BACKWARD;
+                        !lowered->pass.goes_on && !nets_exec_updates_in_backward(exec);
     MM_TRY(enqueue_op(exec, lowered, step, it->stream, again));
     /* The loss's step writes this rank's word (lower.c). */
     if (step->phase == MM_FORWARD && step->tensors[NETS_CORRECT] >= 0 && !it->recorded && !lowered->pass.goes_on)
@@ -259,6 +297,12 @@ mm_status nets_exec_run_pass(nets_exec *exec, const nets_iteration *it, int64_t 
     pass.pass = &exec->pass[last ? exec->n_passes - 1 : first > 0];
     pass.images = (const float *)((const char *)it->images + first * nets_exec_image_bytes(exec));
     pass.labels = (const int32_t *)((const char *)it->labels + first * nets_exec_label_bytes(exec));
-    if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) return run_guarded(exec, &pass);
+    if (mm_sampling_guards(exec->manager, pass.pass->lowered->graph)) {
+        if (!nets_exec_updates_in_backward(exec)) return run_guarded(exec, &pass);
+        return mm_fail(MM_ERR_UNSUPPORTED,
+                       "net %s: policy %s compares gradients of whole iterations, but weights are updated in the "
+                       "backward pass",
+                       nets_net_name(exec->net), mm_policy_now(exec->manager));
+    }
     return has_recording(exec, pass.pass, it->stream) ? run_recorded(exec, &pass) : run_step_by_step(exec, &pass);
 }

@@ -54,6 +54,7 @@ static mm_status copy_parts(mm_stream *stream, uint8_t *buffer, const nets_stage
 }
 
 mm_status nets_staging_pass(nets_staging *staging, mm_stream *compute, const nets_staged parts[NETS_STAGED]) {
+    staging->buffer = mm_persistent_data(staging->manager, staging->name, NULL); /* it may have moved */
     MM_TRY(mm_stream_wait(staging->stream, staging->taken));
     MM_TRY(copy_parts(staging->stream, staging->buffer, parts, MM_COPY_IN));
     MM_TRY(mm_event_record(staging->arrived, staging->stream));

@@ -6,9 +6,14 @@
 
 #include "mm/core/graph/graph.h"
 #include "mm/core/plan/plan.h"
+#include "nets/rng.h"
+
+/* A mark: NETS_RNG's count of updates and halted word as they were before the iteration's first update. */
+enum { MARK_HALTED = NETS_RNG_HALTED - NETS_RNG_ITERATION, MARK_WORDS };
 
 struct nets_undo_run {
-    uint8_t *place;
+    const char *name; /* of its first tensor */
+    uint8_t *place;   /* at first; homes of persistent tensors may move, but those of a run stay together */
     int64_t offset, bytes;
 };
 
@@ -19,8 +24,9 @@ static int by_place(const void *a, const void *b) {
 
 static void add(nets_undo *undo, const nets_lowered *lowered, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(lowered->graph, tensor);
-    undo->runs[undo->n_runs++] =
-        (nets_undo_run){.place = mm_persistent_data(undo->manager, info->name, NULL), .bytes = mm_align(info->bytes)};
+    undo->runs[undo->n_runs++] = (nets_undo_run){.name = info->name,
+                                                 .place = mm_persistent_data(undo->manager, info->name, NULL),
+                                                 .bytes = mm_align(info->bytes)};
 }
 
 /* Joins runs that lie next to each other in device memory. Persistent tensors take whole units of alignment, so there
@@ -72,13 +78,16 @@ mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowere
     lay_out(undo);
     const nets_undo_run *last = &undo->runs[undo->n_runs - 1];
     undo->rng_offset = last->offset + (rng - last->place);
-    MM_TRY(mm_device_reserve(undo->device, MM_MEMORY_PINNED, NETS_AHEAD * undo->bytes, &memory));
+    undo->mark_bytes = lowered->update == NETS_UPDATE_IN_BACKWARD ? MARK_WORDS * (int64_t)sizeof(uint32_t) : 0;
+    MM_TRY(mm_device_reserve(undo->device, MM_MEMORY_PINNED, NETS_AHEAD * undo->bytes + undo->mark_bytes, &memory));
     undo->memory = memory;
+    nets_undo_unmark(undo);
     return MM_OK;
 }
 
 void nets_undo_fini(nets_undo *undo) {
-    if (undo->memory) mm_device_release(undo->device, MM_MEMORY_PINNED, undo->memory, NETS_AHEAD * undo->bytes);
+    if (undo->memory)
+        mm_device_release(undo->device, MM_MEMORY_PINNED, undo->memory, NETS_AHEAD * undo->bytes + undo->mark_bytes);
     free(undo->runs);
     memset(undo, 0, sizeof *undo);
 }
@@ -88,6 +97,17 @@ static uint8_t *copy_of(const nets_undo *undo, int slot) { return undo->memory +
 /* A copy's count of updates, two words of NETS_RNG; NEVER until the copy is made. */
 static const uint32_t NEVER[2] = {UINT32_MAX, UINT32_MAX};
 
+static uint32_t *mark_of(const nets_undo *undo) { return (uint32_t *)copy_of(undo, NETS_AHEAD); }
+
+void nets_undo_unmark(nets_undo *undo) {
+    if (undo->mark_bytes > 0) memcpy(mark_of(undo), NEVER, sizeof NEVER);
+}
+
+mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream) {
+    const uint32_t *rng = mm_persistent_data(undo->manager, undo->rng, NULL);
+    return mm_copy_async(stream, mark_of(undo), rng + NETS_RNG_ITERATION, undo->mark_bytes, MM_COPY_OUT);
+}
+
 static uint32_t *count_in(const nets_undo *undo, int slot) {
     return (uint32_t *)(copy_of(undo, slot) + undo->rng_offset) + 2;
 }
@@ -96,7 +116,8 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
     if (undo->n_runs > 0) memcpy(count_in(undo, slot), NEVER, sizeof NEVER);
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, run->place, run->bytes, MM_COPY_OUT));
+        const uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, place, run->bytes, MM_COPY_OUT));
     }
     return MM_OK;
 }
@@ -104,18 +125,29 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
 static mm_status put_back(nets_undo *undo, int slot, mm_stream *stream) {
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        MM_TRY(mm_copy_async(stream, run->place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
+        uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        MM_TRY(mm_copy_async(stream, place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
     }
     return mm_stream_sync(stream);
 }
 
+static mm_status tear(nets_undo *undo) {
+    const uint32_t torn = NETS_TORN;
+    return mm_persistent_set(undo->manager, undo->rng, NETS_RNG_HALTED * sizeof torn, &torn, sizeof torn);
+}
+
 mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *undone_out) {
-    uint32_t now[4];
+    uint32_t now[NETS_RNG_WORDS];
     *undone_out = true;
     if (undo->n_runs == 0 || memcmp(count_in(undo, slot), NEVER, sizeof NEVER) == 0)
         return MM_OK; /* the iteration did not begin */
     MM_TRY(mm_persistent_get(undo->manager, undo->rng, 0, now, sizeof now));
-    *undone_out = memcmp(now + 2, count_in(undo, slot), sizeof NEVER) == 0;
+    const bool counted = memcmp(now + 2, count_in(undo, slot), sizeof NEVER) != 0;
+    const bool begun = undo->mark_bytes > 0 && memcmp(mark_of(undo), count_in(undo, slot), sizeof NEVER) == 0 &&
+                       mark_of(undo)[MARK_HALTED] == 0;
+    const bool torn = now[NETS_RNG_HALTED] == NETS_TORN;
+    *undone_out = !counted && !begun && !torn;
+    if (begun && !counted) return tear(undo);
     mm_status status = *undone_out ? put_back(undo, slot, stream) : MM_OK;
     if (status != MM_OK) mm_stream_reset(stream);
     return status;

@@ -16,6 +16,7 @@ typedef struct nets_undo {
     int64_t bytes;       /* size of one copy; NETS_AHEAD copies lie one after the other */
     nets_undo_run *runs; /* contiguous ranges of device memory to copy; none in an evaluation, which changes nothing */
     int n_runs;
+    int64_t mark_bytes; /* of the mark behind the copies (nets_undo_mark); 0: all weights are updated at the end */
     const char *rng;    /* the name of NETS_RNG's tensor */
     int64_t rng_offset; /* its offset in a copy */
 } nets_undo;
@@ -25,11 +26,17 @@ MM_CHECKED mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const 
 /* Legal on a zeroed one. No copy may still be enqueued. */
 void nets_undo_fini(nets_undo *undo);
 
+/* Forgets earlier marks. Call it when no iteration is under way. */
+void nets_undo_unmark(nets_undo *undo);
+/* Enqueues a mark of the iteration: it is about to update the first of its weights, unless updates are halted. */
+MM_CHECKED mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream);
+
 /* Enqueues the copy for the slot with this index. It must be enqueued before anything else of the slot's iteration. */
 MM_CHECKED mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream);
 
 /* Restores what the slot's iteration changed, unless the iteration has updated the weights: then everything stays as it
- * is, and *undone_out is false. Call it between iterations, with the streams drained; it blocks. */
+ * is, and *undone_out is false. If it has updated some of them only, NETS_RNG's halted word becomes NETS_TORN. Call it
+ * between iterations, with the streams drained; it blocks. */
 MM_CHECKED mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *undone_out);
 
 #endif

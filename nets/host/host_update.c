@@ -161,7 +161,7 @@ static bool has_diverged(const update_job *job) {
 
 static void check(const update_job *job) {
     uint32_t *halted = job->args.rng + NETS_RNG_HALTED;
-    if (!*halted) *halted = has_diverged(job);
+    if (!*halted && has_diverged(job)) *halted = job->args.late ? NETS_TORN : 1;
 }
 
 static mm_status run_check(void *arg) {

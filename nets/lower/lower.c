@@ -391,12 +391,46 @@ static mm_status lower_backward(lowering *lo, int index) {
     return add_step(lo, index, MM_BACKWARD, &nets_op_lowering_of(u.layer->op, u.relu)->backward, tensors);
 }
 
+/* ---------------------------------------------------------------- updates */
+
+/* Sets for each parameter the layer behind whose backward step its gradient is complete: of the layers that use the
+ * parameter, the first. No step behind it reads the weight, nor can its layer be computed again behind it. */
+static void find_complete(const lowering *lo, int *complete) {
+    const nets_net *net = lo->out->net;
+    for (int p = 0; p < nets_net_params(net); p++) complete[p] = lo->fused[nets_net_param(net, p)->layer].within;
+    for (int i = 0; i < nets_net_layers(net); i++) {
+        const int tied = nets_net_layer(net, i)->tied_param, within = lo->fused[i].within;
+        if (tied >= 0 && within < complete[tied]) complete[tied] = within;
+    }
+}
+
+static mm_status lower_backward_pass(lowering *lo, const int *complete) {
+    const nets_update_when when = lo->out->update;
+    const int n = nets_net_layers(lo->out->net);
+    for (int i = n - 1; i >= 0; i--) {
+        MM_TRY(lower_backward(lo, i));
+        if (when == NETS_UPDATE_IN_BACKWARD) MM_TRY(nets_lower_layer_update(lo->out, complete, i));
+    }
+    MM_TRY(nets_lower_allreduces(lo->out));
+    for (int i = n - 1; i >= 0 && when == NETS_UPDATE_BY_LAYER && !lo->out->pass.goes_on; i--)
+        MM_TRY(nets_lower_layer_update(lo->out, complete, i));
+    return lo->out->n_updates > 0 ? MM_OK : nets_lower_update(lo->out);
+}
+
+const char *nets_update_refusal(const nets_lowering *how, bool clips) {
+    if (how->mode != NETS_TRAIN || how->update == NETS_UPDATE_AT_END) return NULL;
+    if (clips) return "clipping needs all gradients before the first update";
+    if (how->update == NETS_UPDATE_BY_LAYER) return NULL;
+    if (how->pass.whole > 0) return "gradients of sub-batches add up, and so must be kept";
+    return how->allreduce.n > 1 ? "gradients of several ranks are summed whole, and so must be kept" : NULL;
+}
+
 /* ---------------------------------------------------------------- whole */
 
 static mm_status allocate(lowering *lo) {
     nets_lowered *out = lo->out;
     size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
-    out->steps = calloc(2 * n + NETS_UPDATES, sizeof *out->steps);
+    out->steps = calloc(2 * n + n_params + 1, sizeof *out->steps); /* an update's part has a parameter at least */
     out->params = calloc(n_params + 1, sizeof *out->params);
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);
@@ -464,14 +498,22 @@ static mm_status lower_all(lowering *lo) {
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
-        for (int i = n - 1; i >= 0; i--) MM_TRY(lower_backward(lo, i));
-        MM_TRY(nets_lower_update(out));
+        int *complete = malloc(((size_t)nets_net_params(out->net) + 1) * sizeof *complete);
+        if (!complete) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+        find_complete(lo, complete);
+        const mm_status status = lower_backward_pass(lo, complete);
+        free(complete);
+        MM_TRY(status);
     }
     return mm_graph_freeze(out->graph);
 }
 
 mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
                      nets_lowered **lowered_out) {
+    const char *refusal = nets_update_refusal(how, false);
+    if (refusal)
+        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated in the backward pass: %s", nets_net_name(net),
+                       refusal);
     nets_lowered *out = calloc(1, sizeof *out);
     if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
     out->net = net;
@@ -479,6 +521,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->mode = how->mode;
     out->pass = how->pass;
     out->optimizer = how->optimizer;
+    if (how->mode == NETS_TRAIN) out->update = how->update;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = -1;

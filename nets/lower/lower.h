@@ -8,7 +8,9 @@
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
- * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor.
+ * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD
+ * grad.<parameter> is managed. The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ...
+ * for its parts; <optimizer>.<layer> if there is one for each layer.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -36,10 +38,20 @@ typedef struct nets_allreduce {
     mm_status (*agree)(void *ctx, int32_t *word);
 } nets_allreduce;
 
+/* When weights are updated. All give the same bits. */
+typedef enum nets_update_when {
+    NETS_UPDATE_AT_END,   /* in one step behind the backward pass; with MM_ALLREDUCE_AT_ONCE, in several */
+    NETS_UPDATE_BY_LAYER, /* behind the backward pass, in a step for each layer, the last layers first */
+    /* In a step for each layer, behind the backward step that completes its gradients. These are managed tensors, so a
+     * gradient takes memory only until then. Of a parameter that several layers share, that is the first layer's. */
+    NETS_UPDATE_IN_BACKWARD,
+} nets_update_when;
+
 /* How a net is lowered, beside its batch and backend. */
 typedef struct nets_lowering {
     nets_mode mode;
     nets_optimizer_id optimizer;
+    nets_update_when update;
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
     nets_allreduce allreduce; /* of one rank of several */
@@ -59,6 +71,7 @@ typedef struct nets_step {
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the learned parameters */
+    int part;                     /* an update's number among the graph's updates, from 0 */
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. All have the same order of elements. */
@@ -73,12 +86,13 @@ typedef struct nets_lowered {
     nets_mode mode;
     nets_pass pass;
     nets_optimizer_id optimizer;
+    nets_update_when update;
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
-    /* The number of the update's parts, which are the last steps. There are several only if gradients are all-reduced
-     * one after the other (MM_ALLREDUCE_AT_ONCE); the first part has the last parameters. */
+    /* The number of the update's parts, the last parameters first. At the end of the backward pass there are several
+     * only if gradients are all-reduced one after the other (MM_ALLREDUCE_AT_ONCE), or with NETS_UPDATE_BY_LAYER. */
     int n_updates;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor images, labels, loss, correct;
@@ -91,9 +105,13 @@ typedef struct nets_lowered {
     int n_ops;
 } nets_lowered;
 
+/* Why the update cannot be how->update, as the end of a sentence; NULL: it can. clips: gradients are clipped. */
+const char *nets_update_refusal(const nets_lowering *how, bool clips);
+
 /* Lowers a net. `net` and `backend` must outlive the result, and so must what how->allreduce points to. `batch`: of the
  * pass; with several ranks, this rank's part. The graph of a training's last pass has all persistent tensors of the
- * other passes' graphs; the optimizer's are in it alone. MM_ERR_INVALID: the batch is out of range. */
+ * other passes' graphs; the optimizer's are in it alone. MM_ERR_INVALID: the batch is out of range. MM_ERR_UNSUPPORTED:
+ * nets_update_refusal. */
 MM_CHECKED mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
                                 nets_lowered **lowered_out);
 void nets_lowered_destroy(nets_lowered *lowered);

@@ -52,7 +52,8 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     }
     if (!param->learned || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, param->rank, dims, name,
+    const mm_ownership ownership = out->update == NETS_UPDATE_IN_BACKWARD ? MM_MANAGED : MM_PERSISTENT;
+    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, ownership, MM_F32, param->rank, dims, name,
                              &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!nets_lowered_updates(out)) return MM_OK;
@@ -101,7 +102,7 @@ mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) 
 
 /* ---------------------------------------------------------------- the update step */
 
-static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
+static mm_status add_update_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
     nets_step *step = &out->steps[out->n_steps];
     *step = (nets_step){.layer = -1, .phase = MM_UPDATE};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
@@ -114,7 +115,9 @@ static mm_status add_last_step(nets_lowered *out, const char *name, const mm_use
 
 /* All-reduces all that the update reads or that a saved state has: the sums of gradients, of the loss, of `correct` and
  * of the ranks' words, and the means of running statistics. */
-static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
+mm_status nets_lower_allreduces(nets_lowered *out) {
+    const mm_allreduce_when when = out->allreduce.when;
+    if (out->allreduce.n < 2 || out->pass.goes_on) return MM_OK;
     MM_TRY(mm_graph_allreduce(out->graph, out->loss, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->correct, when, MM_REDUCE_SUM));
     MM_TRY(mm_graph_allreduce(out->graph, out->word, when, MM_REDUCE_SUM));
@@ -127,8 +130,11 @@ static mm_status add_allreduces(nets_lowered *out, mm_allreduce_when when) {
     return MM_OK;
 }
 
-/* Lists the uses of an update of the parameters from `from` to below `to`. Returns their number. */
-static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses) {
+/* Lists the uses of an update of the parameters from `from` to below `to`. last: no other update follows. Returns their
+ * number. */
+static size_t list_uses(const nets_lowered *out, int from, int to, bool last, mm_use *uses) {
+    /* In the backward pass, forward steps that read rng may run again before the last update counts. */
+    const bool counts = last || out->update != NETS_UPDATE_IN_BACKWARD;
     size_t n = 0;
     for (int i = from; i < to; i++) {
         const nets_param_tensors *tensors = &out->params[i];
@@ -139,10 +145,10 @@ static size_t list_uses(const nets_lowered *out, int from, int to, mm_use *uses)
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
         if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
     }
-    uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
+    if (counts) uses[n++] = (mm_use){out->rng, MM_MODIFY, MM_FORM_VALUE};
     uses[n++] = (mm_use){out->lr, MM_READ, MM_FORM_VALUE};
     if (out->n_updates == 0) uses[n++] = (mm_use){out->loss, MM_READ, MM_FORM_VALUE};
-    if (out->step >= 0) uses[n++] = (mm_use){out->step, MM_MODIFY, MM_FORM_VALUE};
+    if (out->step >= 0) uses[n++] = (mm_use){out->step, counts ? MM_MODIFY : MM_READ, MM_FORM_VALUE};
     return n;
 }
 
@@ -151,29 +157,61 @@ static int64_t gradient_bytes(const nets_lowered *out, int param) {
     return gradient >= 0 ? mm_graph_tensor(out->graph, gradient)->bytes : 0;
 }
 
+static int count_learned(const nets_lowered *out, int from, int to) {
+    int n = 0;
+    for (int i = from; i < to; i++) n += nets_net_param(out->net, i)->learned;
+    return n;
+}
+
+/* Adds an update of the parameters from `from` to below `to`. last: no other update follows. */
+static mm_status add_update(nets_lowered *out, const char *name, int from, int to, bool last) {
+    nets_step *step = &out->steps[out->n_steps];
+    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 4) * sizeof *uses);
+    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
+    const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, last, uses));
+    free(uses);
+    step->first_updated = count_learned(out, 0, from);
+    step->n_updated = count_learned(out, from, to);
+    step->part = out->n_updates++;
+    return status;
+}
+
 /* Adds the update's parts, the last parameters first, each with at least `least` of the `all` bytes of gradients. */
-static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all, mm_use *uses) {
+static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all) {
     const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
-    int learned = 0; /* before `to` */
-    for (int i = 0; i < nets_net_params(out->net); i++) learned += nets_net_param(out->net, i)->learned;
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
         int64_t part = 0;
-        int n = 0;
         while (from > 0 && (from == to || part < least || all == 0)) {
             from--;
             part += gradient_bytes(out, from);
             all -= gradient_bytes(out, from);
-            n += nets_net_param(out->net, from)->learned;
         }
         char name[32];
         const bool whole = from == 0 && to == nets_net_params(out->net);
         snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
-        nets_step *step = &out->steps[out->n_steps];
-        MM_TRY(add_last_step(out, name, uses, list_uses(out, from, to, uses)));
-        learned -= n;
-        step->first_updated = learned;
-        step->n_updated = n;
-        out->n_updates++;
+        MM_TRY(add_update(out, name, from, to, from == 0));
+    }
+    return MM_OK;
+}
+
+/* Whether the parameter is updated behind one of the layers up to `behind`, which the backward pass has not passed. */
+static bool is_left(const nets_lowered *out, const int *complete, int param, int behind) {
+    return nets_net_param(out->net, param)->learned && complete[param] <= behind;
+}
+
+mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind) {
+    const int n = nets_net_params(out->net);
+    int left = 0;
+    for (int i = 0; i < n; i++) left += is_left(out, complete, i, behind);
+    for (int from = 0, to; from < n; from = to) {
+        to = from + 1;
+        if (!is_left(out, complete, from, behind) || complete[from] < behind) continue;
+        while (to < n && (!nets_net_param(out->net, to)->learned || complete[to] == behind)) to++;
+        char name[NETS_NAME_CAPACITY + 32];
+        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name,
+                 nets_net_layer(out->net, nets_net_param(out->net, from)->layer)->name);
+        left -= count_learned(out, from, to);
+        MM_TRY(add_update(out, name, from, to, left == 0));
     }
     return MM_OK;
 }
@@ -182,19 +220,14 @@ mm_status nets_lower_update(nets_lowered *out) {
     const nets_allreduce *allreduce = &out->allreduce;
     /* If the update has several parts, each has at least an eighth of all gradients' bytes, and at least LEAST_BYTES,
      * so that the part is worth its launches. Chosen. */
-    enum { LEAST_BYTES = 64 << 10, PARTS = NETS_UPDATES - 1 };
+    enum { LEAST_BYTES = 64 << 10, PARTS = 8 };
     const mm_use image = {out->rng, MM_MODIFY, MM_FORM_VALUE};
     const int n_params = nets_net_params(out->net);
-    if (out->pass.goes_on) return add_last_step(out, "sub-batch", &image, 1);
-    if (allreduce->n > 1) MM_TRY(add_allreduces(out, allreduce->when));
+    if (out->pass.goes_on) return add_update_step(out, "sub-batch", &image, 1);
     int64_t all = 0;
     for (int i = 0; i < n_params; i++) all += gradient_bytes(out, i);
     int64_t least = all;
     if (allreduce->n > 1 && allreduce->when == MM_ALLREDUCE_AT_ONCE)
         least = least / PARTS > LEAST_BYTES ? (least + PARTS - 1) / PARTS : LEAST_BYTES;
-    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)n_params + 4) * sizeof *uses);
-    if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    const mm_status status = add_updates(out, least, all, uses);
-    free(uses);
-    return status;
+    return add_updates(out, least, all);
 }

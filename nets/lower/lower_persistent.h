@@ -18,9 +18,14 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
 /* Adds all these tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend);
 
-enum { NETS_UPDATES = 9 }; /* the most parts of an update */
+/* Declares what several ranks all-reduce; does nothing without them. */
+MM_CHECKED mm_status nets_lower_allreduces(nets_lowered *out);
 
-/* Adds the last steps of a training graph: the update, or the end of a pass that goes on. */
+/* Adds the step that updates those of the parameters whose gradients are complete behind layer `behind`; none if there
+ * are none. complete: for each parameter the layer behind which its gradient is complete. */
+MM_CHECKED mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind);
+
+/* Adds the last steps of a training graph without updates by layer: the update, or the end of a pass that goes on. */
 MM_CHECKED mm_status nets_lower_update(nets_lowered *out);
 
 #endif

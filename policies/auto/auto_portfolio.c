@@ -18,11 +18,12 @@
 /* The policies that are tried: all but those that say why not (mm_policy_ops.not_in_auto). Those that win most often
  * come first, so that plans of later ones need not be placed if their bounds are slower. A step's other algorithms
  * round differently, so plans use them only where nothing else fits. */
-enum { FAST = 1, LEAST = 2, COPIES = 4 };
+enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
     int flags;        /* FAST: its plan may be the fastest that fits. LEAST: its plan may be the smallest; the other
-                         members keep more, or copy more at a time. COPIES: it copies every map that it does not keep */
+                         members keep more, or copy more at a time. COPIES: it copies every map that it does not keep. HOMES:
+                         it counts on all homes being on the device */
 } members[] = {
     {"recompute:mode=nested", FAST},
     {"recompute-swap:mode=nested", FAST | LEAST},
@@ -56,8 +57,8 @@ static const struct member {
     {"gist:lossy=fp16", FAST},
     {"gist:lossy=fp10", FAST},
     {"gist:lossy=fp8", FAST},
-    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES},
-    {"modnn:subbatch=off", LEAST},
+    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES | HOMES},
+    {"modnn:subbatch=off", LEAST | HOMES},
 };
 
 enum { MEMBERS = sizeof members / sizeof *members };
@@ -200,6 +201,7 @@ static mm_status try_members(mm_portfolio *p, bool fastest) {
         if (has_enough(p)) return MM_OK;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
+        if (m->flags & HOMES && p->limits->pinned_base_bytes > 0) continue;
         MM_TRY(try_member(p, m->spec, fastest));
     }
     return MM_OK;
@@ -213,6 +215,7 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
     int64_t live[MM_CATEGORIES], excess = -p->limits->device_bytes;
     int turn = -1;
     for (int i = 0; i < kept->n_nodes; i++) {
+        if (kept->nodes[i].kind != MM_NODE_STEP) continue; /* a copy of a weight or a state */
         if (turn < 0 && mm_graph_step(p->graph, kept->nodes[i].step)->phase == MM_BACKWARD) turn = i;
         passes[turn >= 0] += (double)mm_simulate_step_ns(p->facts, &kept->nodes[i]);
     }
@@ -250,7 +253,8 @@ static mm_status search(mm_portfolio *p) {
 /* Tries for the fastest plans, unless no plan can fit; then for the smallest ones, if none fits. A refusal in a small
  * budget is quick: there is no search. */
 static mm_status try_menu(mm_portfolio *p) {
-    const bool possible = p->limits->device_bytes >= mm_lower_bound_of(p->graph, p->facts).bytes;
+    const int64_t least = mm_lower_bound_of(p->graph, p->facts).bytes - p->limits->pinned_base_bytes;
+    const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
     if (p->ns == INT64_MAX) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))

@@ -59,6 +59,7 @@ static void read_lean(mm_auto *a, const mm_plan *plan) {
     memset(back, 0, (size_t)mm_graph_tensors(a->graph) * sizeof *back);
     for (int i = 0; a->lean >= 0 && i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
+        if (n->tensor >= 0 && mm_plan_visits(plan, n->tensor)) continue;
         const bool in = n->kind == MM_NODE_IN && plan->segments[n->dst].codec < 0;
         if (in) back[n->tensor]++;
         if (in ? back[n->tensor] > 1 || mm_graph_tensor(a->graph, n->tensor)->kind != MM_FEATURE_MAP
@@ -74,6 +75,7 @@ static void read_off(mm_auto *a, const mm_plan *plan) {
     read_lean(a, plan);
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
+        if (n->tensor >= 0 && mm_plan_visits(plan, n->tensor)) continue;
         if (n->kind == MM_NODE_ENCODE || n->kind == MM_NODE_OUT) {
             const int rule = rule_of(a, plan, n);
             int8_t *had = &a->now.rule[n->tensor];

@@ -7,6 +7,7 @@
 #include "mm/core/status.h"
 #include "policies/engine/engine_evict.h"
 #include "policies/rules/rules.h"
+#include "policies/schedule/visits.h"
 
 static const mm_assignment *assigned(const mm_engine *e) { return e->maps.assigned; }
 
@@ -185,6 +186,13 @@ static mm_status let_go_before(mm_engine *e, int when) {
     return MM_OK;
 }
 
+/* The next step that is to run again before `when`; -1: none. */
+static int next_again(const mm_engine *e, int step, int when) {
+    while (++step <= e->last_again && step < when)
+        if (e->again[step]) return step;
+    return -1;
+}
+
 /* Adds the steps that make the wanted tensors. They keep their order, so that outputs can be written in place as they
  * were the first time. */
 static mm_status make_wanted(mm_engine *e, int when) {
@@ -192,6 +200,8 @@ static mm_status make_wanted(mm_engine *e, int when) {
     for (int step = e->first_again; step <= e->last_again && step < when; step++) {
         if (!e->again[step]) continue;
         e->again[step] = false;
+        const int next = next_again(e, step, when);
+        if (next >= 0 && !mm_visits_expect_again(&e->schedule, next)) return MM_ERR_NOMEM;
         if (mm_schedule_recompute(&e->schedule, step, e->wanted, when) < 0) return MM_ERR_NOMEM;
     }
     for (int i = 0; i < e->n_wants; i++) {

@@ -109,6 +109,14 @@ typedef enum mm_algorithms {
  * graphs does (mm_policy_sub_batch). */
 enum { MM_SUB_BATCH_OFF = -1, /* the whole batch */ MM_SUB_BATCH_AUTO = 0 /* as many as the budget bears */ };
 
+/* Which weights, gradients and optimizer states have their homes on the device (mm/core/plan/plan.h). Planners do not
+ * read it: whoever gives them the limits does (mm/planning/homes.h). */
+typedef enum mm_resident {
+    MM_RESIDENT_ALL,
+    MM_RESIDENT_NEEDED, /* as many as the budget has room for; the others have them in pinned memory */
+    MM_RESIDENT_NONE,   /* none that may leave */
+} mm_resident;
+
 enum { MM_OWN_OPTIONS = 4 }; /* most options of a policy with a planner of its own */
 
 /* Who encodes and decodes a map that is compressed on the device. */
@@ -140,6 +148,7 @@ typedef struct mm_engine_config {
     mm_sharing sharing;
     mm_comet_config comet;
     mm_algorithms algorithms;
+    mm_resident resident;
     int sub_batch;           /* images, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO */
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;

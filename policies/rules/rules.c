@@ -283,7 +283,7 @@ bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {
                  a->leave_steps == b->leave_steps && a->buffers == b->buffers && a->k == b->k &&
                  a->recompute == b->recompute && a->codes == b->codes && a->throttle == b->throttle &&
                  a->signs_whole == b->signs_whole && a->coding == b->coding && a->when == b->when &&
-                 a->algorithms == b->algorithms && a->sub_batch == b->sub_batch &&
+                 a->algorithms == b->algorithms && a->sub_batch == b->sub_batch && a->resident == b->resident &&
                  memcmp(&a->sharing, &b->sharing, sizeof a->sharing) == 0 && is_same_comet(&a->comet, &b->comet) &&
                  memcmp(a->own, b->own, sizeof a->own) == 0;
     for (int r = 0; equal && r < a->n_rules; r++) equal = is_same_rule(&a->rules[r], &b->rules[r]);

@@ -99,7 +99,8 @@ static int64_t bytes_beside(const mm_schedule *s, mm_region beside) {
 
 /* The height within which a region meets the limits. */
 static int64_t goal_of(const mm_schedule *s, mm_region region) {
-    return region == MM_REGION_PINNED ? s->pinned_bytes : s->device_bytes - bytes_beside(s, region);
+    return region == MM_REGION_PINNED ? s->pinned_bytes - s->plan->pinned_base_bytes
+                                      : s->device_bytes - bytes_beside(s, region);
 }
 
 static mm_status place_by_life(mm_schedule *s, mm_region region) {
@@ -202,8 +203,9 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     for (int region = 0; region < MM_REGIONS; region++)
         if (region != MM_REGION_PINNED) bytes += s->region_bytes[region];
     /* The last segment may end up to MM_ALIGN - 1 bytes before its region does. */
-    *bounds_out = (mm_bounds){.peak_bytes = bytes - MM_ALIGN + 1,
-                              .pinned_bytes = s->region_bytes[MM_REGION_PINNED] - MM_ALIGN + 1};
+    int64_t pinned = plan->pinned_base_bytes + s->region_bytes[MM_REGION_PINNED] - MM_ALIGN + 1;
+    if (pinned < plan->pinned_base_bytes) pinned = plan->pinned_base_bytes;
+    *bounds_out = (mm_bounds){.peak_bytes = bytes - MM_ALIGN + 1, .pinned_bytes = pinned};
     return MM_OK;
 }
 
@@ -214,7 +216,9 @@ static void stack_regions(mm_schedule *s) {
     for (int g = 0; g < s->n_groups; g++)
         if (s->groups[g].region == MM_REGION_GIVEN) s->lives[g].offset = s->groups[g].offset;
     const mm_region order[] = {MM_REGION_GENERAL, MM_REGION_CODES, MM_REGION_BUFFERS};
-    int64_t base[MM_REGIONS] = {[MM_REGION_GIVEN] = mm_align(plan->base_bytes)}, end = mm_align(plan->base_bytes);
+    int64_t base[MM_REGIONS] = {
+        [MM_REGION_GIVEN] = mm_align(plan->base_bytes), [MM_REGION_PINNED] = plan->pinned_base_bytes};
+    int64_t end = mm_align(plan->base_bytes);
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         base[order[i]] = end;
         end += s->region_bytes[order[i]];

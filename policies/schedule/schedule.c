@@ -7,6 +7,7 @@
 #include "mm/core/plan/plan_codes.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/status.h"
+#include "policies/schedule/visits.h"
 
 static bool is_managed(const mm_graph *graph, mm_tensor t) {
     return mm_graph_tensor(graph, t)->ownership == MM_MANAGED;
@@ -80,6 +81,7 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph
     s->workspace_group = -1;
     s->device_bytes = limits->device_bytes;
     s->pinned_bytes = limits->pinned_bytes;
+    s->ahead_bytes = limits->ahead_bytes;
     s->layout = sharing->layout == MM_PLACING_GROUPS ? MM_LAYOUT_GROUPS : MM_LAYOUT_BEST;
     s->inplace = sharing->inplace;
     s->apart = sharing->stash == MM_STASH_APART;
@@ -94,10 +96,13 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph
     recognise_aliases(s);
     find_last_steps(s);
     recognise_inplace(s);
-    return MM_OK;
+    mm_status status = mm_visits_init(s);
+    if (status != MM_OK) mm_schedule_fini(s);
+    return status;
 }
 
 void mm_schedule_fini(mm_schedule *s) {
+    mm_visits_fini(s->visits);
     mm_plan_destroy(s->plan);
     free(s->tensors);
     free(s->variant);
@@ -143,8 +148,10 @@ int mm_schedule_segment(mm_schedule *s, mm_content content, mm_category category
 }
 
 static mm_category raw_category(const mm_graph *graph, mm_tensor tensor, mm_region region) {
+    if (mm_graph_tensor(graph, tensor)->persistent >= 0) return MM_CAT_VISIT;
     if (region == MM_REGION_BUFFERS) return MM_CAT_BUFFER;
-    return mm_graph_tensor(graph, tensor)->kind == MM_GRADIENT_MAP ? MM_CAT_GRADIENT_MAP : MM_CAT_FEATURE_MAP;
+    const mm_tensor_kind kind = mm_graph_tensor(graph, tensor)->kind;
+    return kind == MM_GRADIENT_MAP || kind == MM_WEIGHT_GRADIENT ? MM_CAT_GRADIENT_MAP : MM_CAT_FEATURE_MAP;
 }
 
 /* The segment that a tensor is first written to: in place over another tensor's, or in a new group. */
@@ -154,7 +161,8 @@ static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of
     if (s->tensors[root].over >= 0)
         group = s->segment_group[s->tensors[s->tensors[root].over].value];
     else
-        group = mm_schedule_group(s, region_of ? (mm_region)region_of[root] : MM_REGION_GENERAL, bytes);
+        group = mm_schedule_group(
+            s, region_of && is_managed(s->graph, root) ? (mm_region)region_of[root] : MM_REGION_GENERAL, bytes);
     if (group < 0) return -1;
     mm_category category = raw_category(s->graph, root, s->groups[group].region);
     return s->tensors[root].value = mm_schedule_segment(s, MM_CONTENT_RAW, category, root, bytes, group);
@@ -162,7 +170,7 @@ static int make_segment(mm_schedule *s, mm_tensor root, const uint8_t *region_of
 
 static int bind_use(mm_schedule *s, int node, const mm_use *use, int32_t *binding, const uint8_t *region_of) {
     mm_tensor root = s->plan->alias[use->tensor];
-    if (!is_managed(s->graph, root)) return 0;
+    if (!is_managed(s->graph, root) && !mm_plan_visits(s->plan, root)) return 0;
     if (use->form == MM_FORM_SIGN && s->tensors[root].sign >= 0) {
         *binding = s->tensors[root].sign;
         if (s->tensors[root].sign_node >= 0) mm_plan_wait(s->plan, node, s->tensors[root].sign_node);
@@ -199,7 +207,7 @@ static int make_workspace(mm_schedule *s, int node, int step) {
 
 int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
-    int node = mm_plan_step(s->plan, step);
+    int node = mm_visits_before(s, step) ? mm_plan_step(s->plan, step) : -1;
     if (node < 0) return -1;
     /* Binds inputs first, because an output written in place looks up where its input lies. */
     for (int pass = 0; pass < 2; pass++)
@@ -208,7 +216,7 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
             int32_t *binding = &s->plan->bindings[s->plan->nodes[node].first_binding + u];
             if (bind_use(s, node, &info->uses[u], binding, region_of) < 0) return -1;
         }
-    return make_workspace(s, node, step) < 0 ? -1 : node;
+    return make_workspace(s, node, step) < 0 || !mm_visits_after(s, step, node) ? -1 : node;
 }
 
 /* Whether the step, when it runs again, can read the output of use `u` instead of writing it: the tensor is still
@@ -222,7 +230,7 @@ static bool is_given(const mm_schedule *s, const mm_step_info *info, int u, cons
 
 int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int when) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
-    int node = mm_plan_recompute(s->plan, step);
+    int node = mm_visits_before_again(s, step) ? mm_plan_recompute(s->plan, step) : -1;
     if (node < 0) return -1;
     /* Binds inputs first, because an output written in place looks up where its input lies. */
     for (int u = 0; u < info->n_uses; u++) {
@@ -251,6 +259,7 @@ int mm_schedule_recompute(mm_schedule *s, int step, const uint8_t *wanted, int w
         s->tensors[use->tensor].value = segment;
         s->tensors[use->tensor].value_node = node;
     }
+    mm_visits_after_again(s, step, when);
     return make_workspace(s, node, step) < 0 ? -1 : node;
 }
 

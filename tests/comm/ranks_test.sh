@@ -126,7 +126,8 @@ gradients_that_go_in_parts_come_to_the_same_weights_() {
     needs_mpi
     local big=(train --net 'alexnet,thin=4' --threads 1 --quiet --no-measure --batch 4 --iterations 2) options
     expect 0 "${big[@]}" --sub-batch 2 --save one
-    for options in "" "--sum end --issue inline" "--sum-at root --policy swap-async:when=always"; do
+    for options in "" "--sum end --issue inline" "--sum-at root --policy swap-async:when=always" \
+        "--update by-layer --self-check"; do
         # shellcheck disable=SC2086
         together 0 2 "${big[@]}" --save two $options
         equal_tensors one two

@@ -14,17 +14,24 @@
 #include "tests/core/random_plan.h"
 #include "tests/core/test_case.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 137 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 145 };
 
 typedef struct world {
     mm_graph *graph;
     mm_graph_facts *facts;
     mm_plan *plan;
-    int64_t *places;
+    mm_place *places;
     mm_limits limits; /* exactly what the plan needs */
 } world;
 
-/* Places persistent tensors: in every other world one after the other, else in any order with room between them. */
+/* Whether the home of a persistent tensor may be in pinned memory: not if the first step uses it, before which no copy
+ * can be made. */
+static bool may_visit(const mm_tensor_info *tensor) {
+    return tensor->first_use > 0 && tensor->shared == MM_ALLREDUCE_NOT;
+}
+
+/* Places persistent tensors: in every other world one after the other, else in any order with room between them, and in
+ * half of these worlds some of them in pinned memory. */
 static void place_persistents(world *w, uint64_t seed) {
     const int n = mm_graph_persistents(w->graph);
     w->places = calloc((size_t)n + 1, sizeof *w->places);
@@ -35,14 +42,20 @@ static void place_persistents(world *w, uint64_t seed) {
         order[i] = order[at];
         order[at] = i;
     }
-    for (int t = 0, i = 0; t < mm_graph_tensors(w->graph); t++)
-        if (mm_graph_tensor(w->graph, t)->persistent >= 0)
-            w->places[i++] = mm_align(mm_graph_tensor(w->graph, t)->bytes); /* for now, how large it is */
+    const bool some_visit = random_chance(&seed, 50);
+    for (int t = 0, i = 0; t < mm_graph_tensors(w->graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
+        if (tensor->persistent < 0) continue;
+        w->places[i].offset = mm_align(tensor->bytes); /* for now, how large it is */
+        w->places[i++].pinned = some_visit && may_visit(tensor) && random_chance(&seed, 60);
+    }
     for (int i = 0; i < n; i++) {
-        const int64_t bytes = w->places[order[i]];
-        w->limits.base_bytes += MM_ALIGN * random_below(&seed, 3);
-        w->places[order[i]] = w->limits.base_bytes;
-        w->limits.base_bytes += bytes;
+        mm_place *place = &w->places[order[i]];
+        int64_t *end = place->pinned ? &w->limits.pinned_base_bytes : &w->limits.base_bytes;
+        const int64_t bytes = place->offset;
+        *end += MM_ALIGN * random_below(&seed, 3);
+        place->offset = *end;
+        *end += bytes;
     }
     w->limits.places = w->places;
     free(order);
@@ -134,6 +147,7 @@ TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
         moves[2] = {0}; /* raw, coded */
+    int visits = 0, returns = 0;
     told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
@@ -145,7 +159,10 @@ TEST_CASE(check_accepts_random_right_plans) {
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
-            trips += n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
+            const bool of_home = mm_plan_visits(w.plan, n->tensor >= 0 ? n->tensor : 0);
+            visits += n->kind == MM_NODE_IN && of_home;
+            returns += n->kind == MM_NODE_OUT && of_home;
+            trips += !of_home && n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
             if (n->kind == MM_NODE_MEASURE) measures[n->src < mm_graph_persistents(w.graph)]++;
             recomputes += n->kind == MM_NODE_RECOMPUTE;
             if (n->kind == MM_NODE_IN) moves[w.plan->segments[n->src].content]++;
@@ -169,6 +186,8 @@ TEST_CASE(check_accepts_random_right_plans) {
         "%d spills)\n",
         GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, measures[0], measures[1], waits, inplace, aliases,
         dynamic, pinned, bodies, pinned_pools, spills);
+    print_message("%d persistent tensors fetched from homes in pinned memory, %d sent there\n", visits, returns);
+    assert_true(visits > 100 && returns > 50);
     assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(measures[0] > 100 && measures[1] > 100);
@@ -211,7 +230,8 @@ static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at
         }
     }
     for (int s = 0; s < mm_graph_persistents(plan->graph) && n < most; s++)
-        if (mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 && exact[s])
+        if (!plan->segments[s].pinned && mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 &&
+            exact[s])
             at[n++] = (mm_measure_at){plan->n_nodes, s};
     return n;
 }

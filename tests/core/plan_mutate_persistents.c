@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Mutations of persistent tensors: moved, over each other, mistaken, touched too early, put back too late. */
+/* Mutations of persistent tensors: moved, over each other, mistaken, touched too early, put back too late; and of their
+ * visits: a home in the other memory, used by a step, or not written back. */
 #include "tests/core/plan_mutate_parts.h"
 #include "tests/core/random_graph.h"
 
@@ -104,6 +105,93 @@ static bool lossy_trip(mutant *m) {
     return any;
 }
 
+/* ---------------------------------------------------------------- homes in pinned memory */
+
+static bool is_home(const mutant *m, int segment) {
+    return segment >= 0 && segment < mm_graph_persistents(m->plan->graph) && m->plan->segments[segment].pinned;
+}
+
+/* A home is in the other memory than the limits say. */
+static bool home_in_other_memory(mutant *m) {
+    mm_segment *s = find_persistent(m);
+    s->pinned = !s->pinned;
+    return true;
+}
+
+/* A step uses the home itself in place of the copy on the device. */
+static bool bind_home(mutant *m) {
+    int32_t *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_bindings; i++) {
+        int32_t *binding = &m->plan->bindings[i];
+        if (*binding < 0 || m->plan->segments[*binding].category != MM_CAT_VISIT) continue;
+        if (mutant_below(m, ++seen) == 0) found = binding;
+    }
+    if (found) *found = mm_graph_tensor(m->plan->graph, m->plan->segments[*found].tensor)->persistent;
+    return found != NULL;
+}
+
+/* A copy from or to a home; NULL: there is none. */
+static mm_node *find_visit(mutant *m, bool to_home) {
+    mm_node *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_nodes; i++) {
+        mm_node *node = &m->plan->nodes[i];
+        if (node_is_op(node) && is_home(m, to_home ? node->dst : node->src) && mutant_below(m, ++seen) == 0)
+            found = node;
+    }
+    return found;
+}
+
+/* What a visit has written does not come home: the copy goes to another place. */
+static bool come_home_elsewhere(mutant *m) {
+    mm_node *n = find_visit(m, true);
+    if (!n) return false;
+    const mm_segment *home = &m->plan->segments[n->dst];
+    const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, home->bytes);
+    if (elsewhere < 0) return false;
+    m->plan->segments[elsewhere].pinned = true;
+    m->plan->segments[elsewhere].offset = mm_align(m->plan->pinned_bytes);
+    n->dst = elsewhere;
+    return true;
+}
+
+/* A copy comes home before the step that writes it last. */
+static bool come_home_early(mutant *m) {
+    mm_node *n = find_visit(m, true);
+    const int from = n ? (int)(n - m->plan->nodes) : 0;
+    if (from > 0) mutant_move_node(m->plan, from, mutant_below(m, from));
+    return from > 0;
+}
+
+/* A visit begins without a wait for the step that sends the value home, or for any. */
+static bool visit_at_once(mutant *m) {
+    mm_node *n = find_visit(m, false);
+    for (int s = 0; n && s < MM_STREAM_COUNT; s++) n->wait[s] = -1;
+    return n != NULL;
+}
+
+/* A visiting copy counts as a map, or as persistent. */
+static bool visit_in_home_region(mutant *m) {
+    mm_node *n = find_visit(m, false);
+    if (!n) return false;
+    m->plan->segments[n->dst].offset = m->limits.base_bytes - MM_ALIGN;
+    return m->limits.base_bytes >= MM_ALIGN;
+}
+
+/* Another segment lies where homes are. */
+static bool lie_among_homes(mutant *m) {
+    for (int i = mm_graph_persistents(m->plan->graph); m->limits.pinned_base_bytes > 0 && i < m->plan->n_segments; i++)
+        if (m->plan->segments[i].pinned && mutant_below(m, 2)) {
+            m->plan->segments[i].offset = 0;
+            return true;
+        }
+    return false;
+}
+
+static bool raise_pinned_base(mutant *m) {
+    m->limits.pinned_base_bytes += MM_ALIGN;
+    return true;
+}
+
 const mutation mutations_of_persistents[] = {
     {"move_persistent", move_persistent},
     {"persistent_over_another", persistent_over_another},
@@ -115,5 +203,13 @@ const mutation mutations_of_persistents[] = {
     {"touch_later", touch_later},
     {"put_back_last", put_back_last},
     {"lossy_trip", lossy_trip},
+    {"home_in_other_memory", home_in_other_memory},
+    {"bind_home", bind_home},
+    {"come_home_elsewhere", come_home_elsewhere},
+    {"come_home_early", come_home_early},
+    {"visit_at_once", visit_at_once},
+    {"visit_in_home_region", visit_in_home_region},
+    {"lie_among_homes", lie_among_homes},
+    {"raise_pinned_base", raise_pinned_base},
     {NULL, NULL},
 };

@@ -62,13 +62,16 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
         if (number >= plan->n_segments) return false;
         const mm_segment *s = &plan->segments[number];
         if (s->tensor != t || s->content != MM_CONTENT_RAW || s->category != MM_CAT_PERSISTENT || s->codec != -1 ||
-            s->pinned || s->dynamic || s->bytes != tensor->bytes || s->pool != -1 || s->spill != -1)
+            s->dynamic || s->bytes != tensor->bytes || s->pool != -1 || s->spill != -1)
             return false;
-        if (s->offset != (limits->places ? limits->places[number] : packed) || s->offset < 0 || s->offset % MM_ALIGN ||
-            s->offset + s->bytes > limits->base_bytes)
+        const mm_place place = limits->places ? limits->places[number] : (mm_place){packed, false};
+        if (s->offset != place.offset || s->pinned != place.pinned || s->offset < 0 || s->offset % MM_ALIGN ||
+            s->offset + s->bytes > (s->pinned ? limits->pinned_base_bytes : limits->base_bytes))
             return false;
+        if (s->pinned && tensor->shared != MM_ALLREDUCE_NOT) return false;
         for (int i = 0; i < number; i++)
-            if (s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
+            if (s->pinned == plan->segments[i].pinned &&
+                s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
                 plan->segments[i].offset < s->offset + s->bytes)
                 return false;
         packed += mm_align(s->bytes);
@@ -102,7 +105,9 @@ static bool good_segment(const mm_plan *plan, const mm_graph_facts *facts, const
                          const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
-    if (!s->dynamic && (s->offset % MM_ALIGN || s->offset < (s->pinned ? 0 : limits->base_bytes))) return false;
+    if (!s->dynamic &&
+        (s->offset % MM_ALIGN || s->offset < (s->pinned ? limits->pinned_base_bytes : limits->base_bytes)))
+        return false;
     if (s->content == MM_CONTENT_POOL) return s->tensor == -1 && s->pool == -1;
     if (s->spill != -1 || (s->pool != -1 && s->content != MM_CONTENT_CODED)) return false;
     if (s->content == MM_CONTENT_WORK) return s->tensor == -1;
@@ -174,7 +179,8 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
         int segment = plan->bindings[n->first_binding + u];
         if (external(plan, t) ? segment != -1 : segment < 0 || plan->segments[segment].tensor != plan->alias[t])
             return false;
-        if (!managed(plan, t) && segment >= 0 && plan->segments[segment].category != MM_CAT_PERSISTENT) return false;
+        const int home = mm_graph_tensor(plan->graph, t)->persistent;
+        if (!managed(plan, t) && segment >= 0 && segment != home && !plan->segments[home].pinned) return false;
         if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
             return false;
         if (segment >= 0 && plan->segments[segment].pool >= 0) return false;

@@ -142,6 +142,8 @@ static bool play_recompute(player *p, int node) {
         n->variant == ran->variant && p->facts->variants[p->facts->variant_first[n->step] + n->variant].deterministic;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
+        tag modified; /* it may have changed since */
+        if (use->access == MM_MODIFY && bindings[u] >= 0 && !get(p, bindings[u], &modified)) return false;
         if (use->access != MM_READ) continue;
         bool same =
             bindings[u] < 0 ? p->current[use->tensor] == seen[u] : read_use(p, use, bindings[u], seen[u], &exact);

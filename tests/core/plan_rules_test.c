@@ -451,14 +451,14 @@ static void persistent_tensor_elsewhere_than_its_place(void **state) {
 
 static void places_are_those_of_the_limits(void **state) {
     fixture *f = *state;
-    int64_t places[] = {512, 0, 256};
+    mm_place places[] = {{.offset = 512}, {.offset = 0}, {.offset = 256}};
     f->limits.places = places;
     expect(f, MM_ERR_PLAN, "tensor weight|lies at 0, but its place is at 512");
-    for (int i = 0; i < 3; i++) seg(f, i)->offset = places[i];
+    for (int i = 0; i < 3; i++) seg(f, i)->offset = places[i].offset;
     expect(f, MM_OK, "");
-    places[LOSS] = seg(f, LOSS)->offset = 512;
+    places[LOSS].offset = seg(f, LOSS)->offset = 512;
     expect(f, MM_ERR_PLAN, "tensor loss|overlaps segment 0");
-    places[LOSS] = seg(f, LOSS)->offset = BASE;
+    places[LOSS].offset = seg(f, LOSS)->offset = BASE;
     expect(f, MM_ERR_PLAN, "tensor loss|not below the base of 768 bytes");
 }
 

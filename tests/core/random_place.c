@@ -63,10 +63,10 @@ static bool may_lie(const placer *q, int segment) {
 }
 
 /* Places a segment as low as may be; by chance, higher. */
-static void place(placer *q, int segment, int64_t base) {
+static void place(placer *q, int segment, const mm_limits *limits) {
     mm_plan *plan = q->plan;
     mm_segment *s = &plan->segments[segment];
-    int64_t lowest = s->pinned ? 0 : base, best = INT64_MAX;
+    int64_t lowest = s->pinned ? limits->pinned_base_bytes : limits->base_bytes, best = INT64_MAX;
     for (int i = -1; i < plan->n_segments; i++) {
         if (i >= 0 && (!q->placed[i] || plan->segments[i].pinned != s->pinned)) continue;
         for (int end = 0; end < 2; end++) {
@@ -152,7 +152,7 @@ mm_status random_place(mm_plan *plan, const random_plan_options *options, const 
     q.placed = calloc((size_t)plan->n_segments + 1, sizeof *q.placed);
     if (!q.placed) abort();
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++)
-        if (!plan->segments[i].dynamic) place(&q, i, limits->base_bytes);
+        if (!plan->segments[i].dynamic) place(&q, i, limits);
     closure_destroy(&q.closure);
     free(q.list);
     free(q.first_user);

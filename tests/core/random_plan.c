@@ -28,6 +28,7 @@ typedef struct storage { /* of a root tensor */
     bool keeps_raw;    /* after the encode, `raw` stays allocated, for the step that writes next */
     int kept;          /* the segment that stays so, while its elements are the present ones; -1 */
     bool read;         /* `raw` was read since it was decoded */
+    bool changes;      /* of a tensor that visits the device: its home is to get what was written */
 } storage;
 
 typedef struct planner {
@@ -199,12 +200,15 @@ static void choose_trip(planner *p, mm_tensor tensor) {
     choose_variable(p, tensor);
 }
 
+/* Whether the tensor is persistent and has its home in pinned memory. */
+static bool visits(const planner *p, mm_tensor tensor) { return mm_plan_visits(p->plan, tensor); }
+
 static void choose_action(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     *st = (storage){
         .action = KEEP, .raw = -1, .code = -1, .sign = -1, .kept = -1, .exact = true, .keeps_raw = chance(p, 40)};
     const mm_tensor_info *tensor = mm_graph_tensor(p->graph, root);
-    if (tensor->persistent >= 0) choose_trip(p, root);
+    if (tensor->persistent >= 0 && !visits(p, root)) choose_trip(p, root);
     if (tensor->ownership != MM_MANAGED || p->plan->alias[root] != root) return;
     usage later = find_gap(p, root, &st->before, &st->after);
     if (st->after - st->before < 2 || !(later.elements || later.signs)) return;
@@ -232,6 +236,7 @@ static int add_segment(planner *p, mm_content content, mm_tensor tensor, int64_t
     mm_category category = categories[content];
     if (content == MM_CONTENT_RAW && mm_graph_tensor(p->graph, tensor)->kind == MM_GRADIENT_MAP)
         category = MM_CAT_GRADIENT_MAP;
+    if (content == MM_CONTENT_RAW && mm_graph_tensor(p->graph, tensor)->persistent >= 0) category = MM_CAT_VISIT;
     int segment = mm_plan_segment(p->plan, content, category, tensor, bytes);
     if (segment < 0) abort();
     p->plan->segments[segment].codec = codec;
@@ -420,6 +425,7 @@ static void decode_for(planner *p, const mm_step_info *step, int u) {
 static int bind(planner *p, const mm_use *use) {
     mm_tensor root = p->plan->alias[use->tensor];
     storage *st = &p->storages[root];
+    if (visits(p, root)) return st->raw;
     if (mm_graph_tensor(p->graph, root)->ownership != MM_MANAGED) return mm_graph_tensor(p->graph, root)->persistent;
     if (use->form == MM_FORM_SIGN && st->sign >= 0) return st->sign;
     bool write = use->access == MM_WRITE && use->tensor == root, change = write || use->access == MM_MODIFY;
@@ -432,6 +438,53 @@ static int bind(planner *p, const mm_use *use) {
     if (change) st->sign = st->kept = -1;
     st->read = true;
     return st->raw;
+}
+
+/* ---------------------------------------------------------------- tensors that visit the device */
+
+/* The next step from `from` on that uses the tensor; the number of steps: none does. */
+static int next_step(const planner *p, mm_tensor tensor, int from) {
+    while (from < mm_graph_steps(p->graph) && !used_at(p, tensor, from).any) from++;
+    return from;
+}
+
+/* Copies the tensor of a step's use from its home, or makes room for it, unless it is there. */
+static void begin_visit(planner *p, const mm_use *use) {
+    storage *st = &p->storages[use->tensor];
+    if (!visits(p, use->tensor) || st->raw >= 0) return;
+    st->raw = add_raw(p, use->tensor);
+    if (use->access == MM_WRITE) return;
+    const int home = mm_graph_tensor(p->graph, use->tensor)->persistent;
+    add_idle_waits(p, add_node(p, MM_NODE_IN, use->tensor, home, st->raw));
+}
+
+static void begin_visits(planner *p, int s) {
+    const mm_step_info *step = mm_graph_step(p->graph, s);
+    for (int u = 0; u < step->n_uses; u++) begin_visit(p, &step->uses[u]);
+}
+
+/* Begins visits for steps that come later. */
+static void begin_early(planner *p, int s) {
+    for (mm_tensor t = 0; s > 0 && t < mm_graph_tensors(p->graph); t++) {
+        const int next = next_step(p, t, s);
+        if (!visits(p, t) || p->storages[t].raw >= 0 || next > s + 3 || next == mm_graph_steps(p->graph)) continue;
+        const mm_step_info *step = mm_graph_step(p->graph, next);
+        for (int u = 0; u < step->n_uses; u++)
+            if (step->uses[u].tensor == t && step->uses[u].access != MM_WRITE && chance(p, 30))
+                begin_visit(p, &step->uses[u]);
+    }
+}
+
+/* Ends the visit of a tensor after step `s` by chance, and if no later step uses the tensor. */
+static void end_visit(planner *p, mm_tensor tensor, int s, bool changed) {
+    storage *st = &p->storages[tensor];
+    if (!visits(p, tensor)) return;
+    st->changes |= changed;
+    if (next_step(p, tensor, s + 1) < mm_graph_steps(p->graph) && chance(p, 40)) return;
+    const int home = mm_graph_tensor(p->graph, tensor)->persistent;
+    if (st->changes) add_idle_waits(p, add_node(p, MM_NODE_OUT, tensor, st->raw, home));
+    st->changes = false;
+    st->raw = -1;
 }
 
 /* The segment that a step which is run again writes to: a new one, or one that still has the same elements. */
@@ -453,6 +506,7 @@ static void recompute(planner *p, mm_tensor root) {
         if (managed && step->uses[u].access == MM_READ && !sign && p->storages[input].raw < 0) fetch(p, input);
         if (step->uses[u].access == MM_READ) decode_for(p, step, u);
     }
+    begin_visits(p, st->maker);
     int node = mm_plan_recompute(p->plan, st->maker);
     if (node < 0) abort();
     int first = p->facts->variant_first[st->maker], variants = p->facts->variant_first[st->maker + 1] - first;
@@ -462,7 +516,7 @@ static void recompute(planner *p, mm_tensor root) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         int32_t binding = mm_graph_tensor(p->graph, use->tensor)->persistent;
-        if (use->access == MM_READ)
+        if (use->access == MM_READ || visits(p, use->tensor))
             binding = bind(p, use);
         else if (mm_graph_tensor(p->graph, use->tensor)->ownership == MM_MANAGED)
             binding = use->tensor == root ? (st->raw = add_raw(p, root)) : bind_again(p, use->tensor, st);
@@ -512,6 +566,8 @@ static void add_nodes(planner *p) {
     for (int s = 0; s < mm_graph_steps(p->graph); s++) {
         const mm_step_info *step = mm_graph_step(p->graph, s);
         fetch_before(p, s, chance(p, 40) ? random_below(&p->random, 4) : 0);
+        begin_visits(p, s);
+        begin_early(p, s);
         add_step(p, s);
         for (int u = 0; p->options->measures && u < step->n_uses; u++)
             if (chance(p, 15)) measure_after(p, &step->uses[u]);
@@ -520,6 +576,8 @@ static void add_nodes(planner *p) {
             const storage *st = &p->storages[root];
             if (st->action != KEEP && st->before == s && st->raw >= 0) put_away_after(p, root);
         }
+        for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++)
+            if (visits(p, t) && used_at(p, t, s).any) end_visit(p, t, s, used_at(p, t, s).changed);
     }
 }
 

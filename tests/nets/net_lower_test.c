@@ -91,6 +91,68 @@ TEST_CASE(training_has_a_step_for_each_layer_both_ways_and_an_update) {
     finish(&f);
 }
 
+/* The number of the step in the graph. */
+static int place_of(const fixture *f, const char *name) {
+    const mm_step_info *step = step_of(f, name);
+    return mm_graph_layer(f->lowered->graph, step->layer)->step[step->phase];
+}
+
+/* conv1, its bias is added by relu1, and fc: its update follows at once. */
+TEST_CASE(a_layer_is_updated_right_behind_its_backward_step) {
+    fixture f;
+    start_with(&f, "vgg11@32x32,classes=10,thin=16", 2, NETS_FP32,
+               (nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD, .update = NETS_UPDATE_IN_BACKWARD});
+    const char *layers[] = {"features.0", "features.3", "classifier.6"};
+    for (int i = 0; i < 3; i++) {
+        char backward[64], update[64], bias[64];
+        snprintf(backward, sizeof backward, "%s backward", layers[i]);
+        snprintf(update, sizeof update, "sgd.%s update", layers[i]);
+        snprintf(bias, sizeof bias, "grad.%s.bias", layers[i]);
+        assert_int_equal(place_of(&f, update), place_of(&f, backward) + 1);
+        assert_int_equal(use_of(&f, update, bias)->access, MM_READ);
+        assert_int_equal(info(&f, bias)->ownership, MM_MANAGED);
+        assert_int_equal(info(&f, bias)->last_use, place_of(&f, update));
+    }
+    /* Dropouts may run again between updates, so the last one alone counts. */
+    assert_int_equal(info(&f, "rng")->last_write, f.lowered->n_steps - 1);
+    assert_int_equal(info(&f, "rng")->writes, 1);
+    assert_int_equal(place_of(&f, "sgd.features.0 update"), f.lowered->n_steps - 1);
+    assert_int_equal(f.lowered->n_updates, 11);
+    finish(&f);
+}
+
+TEST_CASE(a_shared_weight_is_updated_behind_all_that_add_to_its_gradient) {
+    fixture f;
+    start_with(&f, "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64", 2, NETS_BF16,
+               (nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_ADAMW, .update = NETS_UPDATE_IN_BACKWARD});
+    const int last = f.lowered->n_steps - 1;
+    const int tied = f.lowered->params[nets_net_layer(f.net, nets_net_layers(f.net) - 1)->tied_param].gradient;
+    assert_int_equal(mm_graph_tensor(f.lowered->graph, tied)->last_use, last);
+    assert_int_equal(mm_graph_tensor(f.lowered->graph, tied)->writes, 2);
+    assert_int_equal(mm_graph_step(f.lowered->graph, last)->phase, MM_UPDATE);
+    finish(&f);
+}
+
+TEST_CASE(by_layer_the_updates_follow_the_backward_pass) {
+    fixture f;
+    start_with(&f, "resnet8", 2, NETS_FP32,
+               (nets_lowering){.mode = NETS_TRAIN, .optimizer = NETS_SGD, .update = NETS_UPDATE_BY_LAYER});
+    const int first = f.lowered->n_steps - f.lowered->n_updates;
+    int updated = 0;
+    for (int s = 0; s < f.lowered->n_steps; s++) {
+        const nets_step *step = &f.lowered->steps[s];
+        assert_int_equal(step->phase == MM_UPDATE, s >= first);
+        if (s < first) continue;
+        assert_int_equal(step->part, s - first);
+        updated += step->n_updated;
+    }
+    int learned = 0;
+    for (int p = 0; p < nets_net_params(f.net); p++) learned += nets_net_param(f.net, p)->learned;
+    assert_int_equal(updated, learned);
+    assert_int_equal(info(&f, "grad.conv1.weight")->ownership, MM_PERSISTENT);
+    finish(&f);
+}
+
 TEST_CASE(evaluation_has_only_forward_steps_and_shares_the_parameters) {
     fixture f;
     start_unfused(&f, "resnet20", 4, NETS_EVAL);

@@ -12,7 +12,7 @@
 #include "mm/core/philox.h"
 #include "mm/core/plan/plan.h"
 #include "mm/device/contract/device.h"
-#include "mm/planning/planning.h"
+#include "mm/planning/homes.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"
 
@@ -112,20 +112,26 @@ static mm_status tell_rates(mm_planned *planned, const char *name) {
     return MM_OK;
 }
 
+static const nets_optimizer *optimizer_of(const suite_net *s) { return s->optimizer ? s->optimizer : &SUITE_SGD; }
+
 /* Plans one graph. base: the largest base of the graphs planned so far, which this call may enlarge. */
 static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const char *spec, int64_t budget,
                       int64_t pinned, int64_t *base, nets_lowered **lowered, mm_planned *planned,
                       nets_backend *backend) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = NETS_SGD, .pass = graph->pass, .no_fuse = s->no_fuse};
+    const nets_lowering how = {.mode = NETS_TRAIN,
+                               .optimizer = optimizer_of(s)->id,
+                               .update = s->update,
+                               .pass = graph->pass,
+                               .no_fuse = s->no_fuse};
     MM_TRY(nets_lower(s->net, backend, graph->batch, &how, lowered));
     const int64_t own = mm_plan_base((*lowered)->graph);
     if (own > *base) *base = own;
     mm_limits limits = {.device_bytes = budget, .pinned_bytes = pinned, .base_bytes = *base};
     MM_TRY(mm_planned_init(planned, &policy, (*lowered)->graph, s->device));
     mm_status status = tell_rates(planned, s->device);
-    if (status == MM_OK) status = mm_planned_make(planned, &policy, (*lowered)->graph, &limits);
+    if (status == MM_OK) status = mm_planned_make_housed(planned, &policy, (*lowered)->graph, &limits);
     mm_policy_fini(&policy);
     return status;
 }
@@ -182,8 +188,9 @@ suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t bu
 
 static mm_status create_exec(suite_run *r) {
     const suite_net *s = r->s;
-    return nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, &SUITE_SGD,
-                                 &(nets_exec_options){.sub_batch = s->sub_batch, .no_fuse = s->no_fuse}, &r->exec);
+    const nets_exec_options options = {.sub_batch = s->sub_batch, .no_fuse = s->no_fuse, .update = s->update};
+    return nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, optimizer_of(s), &options,
+                                 &r->exec);
 }
 
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options) {

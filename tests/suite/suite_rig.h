@@ -22,6 +22,8 @@ typedef struct suite_net {
     int64_t batch;
     int64_t sub_batch; /* images in a sub-batch; 0 (at first): whole batches */
     bool no_fuse;      /* layers are not fused; false at first */
+    nets_update_when update;
+    const nets_optimizer *optimizer; /* NULL (at first): SUITE_SGD */
     nets_precision precision;
     bool several; /* steps may have several algorithms, so gradients may vary in their bits; false at first */
     float *images;
@@ -64,13 +66,14 @@ typedef struct suite_run {
 void suite_run_init(suite_run *r, const suite_net *s, const mm_options *options);
 void suite_run_fini(suite_run *r);
 
-/* Whether two results of suite_weights have the same learned parameters, momenta and running statistics. */
+/* Whether two results of suite_weights have the same learned parameters, states and running statistics. */
 bool suite_same_learned(const suite_net *s, const float *a, const float *b);
 
 /* Runs one iteration; returns the loss. */
 float suite_iterate(suite_run *r);
 
-/* All parameters (weights, running statistics), then all gradients, then all momenta. The caller frees them. */
+/* All parameters (weights, running statistics), then all gradients (zero where they are managed), then all states. The
+ * caller frees them. */
 float *suite_weights(const suite_run *r, size_t *n_out);
 
 /* suite_weights after `iterations` of a new run under the policy, with memory to spare. */

@@ -718,6 +718,44 @@ states_of_another_optimizer_are_refused_() {
     refused 2 "--optimizer adam: no optimizer 'adam' (did you mean adamw?): there are sgd and adamw" plan --optimizer adam
 }
 
+weights_are_the_same_whenever_they_are_updated_() {
+    local how trains=("${tiny[@]}" --optimizer adamw)
+    expect 0 "${trains[@]}" --iterations 4 --save at-end
+    expect 0 "${trains[@]}" --iterations 6 --save whole
+    for how in by-layer in-backward auto; do
+        expect 0 "${trains[@]}" --iterations 4 --update $how --on-overflow stop --self-check --save $how
+        cmp -s at-end $how || fail "$how: other weights"
+        expect 0 "${trains[@]}" --iterations 6 --load $how --save on
+        cmp -s whole on || fail "$how: its state does not go on"
+    done
+    expect 0 "${trains[@]}" --iterations 6 --load at-end --update in-backward --keep-going --save on
+    cmp -s whole on || fail "in-backward: does not go on from another's state"
+    (($(minimum resnet20 1 liveness --update in-backward) < $(minimum resnet20 1 liveness) * 9 / 10)) || fail "as much memory"
+}
+
+what_needs_whole_gradients_keeps_them_() {
+    local why
+    refused 2 "--update in-backward: an overflow may be found after some updates, which --on-overflow stop allows" \
+        "${tiny[@]}" --update in-backward
+    local after=("${tiny[@]}" --iterations 2 --on-overflow stop)
+    for why in "--clip-norm 1" "--sub-batch 2" "--policy modnn --budget 3MiB" "--policy comet"; do
+        # shellcheck disable=SC2086
+        expect 2 "${after[@]}" $why --update in-backward
+        [[ $(<err) == "mm train: --update in-backward: "* && $(wc -l <err) == 1 ]] || fail "$why: $(<err)"
+        # shellcheck disable=SC2086
+        expect 0 "${after[@]}" $why --update auto
+        says err "mm train: --update auto: at-end: "
+        says err "--on-overflow stop: the same as undo: weights are updated at the end"
+    done
+    refused 2 "--update by-layer: clipping" "${tiny[@]}" --update by-layer --clip-norm 1
+    refused 2 "--update never: must be at-end, by-layer, in-backward or auto" "${tiny[@]}" --update never
+    refused 2 "--on-overflow never: must be undo or stop" "${tiny[@]}" --on-overflow never
+    refused 2 "--on-overflow stop and --keep-going: give one of them" "${tiny[@]}" --on-overflow stop --keep-going
+    refused 2 "--update in-backward: gradients of several ranks" plan --net tiny --batch 4 --ranks 2 --update in-backward
+    refused 2 "--update in-backward: clipping" bench --net tiny --optimizer sgd,clip-norm=1 --update in-backward
+    expect 0 bench --net tiny --batch 4 --iterations 2 --policies liveness --update auto --quiet
+}
+
 without_momentum_there_is_none_to_keep_() {
     expect 0 "${tiny[@]}" --iterations 2 --save with
     expect 0 "${tiny[@]}" --iterations 4 --load with --optimizer sgd,momentum=0 --save without

@@ -3,6 +3,7 @@
  * needs less, and ends with the same weights as with enough memory. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nets/zoo/zoo.h"
 #include "tests/core/expect.h"
@@ -43,9 +44,20 @@ static mm_status train(session *s, row *r) {
     return session_train(s, &run, r);
 }
 
+/* The iteration had updated some weights when memory ran out: it is neither undone nor repeated, and the state is not
+ * saved. */
+static bool is_torn(session *s, mm_status status) {
+    if (status != MM_ERR_DEVICE || s->config.target.update != NETS_UPDATE_IN_BACKWARD) return false;
+    if (!strstr(mm_last_error(), "ended after it had updated some of the weights")) fail_msg("%s", mm_last_error());
+    assert_int_equal(session_save(s, "torn", NULL), MM_ERR_DEVICE);
+    if (strncmp(mm_last_error(), "no state is saved: ", 19) != 0) fail_msg("%s", mm_last_error());
+    assert_int_not_equal(access("torn", F_OK), 0);
+    return true;
+}
+
 /* Trains while memory runs out at the nth task. Returns whether there was an nth task. */
 static bool run_short(const nets_net *net, const target *target, int nth, const float *expected, size_t n,
-                      int64_t *steps) {
+                      int64_t *steps, int *torn) {
     session_config config = config_of(net, target);
     session s;
     row r = {0};
@@ -57,6 +69,12 @@ static bool run_short(const nets_net *net, const target *target, int nth, const 
         device_fault_set(DEVICE_FAULT_NONE, 0);
         r = (row){0};
         status = train(&s, &r);
+    }
+    if (is_torn(&s, status)) {
+        ++*torn;
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        session_fini(&s);
+        return true;
     }
     if (status != MM_OK) fail_msg("task %d: %s", nth, mm_last_error());
     bool happened = device_fault_happened();
@@ -73,7 +91,8 @@ static bool run_short(const nets_net *net, const target *target, int nth, const 
     return happened;
 }
 
-TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) {
+/* update: when weights are updated as memory runs out. Returns the number of iterations that were torn. */
+static int run_out(nets_update_when update, int stride) {
     nets_net *net;
     session s;
     row r = {0};
@@ -87,12 +106,20 @@ TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) {
     expect_ok(train(&s, &r));
     float *expected = learned(&s, &n);
     session_fini(&s);
-    int nth = 1;
-    while (run_short(net, &target, nth, expected, n, &steps)) nth += 3;
+    int nth = 1, torn = 0;
+    target.update = update;
+    while (run_short(net, &target, nth, expected, n, &steps, &torn)) nth += stride;
     assert_true(steps > 20);
     free(expected);
     target_fini(&target);
     nets_net_destroy(net);
+    return torn;
+}
+
+TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) { assert_int_equal(run_out(NETS_UPDATE_AT_END, 3), 0); }
+
+TEST_CASE(memory_that_runs_out_between_updates_ends_the_training) {
+    assert_true(run_out(NETS_UPDATE_IN_BACKWARD, 7) > 0);
 }
 
 /* Without a ladder, training fails where memory runs out, and keeps the results of the iterations before. */

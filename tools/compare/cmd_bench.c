@@ -10,6 +10,7 @@
 #include "tools/compare/bench_grid.h"
 #include "tools/need/effort.h"
 #include "tools/need/sub_batch.h"
+#include "tools/need/update_when.h"
 
 static mm_status print_all(const bench *b) {
     grid *grids;
@@ -137,6 +138,21 @@ static mm_status check_files(const bench *b) {
     return files_check(files, n);
 }
 
+/* Runs keep going, so nothing is undone. Batches of a sweep are computed whole. */
+static mm_status read_update(bench *b) {
+    update_runs runs = {.command = "bench"};
+    bool has_budget = false;
+    for (int i = 0; i < b->budgets.n; i++) has_budget |= strcmp(b->budgets.text[i], "own") != 0;
+    for (int i = 0; i < b->ranks.count; i++) runs.ranks |= b->ranks.n[i] > 1;
+    for (int i = 0; i < b->batches.n; i++)
+        for (int p = 0; p < b->policies.n; p++) {
+            const int64_t batch = strtoll(b->batches.text[i], NULL, 10);
+            MM_TRY(update_runs_add(&runs, batch > 0 ? b->sub_batch : "", b->policies.text[p], batch,
+                                   b->facts || b->predict, has_budget));
+        }
+    return update_when_read(&b->target, &runs);
+}
+
 static mm_status prepare(bench *b) {
     if (b->gpu_list && b->simulate_list)
         return mm_fail(MM_ERR_INVALID, "--gpu and --simulate: give one of them; --simulate takes names of GPUs, too");
@@ -151,6 +167,7 @@ static mm_status prepare(bench *b) {
     if (!b->simulate_list) MM_TRY(target_probe(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
+    MM_TRY(read_update(b));
     if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
         return mm_fail(MM_ERR_INVALID, "--kernels: records the kernels of a GPU in runs; it goes with --device cuda, "
                                        "and not with --simulate or --predict");
@@ -292,6 +309,7 @@ int cmd_bench(int argc, char **argv) {
         TARGET_ARGS(&b.target),
         TARGET_CODEC_THREADS_ARG(&b.target),
         TARGET_OPTIMIZER_ARG(&b.target),
+        TARGET_UPDATE_ARG(&b.target),
         {"--same-batches", NULL, "repeat the first batches, so that a GPU never waits for data", ARG_FLAG,
          &b.same_batches, 0, 0},
         {"--seed", "N", "of weights and data (1)", ARG_COUNT, &b.seed, 0, 9e15},

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/planning/homes.h"
 #include "policies/schedule/nominal.h"
 
 /* ---------------------------------------------------------------- lowering */
@@ -81,7 +82,7 @@ void need_fini(need *n) {
 /* ---------------------------------------------------------------- planning */
 
 static mm_status plan(need_pass *p, const mm_limits *limits) {
-    return mm_planned_make(&p->planned, &p->policy, p->lowered->graph, limits);
+    return mm_planned_make_housed(&p->planned, &p->policy, p->lowered->graph, limits);
 }
 
 mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_bytes, int64_t staged_bytes) {
@@ -138,7 +139,8 @@ static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
                               .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
                               .first_fit = true};
-    *fits_out = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
+    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
+    *fits_out = !all_stay || mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
     if (!*fits_out) return MM_OK;
     MM_TRY(plan(p, &limits));
     *fits_out = mm_plan_fits(p->planned.plan, &limits) == MM_OK;

@@ -117,7 +117,11 @@ bool target_may_unfuse(const target *t) {
 }
 
 nets_lowering target_lowering(const target *t, nets_mode mode) {
-    return (nets_lowering){.mode = mode, .optimizer = t->optimizer.id, .no_fuse = t->apart, .allreduce = t->allreduce};
+    return (nets_lowering){.mode = mode,
+                           .optimizer = t->optimizer.id,
+                           .update = t->update,
+                           .no_fuse = t->apart,
+                           .allreduce = t->allreduce};
 }
 
 void target_forget_facts(target *t) {

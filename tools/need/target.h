@@ -20,6 +20,8 @@ typedef struct target {
     int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as fast as memcpy */
     const char *optimizer_text; /* NULL: "sgd" */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
+    const char *update_text;    /* NULL: "at-end" */
+    nets_update_when update;    /* update_when_read */
     bool apart;                 /* layers are not fused (nets/lower/fuse.h), because of --fuse, facts or a budget */
     nets_allreduce allreduce;   /* lower networks for one of several ranks */
     nets_backend *backend; /* opened with these options, once for the whole command, so that it times algorithms once */
@@ -77,6 +79,11 @@ enum { TARGET_LINK_LEAST = 100000 };
     ARG("--optimizer", "NAME[,k=v..]",                                                                                 \
         "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; both: weight-decay=X, clip-norm=X", ARG_TEXT,             \
         &(t)->optimizer_text, 0, 0)
+#define TARGET_UPDATE_ARG(t)                                                                                           \
+    ARG("--update", "HOW",                                                                                             \
+        "at-end, by-layer, in-backward: update each layer behind its backward step, so that its gradient "             \
+        "takes memory until then only; auto (at-end)",                                                                 \
+        ARG_TEXT, &(t)->update_text, 0, 0)
 #define TARGET_CODEC_THREADS_ARG(t)                                                                                    \
     ARG("--codec-threads", "N", "threads of device host for one encode or decode (1)", ARG_COUNT, &(t)->codec_threads, \
         1, MM_HOST_THREADS_MOST)

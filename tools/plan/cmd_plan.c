@@ -14,6 +14,7 @@
 #include "tools/need/effort.h"
 #include "tools/need/ranks.h"
 #include "tools/need/sub_batch.h"
+#include "tools/need/update_when.h"
 #include "tools/plan/graph_plan.h"
 #include "tools/plan/plan_command.h"
 #include "tools/plan/which_gpu.h"
@@ -45,7 +46,7 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .asked = case_of(c, policy),
                        .ranks = c->ranks,
                        .search = c->search,
-                       .offers = !c->search && !c->sub_batch,
+                       .offers = !c->search && !c->sub_batch && c->target.update != NETS_UPDATE_IN_BACKWARD,
                        .explained = c->explain,
                        .explains_all = c->explain_all,
                        .texts = &c->texts};
@@ -109,6 +110,15 @@ static mm_status check_sub_batch(const plan_command *c) {
     return MM_OK;
 }
 
+static mm_status read_update(plan_command *c) {
+    const bool measured = sub_batch_is_measured(c->facts ? &c->source : NULL);
+    update_runs runs = {.command = "plan"};
+    for (int i = 0; i < c->policies.n; i++)
+        MM_TRY(update_runs_add(&runs, c->search ? "" : c->sub_batch, c->policies.text[i], c->batch, measured,
+                               c->budget_bytes > 0 || c->which_gpu));
+    return update_when_read(&c->target, &runs);
+}
+
 /* Reads --ranks. From now on c->batch is one device's part. */
 static mm_status read_ranks(plan_command *c) {
     ranks asked;
@@ -165,6 +175,7 @@ static mm_status check(plan_command *c) {
                        plan_search_option(c->search));
     MM_TRY(read_ranks(c));
     MM_TRY(check_sub_batch(c));
+    MM_TRY(read_update(c));
     const named_file files[] = {{"--json", c->json, FILE_WRITTEN},
                                 {"--svg", c->svg, FILE_WRITTEN},
                                 {"--html", c->html, FILE_WRITTEN},
@@ -338,6 +349,7 @@ int cmd_plan(int argc, char **argv) {
         TARGET_ARGS(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
+        TARGET_UPDATE_ARG(&c.target),
         {"--facts", "FILE", "predict times: measured facts, a machine file, or a GPU (--gpu)", ARG_TEXT, &c.facts, 0,
          0},
         {"--study", "FILE[,LAYOUT]", "with --facts: sizes of variable codes, from 'mm codecs --study'", ARG_TEXT,

@@ -210,6 +210,9 @@ static mm_status fetch(void *ctx, const nets_safetensors_tensor *tensor, int64_t
 
 mm_status session_save(session *s, const char *path, const arg *options) {
     nets_safetensors_builder *builder;
+    int64_t updates;
+    const mm_status whole = nets_exec_updates(s->train, &updates);
+    if (whole != MM_OK) return mm_fail_in(whole, "no state is saved");
     MM_TRY(nets_safetensors_builder_create(&builder));
     mm_status status = add_tensors(s, builder);
     if (status == MM_OK) status = add_metadata(s, options, builder);

@@ -86,12 +86,15 @@ static mm_status save(void *ctx, session *s) {
 static mm_status save_at_end(train *t, session *s, mm_status status) {
     if (!t->save || (t->ranks && comm_gpu(t->ranks) >= 0 && comm_check(t->ranks) != MM_OK)) return status;
     bool diverged = session_diverged(s);
+    mm_failure ended;
+    mm_failure_save(&ended, status);
     mm_status saved = diverged && t->saved_iteration > 0 ? MM_OK : save(t, s);
-    if (diverged && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
+    if ((diverged || status != MM_OK) && saved != MM_OK) fprintf(stderr, "mm train: %s\n", mm_last_error());
     if (diverged && t->saved_iteration > 0)
         fprintf(json_file_beside(t->json), "%s: the state after iteration %lld\n", t->save,
                 (long long)t->saved_iteration);
-    return status != MM_OK || diverged ? status : saved;
+    if (status != MM_OK) return mm_failure_restore(&ended);
+    return diverged ? status : saved;
 }
 
 /* Says which policies act on nothing in this network. */
@@ -234,7 +237,12 @@ static const char help_text[] =
     "\n"
     "If a loss or gradient is NaN or infinite, training ends with status diverged and exit 1, without that\n"
     "iteration's update; --save then has the state before it, or what --save-every wrote last. --keep-going trains\n"
-    "on. Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
+    "on. --update in-backward needs --on-overflow stop (or --keep-going): weights may be updated before a gradient\n"
+    "overflows, and then the state is not saved, nor if the iteration fails amid its updates. Clipping, sub-batches\n"
+    "and ranks need whole gradients, and refuse it; --update auto then updates at the end. All ways to update give\n"
+    "the same weights, bit for bit, and go on from each other's states.\n"
+    "\n"
+    "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
     "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"
     "without saving. Other exit codes: 0 done, 1 failed or does not fit, 2 the command line is wrong.\n"
     "\n"
@@ -311,6 +319,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--seed", "N", "random seed of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t->seed, 0,
          9e15},
         TARGET_OPTIMIZER_ARG(&t->target),
+        TARGET_UPDATE_ARG(&t->target),
         {"--load-matching", NULL,
          "of --load's file take the weights of equal name and shape, as for a new head; begin anew with the others",
          ARG_FLAG, &t->load_matching, 0, 0},
@@ -349,6 +358,9 @@ static mm_status read_options(train *t, int argc, char **argv) {
          &t->no_measure, 0, 0},
         {"--keep-going", NULL, "train on, updates included, if a loss or gradient is NaN or infinite", ARG_FLAG,
          &t->keep_going, 0, 0},
+        {"--on-overflow", "undo|stop",
+         "... undo: end without that iteration's update; stop: end amid it, maybe; for --update (undo)", ARG_TEXT,
+         &t->on_overflow, 0, 0},
         {"--no-ladder", NULL, "if memory is short, fail; do not switch to a plan that needs less", ARG_FLAG,
          &t->no_ladder, 0, 0},
         {"--self-check", NULL, "check what each step reads and writes, and lossless copies (slow)", ARG_FLAG,
@@ -414,6 +426,7 @@ int cmd_train(int argc, char **argv) {
                .issue = "auto",
                .sum = "overlap",
                .sum_at = "ranks",
+               .on_overflow = "undo",
                .progress = "bar",
                .batch = 128,
                .pinned_bytes = PINNED_OPEN,

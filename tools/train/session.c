@@ -68,7 +68,8 @@ void session_say(void *ctx, mm_log_level level, const char *message) {
 
 static mm_status create_exec(session *s, const graph_wanted *wanted) {
     const session_config *c = &s->config;
-    nets_exec_options options = {.no_fuse = c->target.apart, .allreduce = c->target.allreduce};
+    nets_exec_options options = {
+        .no_fuse = c->target.apart, .update = c->target.update, .allreduce = c->target.allreduce};
     if (wanted->mode == NETS_TRAIN) options.sub_batch = session_sub_batch(s, wanted->batch);
     return nets_exec_create_with(c->net, wanted->batch, wanted->mode, s->manager, c->target.backend,
                                  &c->target.optimizer, &options, wanted->exec);

@@ -4,6 +4,7 @@
 
 #include "mm/device/contract/clock.h"
 #include "mm/manager/figures.h"
+#include "nets/rng.h"
 #include "tools/args/speed.h"
 #include "tools/train/codec_log.h"
 #include "tools/train/session_parts.h"
@@ -65,7 +66,9 @@ static void report_diverged(session *s, int64_t iteration, const nets_result *re
              s->n_ran > 0 ? s->ran[s->n_ran - 1] : s->config.policies.text[0], (long long)iteration,
              (double)result->loss,
              result->halted && isfinite(result->loss) ? ", a gradient or running statistic overflows" : "",
-             s->config.keep_going ? "" : "; training ends without that iteration's update");
+             s->config.keep_going          ? ""
+             : result->halted == NETS_TORN ? "; training ends amid that iteration's update"
+                                           : "; training ends without that iteration's update");
     session_say(NULL, MM_LOG_WARNING, message);
 }
 

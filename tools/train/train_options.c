@@ -14,6 +14,7 @@
 #include "tools/need/effort.h"
 #include "tools/need/policy_marks.h"
 #include "tools/need/sub_batch.h"
+#include "tools/need/update_when.h"
 #include "tools/train/weights.h"
 
 /* Reads --save-every: a number of iterations or of epochs: "100", "1epoch", "5epochs". */
@@ -201,6 +202,22 @@ static mm_status read_sub_batch(train *t) {
     return MM_OK;
 }
 
+/* Reads --update and --on-overflow. */
+static mm_status read_update(train *t) {
+    const bool stop = strcmp(t->on_overflow, "stop") == 0;
+    update_runs runs = {.command = "train", .undo = !stop && !t->keep_going};
+    if (!stop && strcmp(t->on_overflow, "undo") != 0)
+        return mm_fail(MM_ERR_INVALID, "--on-overflow %s: must be undo or stop", t->on_overflow);
+    if (stop && t->keep_going) return mm_fail(MM_ERR_INVALID, "--on-overflow stop and --keep-going: give one of them");
+    MM_TRY(update_runs_add(&runs, t->sub_batch_text, t->policy, t->part, t->facts != NULL, t->budget_bytes > 0));
+    for (int i = 0; i < t->n_switches; i++)
+        MM_TRY(update_runs_add(&runs, "", t->switches[i].policy, t->part, false, false));
+    MM_TRY(update_when_read(&t->target, &runs));
+    if (stop && t->target.update != NETS_UPDATE_IN_BACKWARD)
+        fprintf(stderr, "mm train: --on-overflow stop: the same as undo: weights are updated at the end\n");
+    return MM_OK;
+}
+
 static mm_status open_facts(train *t) {
     if (!t->facts) return MM_OK;
     MM_TRY(facts_source_open(t->facts, &t->source));
@@ -252,6 +269,7 @@ mm_status train_configure(train *t, session_config *config) {
     if (t->load_matching) MM_TRY(weights_report(t->state, t->network, t->load));
     if (t->state && !t->load_matching) MM_TRY(session_state_check(t->state, t->network));
     MM_TRY(check_files(t));
+    MM_TRY(read_update(t));
     MM_TRY(open_facts(t));
     if (t->replan && !t->facts)
         return mm_fail(MM_ERR_INVALID,

@@ -162,10 +162,10 @@ static uint64_t build_number(void) {
 
 /* Writes the options that must be equal on all ranks. */
 static mm_status write_options(const train *t, char *text, size_t capacity) {
-    static const char *const names[] = {"--net",         "--data",      "--batch",    "--seed",
-                                        "--iterations",  "--epochs",    "--lr",       "--lr-step",
-                                        "--lr-schedule", "--optimizer", "--momentum", "--weight-decay",
-                                        "--precision",   "--sum",       "--sum-at",   "--keep-going"};
+    static const char *const names[] = {
+        "--net",       "--data",    "--batch",       "--seed",       "--iterations", "--epochs",
+        "--lr",        "--lr-step", "--lr-schedule", "--optimizer",  "--momentum",   "--weight-decay",
+        "--precision", "--sum",     "--sum-at",      "--keep-going", "--update"};
     size_t n = 0;
     text[0] = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && n < capacity; i++) {

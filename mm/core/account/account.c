@@ -58,9 +58,11 @@ mm_account_kind mm_account_segment_kind(const mm_account *account, int segment) 
     const mm_segment *s = &account->plan->segments[segment];
     switch (s->category) {
     case MM_CAT_PERSISTENT:
+    case MM_CAT_VISIT:
         return kind_of_tensor(mm_graph_tensor(account->plan->graph, s->tensor));
     case MM_CAT_GRADIENT_MAP:
-        return MM_ACCOUNT_GRADIENT_MAP;
+        return mm_graph_tensor(account->plan->graph, s->tensor)->kind == MM_WEIGHT_GRADIENT ? MM_ACCOUNT_WEIGHT_GRADIENT
+                                                                                            : MM_ACCOUNT_GRADIENT_MAP;
     case MM_CAT_WORKSPACE:
         return MM_ACCOUNT_WORKSPACE;
     case MM_CAT_CODE:
@@ -82,7 +84,7 @@ static void lasting(const mm_plan *plan, by_kind bytes_out) {
     bytes_out[MM_ACCOUNT_REST] = plan->base_bytes;
     for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
-        if (tensor->ownership == MM_MANAGED) continue;
+        if (tensor->ownership == MM_MANAGED || mm_plan_visits(plan, t)) continue;
         bytes_out[kind_of_tensor(tensor)] += tensor->bytes;
         if (tensor->ownership == MM_PERSISTENT) bytes_out[MM_ACCOUNT_REST] -= tensor->bytes;
     }

@@ -48,11 +48,12 @@ static void count_reads(accountant *a) {
     }
 }
 
+/* A loss may write its weight's gradient in its forward step, to which another layer then adds: this is no map. */
 static bool is_stashed(const accountant *a, mm_tensor root) {
     const mm_tensor_info *tensor = mm_graph_tensor(a->graph, root);
     const storage *s = &a->storages[root];
     return tensor->ownership == MM_MANAGED && mm_plan_root(a->plan, root) == root && tensor->last_forward >= 0 &&
-           tensor->kind != MM_GRADIENT_MAP && s->value_reads + s->sign_reads > 0;
+           tensor->kind != MM_GRADIENT_MAP && tensor->kind != MM_WEIGHT_GRADIENT && s->value_reads + s->sign_reads > 0;
 }
 
 static mm_status find_maps(accountant *a) {

@@ -105,12 +105,13 @@ static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals)
 
 /* ---------------------------------------------------------------- persistent tensors */
 
-/* Checks that no two persistent tensors share a byte. Their places may be in any order. */
-static mm_status check_apart(const mm_check *c) {
+/* Checks that no two persistent tensors share a byte of a memory. Their places may be in any order. */
+static mm_status check_apart(const mm_check *c, bool pinned) {
     mm_interval_map taken = {0}; /* tag: the segment */
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
+        if (s->pinned != pinned) continue;
         const size_t at = mm_interval_map_find(&taken, s->offset);
         if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
             status = mm_check_refuse(c, -1, s->tensor, "overlaps segment %d, that of another persistent tensor",
@@ -122,27 +123,30 @@ static mm_status check_apart(const mm_check *c) {
     return status;
 }
 
-/* Checks that each persistent tensor lies at the place that the limits give, aligned and below the base. */
+/* Checks that the home of each persistent tensor is at the place that the limits give, aligned and below the base. */
 static mm_status check_places(const mm_check *c) {
-    const int64_t *places = c->limits->places;
-    int64_t packed = 0, end = 0;
+    const mm_place *places = c->limits->places;
+    int64_t packed = 0, end[2] = {0, 0}; /* on the device, in pinned memory */
     bool ascending = true; /* mostly they are; then places need no further check */
     for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
-        const int64_t place = places ? places[i] : packed;
-        if (s->offset != place)
-            return mm_check_refuse(c, -1, s->tensor, "lies at %lld, but its place is at %lld", (long long)s->offset,
-                                   (long long)place);
-        if (place < 0 || place % MM_ALIGN != 0 || s->bytes > c->limits->base_bytes ||
-            place > c->limits->base_bytes - s->bytes)
+        const mm_place place = places ? places[i] : (mm_place){.offset = packed};
+        const int64_t base = place.pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes;
+        if (s->offset != place.offset || s->pinned != place.pinned)
+            return mm_check_refuse(c, -1, s->tensor, "lies at %lld%s, but its place is at %lld%s", (long long)s->offset,
+                                   s->pinned ? " of pinned memory" : "", (long long)place.offset,
+                                   place.pinned ? " of pinned memory" : "");
+        if (place.offset < 0 || place.offset % MM_ALIGN != 0 || s->bytes > base || place.offset > base - s->bytes)
             return mm_check_refuse(c, -1, s->tensor,
                                    "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
-                                   (long long)s->bytes, (long long)place, (long long)c->limits->base_bytes);
-        ascending &= place >= end;
-        end = place + s->bytes;
+                                   (long long)s->bytes, (long long)place.offset, (long long)base);
+        ascending &= place.offset >= end[place.pinned];
+        end[place.pinned] = place.offset + s->bytes;
         packed += mm_align(s->bytes);
     }
-    return ascending ? MM_OK : check_apart(c);
+    if (ascending) return MM_OK;
+    MM_TRY(check_apart(c, false));
+    return check_apart(c, true);
 }
 
 mm_status mm_check_sharing(const mm_check *c) {
@@ -225,10 +229,14 @@ static mm_status check_heap(const mm_check *c) {
 /* Checks the plan's totals. */
 static mm_status check_sums(const mm_check *c) {
     const mm_plan *plan = c->plan;
-    int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0, pinned = 0, external = 0;
+    int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0;
+    int64_t pinned = plan->pinned_base_bytes, external = 0;
     if (plan->base_bytes < c->limits->base_bytes)
         return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes, now it is %lld",
                                (long long)plan->base_bytes, (long long)c->limits->base_bytes);
+    if (pinned < c->limits->pinned_base_bytes)
+        return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes of pinned memory, now it is %lld",
+                               (long long)pinned, (long long)c->limits->pinned_base_bytes);
     if (extent < plan->base_bytes) extent = plan->base_bytes;
     for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];

@@ -101,9 +101,11 @@ static mm_status check_persistent(const mm_check *c, int segment) {
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)) ||
         mm_graph_tensor(c->graph, s->tensor)->persistent != segment || s->category != MM_CAT_PERSISTENT)
         return mm_check_refuse_segment(c, segment, "is not the segment of the persistent tensor with its number");
-    if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->pinned || s->dynamic ||
+    if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->dynamic ||
         s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
-        return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements on the device");
+        return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements");
+    if (s->pinned && mm_graph_tensor(c->graph, s->tensor)->shared != MM_ALLREDUCE_NOT)
+        return mm_check_refuse_segment(c, segment, "is in pinned memory, but its tensor is all-reduced");
     return mm_check_pool_form(c, segment);
 }
 
@@ -120,7 +122,7 @@ static mm_status check_segment(const mm_check *c, int segment) {
     if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "is in pinned memory and in the heap, too");
     if (!s->dynamic) {
         if (s->offset % MM_ALIGN != 0) return mm_check_refuse_segment(c, segment, "its offset is not aligned");
-        if (s->offset < (s->pinned ? 0 : c->limits->base_bytes))
+        if (s->offset < (s->pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes))
             return mm_check_refuse_segment(c, segment, "lies below the plan's base");
         if (s->offset > INT64_MAX - s->bytes) return mm_check_refuse_segment(c, segment, "its end is out of range");
     }
@@ -150,8 +152,9 @@ static mm_status check_bindings(const mm_check *c, int node) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
-        if (in_range(segment, persistents) && c->plan->segments[segment].tensor == tensor) continue;
-        if (!is_managed(c, tensor)) {
+        const bool at_home = in_range(segment, persistents) && !c->plan->segments[segment].pinned;
+        if (at_home && c->plan->segments[segment].tensor == tensor) continue;
+        if (!is_managed(c, tensor) && !mm_plan_visits(c->plan, tensor)) {
             if (segment == -1 && is_external(c, tensor)) continue;
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, but has a fixed place", segment);
         }

@@ -221,6 +221,7 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
         if (use->access == MM_MODIFY) { /* a persistent tensor, which may have changed since */
             if (bindings[u] < 0) continue;
             MM_TRY(check_written(c, node, use->tensor, bindings[u]));
+            c->residences[bindings[u]].unread = false;
             add_user(c, node, bindings[u]);
             continue;
         }

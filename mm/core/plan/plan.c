@@ -25,6 +25,7 @@ const char *mm_category_name(mm_category category) {
         [MM_CAT_WORKSPACE] = "workspace",
         [MM_CAT_CODE] = "codes",
         [MM_CAT_BUFFER] = "tensor buffers",
+        [MM_CAT_VISIT] = "fetched weights and states",
     };
     return (unsigned)category < MM_CATEGORIES ? names[category] : "unknown";
 }
@@ -53,14 +54,15 @@ int64_t mm_plan_base(const mm_graph *graph) {
 }
 
 /* Adds the segments of persistent tensors, which are the plan's first segments. */
-static mm_status add_persistents(mm_plan *plan, const int64_t *places) {
+static mm_status add_persistents(mm_plan *plan, const mm_place *places) {
     int64_t end = 0;
     for (int t = 0; t < mm_graph_tensors(plan->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, t);
         if (tensor->persistent < 0) continue;
         const int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
         if (index < 0) return MM_ERR_NOMEM;
-        plan->segments[index].offset = places ? places[index] : end;
+        plan->segments[index].offset = places ? places[index].offset : end;
+        plan->segments[index].pinned = places && places[index].pinned;
         end += mm_align(tensor->bytes);
     }
     return MM_OK;
@@ -83,6 +85,7 @@ mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan
     plan->policy = policy;
     plan->alias = alias;
     plan->base_bytes = limits->base_bytes;
+    plan->pinned_base_bytes = limits->pinned_base_bytes;
     mm_status status = add_persistents(plan, limits->places);
     if (status != MM_OK)
         mm_plan_destroy(plan);
@@ -134,8 +137,11 @@ static int add_step(mm_plan *plan, mm_node_kind kind, int step) {
     if (index < 0) return -1;
     plan->nodes[index].step = step;
     plan->nodes[index].first_binding = plan->n_bindings;
-    for (int u = 0; u < n_uses; u++)
-        plan->bindings[plan->n_bindings++] = mm_graph_tensor(plan->graph, info->uses[u].tensor)->persistent;
+    for (int u = 0; u < n_uses; u++) {
+        const mm_tensor tensor = info->uses[u].tensor;
+        plan->bindings[plan->n_bindings++] =
+            mm_plan_visits(plan, tensor) ? -1 : mm_graph_tensor(plan->graph, tensor)->persistent;
+    }
     return index;
 }
 
@@ -227,7 +233,7 @@ static void account_nodes(mm_plan *plan) {
 
 static void account_extents(mm_plan *plan) {
     plan->extent_bytes = plan->base_bytes;
-    plan->pinned_bytes = 0;
+    plan->pinned_bytes = plan->pinned_base_bytes;
     if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];

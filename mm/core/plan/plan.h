@@ -9,9 +9,11 @@
  * ended before a node starts. Some nodes are executed in pieces: program.h.
  *
  * SEGMENTS say where bytes lie: one for each place and form of a tensor (raw, coded, decoded again), and one for each
- * workspace. The first segments are those of the graph's persistent tensors, in the order of their declaration. Each
- * has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of the
- * previous iteration.
+ * workspace. The first segments are the HOMES of the graph's persistent tensors, in the order of their declaration:
+ * each has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of
+ * the previous iteration. A home is on the device, where steps use it, or in pinned memory. In pinned memory, no step
+ * uses it: the plan copies the tensor to segments on the device, which steps use, and copies what they write there
+ * back.
  *
  * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
  * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows
@@ -50,15 +52,25 @@ enum { MM_CHUNK_BYTES = 4096 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
+/* Where the home of a persistent tensor is. */
+typedef struct mm_place {
+    int64_t offset; /* from the arena's base; or from that of pinned memory */
+    bool pinned;
+} mm_place;
+
 typedef struct mm_limits {
     int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
-    int64_t pinned_bytes;
-    /* Bytes at the low end of the arena for the persistent tensors of all graphs and, above them, for the block of
-     * numbers that codecs read (mm_planned.block_offset); aligned. */
+    int64_t pinned_bytes; /* that of pinned memory: its base + the plan's segments there */
+    /* Bytes at the low end of the arena for the persistent tensors of all graphs that have their homes there and, above
+     * them, for the block of numbers that codecs read (mm_planned.block_offset); aligned. */
     int64_t base_bytes;
-    /* Offsets of the graph's persistent tensors, in the order of their declaration, below base_bytes; borrowed. NULL:
-     * one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
-    const int64_t *places;
+    int64_t pinned_base_bytes; /* bytes at the low end of pinned memory, for the homes there; aligned */
+    /* Homes of the graph's persistent tensors, in the order of their declaration, below the bases; borrowed. NULL: on
+     * the device, one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
+    const mm_place *places;
+    /* The most bytes that copies of persistent tensors may take on the device ahead of the steps that use them: those
+     * that come from homes in pinned memory. 0: each copy comes right before its step. */
+    int64_t ahead_bytes;
     /* If *stop is not 0, a planner that searches ends, with its best plan so far. A signal handler or another thread
      * sets it; borrowed. NULL: planners do not stop. */
     const volatile int *stop;
@@ -85,12 +97,13 @@ const char *mm_content_name(mm_content content);
 
 /* What a segment's bytes are for, in accounts and pictures. */
 typedef enum mm_category {
-    MM_CAT_PERSISTENT,  /* persistent tensors, and no other segments */
-    MM_CAT_FEATURE_MAP, /* managed inputs and saved tensors too */
-    MM_CAT_GRADIENT_MAP,
-    MM_CAT_WORKSPACE, /* workspaces of steps, scratch of codecs */
-    MM_CAT_CODE,      /* codes, pools of their bodies */
-    MM_CAT_BUFFER,    /* tensor buffers */
+    MM_CAT_PERSISTENT,   /* homes of persistent tensors, and no other segments */
+    MM_CAT_FEATURE_MAP,  /* managed inputs and saved tensors too */
+    MM_CAT_GRADIENT_MAP, /* managed gradients of weights too */
+    MM_CAT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
+    MM_CAT_CODE,         /* codes, pools of their bodies */
+    MM_CAT_BUFFER,       /* tensor buffers */
+    MM_CAT_VISIT,        /* copies of persistent tensors whose homes are in pinned memory */
     MM_CATEGORIES
 } mm_category;
 
@@ -124,13 +137,13 @@ typedef struct mm_plan {
     int n_segments;
     int32_t *bindings; /* -1: external tensor */
     int n_bindings;
-    bool keeps_all;     /* no bytes are used for a second segment (naive): segments that were written count as alive to
+    bool keeps_all;   /* no bytes are used for a second segment (naive): segments that were written count as alive to
                            the end */
-    mm_tensor *alias;   /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
+    mm_tensor *alias; /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
                            only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to
                            the root's segment and writes nothing */
-    int64_t base_bytes; /* base_bytes of the limits that the plan was made for */
-    int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
+    int64_t base_bytes, pinned_base_bytes; /* of the limits that the plan was made for */
+    int64_t heap_offset, heap_bytes;       /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
                                     leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
@@ -144,17 +157,23 @@ typedef struct mm_plan {
     int64_t extent_bytes;    /* highest end of a device segment or the heap; at least base_bytes */
     int64_t external_bytes;  /* external tensors of the graph */
     int64_t peak_bytes;      /* extent + external: the device limit that the plan needs */
-    int64_t pinned_bytes;    /* highest end of a pinned segment */
+    int64_t pinned_bytes;    /* highest end of a pinned segment; at least pinned_base_bytes */
     int64_t live_peak_bytes; /* most bytes alive at a node: base + live segments + external tensors. No placement of
                                 these segments can need less */
     int peak_step;           /* graph step of the node with live_peak_bytes */
     int64_t stash_bytes;     /* segments, codes too, alive from the last forward step into the first backward step */
 } mm_plan;
 
-/* Whether a segment's bytes count among the device's live bytes from its first to its last node. Segments of persistent
- * tensors do not: their bytes are in base_bytes. */
+/* Whether a segment's bytes count among the device's live bytes from its first to its last node. Homes do not: their
+ * bytes are in base_bytes. */
 static inline bool mm_segment_has_life(const mm_segment *s) {
     return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
+}
+
+/* Whether a tensor is persistent with its home in pinned memory, so that steps use copies of it. */
+static inline bool mm_plan_visits(const mm_plan *plan, mm_tensor tensor) {
+    const int home = mm_graph_tensor(plan->graph, tensor)->persistent;
+    return home >= 0 && plan->segments[home].pinned;
 }
 
 /* base_bytes of an arena for this graph alone: the bytes of its persistent tensors, each aligned, one after the
@@ -171,8 +190,8 @@ void mm_plan_destroy(mm_plan *plan);
 MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 
 /* Append in issue order. Each returns the new index, or -1 when out of memory (mm_last_error is set). mm_plan_step,
- * mm_plan_recompute: a node with no waits and variant 0. Persistent tensors are bound to their segments, other uses to
- * -1. mm_plan_op: an operation on the stream of its kind. */
+ * mm_plan_recompute: a node with no waits and variant 0. Persistent tensors are bound to their homes on the device, other
+ * uses to -1. mm_plan_op: an operation on the stream of its kind. */
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);

@@ -96,9 +96,9 @@ typedef struct nets_cuda_update {
     const float *clip;      /* points at the factor for gradients; NULL: 1 */
 } nets_cuda_update;
 
-/* Sets *halted if the loss is not finite (NULL: it is not checked), or if one of the update's gradients is NaN or above
- * `most` in magnitude. */
-void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
+/* Sets *halted to `as`, unless it is set, if the loss is not finite (NULL: it is not checked), or if one of the
+ * update's gradients is NaN or above `most` in magnitude. */
+void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted, uint32_t as,
                            cudaStream_t stream);
 /* parts[b] becomes the sum of the squares of the update's gradients in every n-th chunk from the b-th on; with `adds`,
  * that sum is added to it. */

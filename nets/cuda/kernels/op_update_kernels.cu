@@ -141,7 +141,7 @@ static __global__ void count_step(uint32_t *step, const uint32_t *halted) {
 }
 
 /* Halting is a launch of its own: no block may write *halted while blocks of an update read it. */
-static __global__ void halt(nets_cuda_update update, const float *loss, float most, uint32_t *halted) {
+static __global__ void halt(nets_cuda_update update, const float *loss, float most, uint32_t *halted, uint32_t as) {
     const int tensor = tensor_of(update, blockIdx.x);
     const int64_t begin = (int64_t)(blockIdx.x - update.first_block[tensor]) * NETS_CUDA_UPDATE_CHUNK;
     const int64_t chunk = NETS_CUDA_UPDATE_CHUNK, rest = update.tensors[tensor].elems - begin;
@@ -149,7 +149,7 @@ static __global__ void halt(nets_cuda_update update, const float *loss, float mo
     const float *gradient = update.tensors[tensor].gradient + begin;
     bool bad = blockIdx.x == 0 && threadIdx.x == 0 && loss && !isfinite(*loss);
     for (int64_t i = threadIdx.x; i < n; i += THREADS) bad |= !(fabsf(gradient[i]) <= most);
-    if (bad) atomicOr(halted, 1u);
+    if (bad) atomicCAS(halted, 0u, as);
 }
 
 /* The sum over a block's threads, in the first of them. */
@@ -213,10 +213,10 @@ void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *
     MM_LAUNCH(find_clip, 1, THREADS, 0, stream, parts, n, clip_norm, clip);
 }
 
-void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted,
+void nets_cuda_update_halt(const nets_cuda_update *update, const float *loss, float most, uint32_t *halted, uint32_t as,
                            cudaStream_t stream) {
     const uint32_t blocks = update->first_block[update->n];
-    MM_LAUNCH(halt, blocks > 0 ? blocks : 1, THREADS, 0, stream, *update, loss, most, halted);
+    MM_LAUNCH(halt, blocks > 0 ? blocks : 1, THREADS, 0, stream, *update, loss, most, halted, as);
 }
 
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream) {

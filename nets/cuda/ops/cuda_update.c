@@ -45,7 +45,8 @@ static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm 
         const uint32_t chunks = update->first_block[n];
         if (first == 0) parts = chunks < NETS_CUDA_UPDATE_PARTS ? (int)chunks : NETS_CUDA_UPDATE_PARTS;
         if (pass == HALT)
-            nets_cuda_update_halt(update, args->loss, args->most, args->rng + NETS_RNG_HALTED, stream);
+            nets_cuda_update_halt(update, args->loss, args->most, args->rng + NETS_RNG_HALTED,
+                                  args->late ? NETS_TORN : 1u, stream);
         else if (pass == NORM)
             nets_cuda_update_squares(update, norm->parts, parts, first > 0, stream);
         else

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/planning/planning.h"
+#include "mm/planning/homes.h"
 
 void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
     *r = (rig){.graph = graph,
@@ -156,7 +156,7 @@ rig_need rig_needs(const mm_graph *graph, const char *spec, int64_t device_bytes
     mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = mm_plan_base(graph)};
     if (mm_policy_parse(spec, &policy) != MM_OK ||
         mm_planned_init(&planned, &policy, graph, rig_device_used()->name) != MM_OK ||
-        mm_planned_make(&planned, &policy, graph, &limits) != MM_OK)
+        mm_planned_make_housed(&planned, &policy, graph, &limits) != MM_OK)
         fail_msg("%s on %s: %s", spec, mm_graph_name(graph), mm_last_error());
     const mm_plan *plan = planned.plan;
     rig_need need = {.device_bytes = plan->peak_bytes, .pinned_bytes = plan->pinned_bytes};

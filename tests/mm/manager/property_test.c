@@ -204,6 +204,64 @@ static void lossy_swapping_policies(uint64_t seed) {
     mm_graph_destroy(graph);
 }
 
+/* ---------------------------------------------------------------- weights and states in pinned memory */
+
+static const char *const housing[] = {
+    "liveness:resident=none",
+    "liveness:resident=needed",
+    "liveness:inplace=off,resident=needed",
+    "swap-async:when=always,resident=none",
+    "swap-async:resident=needed",
+    "freelunch:codec=raw,eligible=all,when=always,resident=needed",
+    "rules:relu=mask;*=swap,depth=3,resident=none",
+};
+enum { HOUSING = sizeof housing / sizeof *housing };
+
+/* Whether all persistent tensors end as without a manager, and no more than the budget was touched, at budgets from the
+ * policy's least to what liveness needs, while the homes move between iterations. */
+static void housing_policies(uint64_t seed) {
+    uint64_t random = seed, expected;
+    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    expected = random_graph_reference(graph, seed, ITERATIONS);
+    for (int i = 0; i < 4; i++) {
+        trial t = swapping_trial(graph, housing[random_below(&random, HOUSING)], seed, &random);
+        if (run_trial(&t, graph) != expected) fail_trial(&t, "other results than without a manager");
+    }
+    mm_graph_destroy(graph);
+}
+
+static void moving_homes(uint64_t seed) {
+    enum { MOVES = 6 };
+    uint64_t random = seed;
+    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    const uint64_t expected = random_graph_reference(graph, seed, MOVES);
+    const int64_t least = rig_needs(graph, "liveness:resident=none", 0, INT64_MAX).device_bytes;
+    const int64_t most = rig_minimum(graph, "liveness");
+    rig r;
+    rig_init(&r, graph, seed);
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = most > least ? most : least,
+                                              .pinned_bytes = 1 << 24,
+                                              .policy = "liveness:resident=needed",
+                                              .measure_touched = true});
+    assert_int_equal(rig_bind(&r, m), MM_OK);
+    for (int i = 0; i < MOVES; i++) {
+        const int64_t budget = least + (most > least ? (int64_t)(random_next(&random) % (uint64_t)(most - least)) : 0);
+        static const char *const policies[] = {"liveness:resident=needed", "swap-async:resident=needed",
+                                               "liveness:resident=none"};
+        if (mm_policy_set(m, policies[random_below(&random, 3)]) != MM_OK || mm_budget_set(m, budget) != MM_OK ||
+            rig_iteration(&r, m, (rig_mode)random_below(&random, RIG_MODES)) != MM_OK)
+            fail_msg("seed %llu, budget %lld: %s", (unsigned long long)seed, (long long)budget, mm_last_error());
+    }
+    if (rig_digest(&r, m) != expected)
+        fail_msg("seed %llu: other results than without a manager", (unsigned long long)seed);
+    mm_touched touched;
+    assert_int_equal(mm_touched_get(m, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    mm_manager_destroy(m);
+    rig_fini(&r);
+    mm_graph_destroy(graph);
+}
+
 static void when_needed_nothing_is_done_that_the_budget_does_not_force(uint64_t seed) {
     mm_graph *graph = rig_random_graph(seed, 3 + (int)(seed % 20), 1 + (int)(seed % 8));
     int64_t keeping = rig_minimum(graph, "liveness");
@@ -250,6 +308,10 @@ TEST_CASE(results_of_swapping_policies_are_those_without_a_manager) { each_seed(
 TEST_CASE(results_of_a_lossy_swapping_policy_do_not_depend_on_how_it_is_run) {
     each_seed(3001, 3025, lossy_swapping_policies);
 }
+
+TEST_CASE(results_with_homes_in_pinned_memory_are_those_without_a_manager) { each_seed(5001, 5050, housing_policies); }
+
+TEST_CASE(homes_move_between_iterations_without_loss) { each_seed(6001, 6030, moving_homes); }
 
 TEST_CASE(policies_that_act_when_needed_do_nothing_with_what_liveness_needs) {
     each_seed(4001, 4020, when_needed_nothing_is_done_that_the_budget_does_not_force);

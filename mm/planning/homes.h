@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/* Chooses the homes of persistent tensors: on the device, or in pinned memory, from where plans fetch them for the
+ * steps that use them (mm/core/plan/plan.h). The policy's option `resident` says how many may leave the device. As few
+ * as the budget forces leave it, unless more are predicted to be faster. */
+#ifndef MM_PLANNING_HOMES_H
+#define MM_PLANNING_HOMES_H
+
+#include "mm/planning/persistent_table.h"
+#include "mm/planning/planning.h"
+
+/* A graph's persistent tensors that may leave the device, in the order in which they do: those that few steps use come
+ * first, and of equal ones each next lies as far as can be from those before it, so that copies are spread over the
+ * iteration. */
+typedef struct mm_home_order {
+    mm_tensor *tensors;
+    int n;
+} mm_home_order;
+
+/* Finds the order. Statistics and counts stay, also what the first step uses, what the forward pass writes, what is
+ * all-reduced, and what is so small that a copy does not pay. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out);
+void mm_home_order_fini(mm_home_order *order);
+
+/* How to plan with the first n tensors of an order in pinned memory. */
+typedef struct mm_home_trial {
+    int n;
+    bool first_fit;      /* any plan that fits will do */
+    bool pinned_free;    /* as if there were no limit of pinned memory */
+    int64_t ahead_bytes; /* mm_limits.ahead_bytes */
+} mm_home_trial;
+
+typedef struct mm_home_result {
+    bool fits;         /* the plan fits the limits */
+    bool lacks_pinned; /* it does not, for want of pinned memory */
+    int64_t pinned_bytes; /* what it takes, if it fits */
+    int64_t ns;           /* its predicted time; 0: not known */
+} mm_home_result;
+
+typedef mm_status (*mm_home_try)(void *ctx, const mm_home_trial *trial, mm_home_result *result_out);
+
+/* Policies count on it that a plan which moves nothing fits the limit of pinned memory: raises the limit to what the
+ * homes take. Whether the plan fits is judged by the limit as it was. */
+static inline void mm_homes_make_room(mm_limits *limits) {
+    if (limits->pinned_bytes < limits->pinned_base_bytes) limits->pinned_bytes = limits->pinned_base_bytes;
+}
+
+/* Finds how many of an order's n tensors leave the device, with some ten tries, and tries this last. Searches without a
+ * limit of pinned memory first, and with it only if the result exceeds it: so the plan stays the same if the limit is
+ * set to just what it takes. What fits a budget
+ * does not depend on how early copies begin. Where nothing fits, all have left, or, for want of pinned memory, none. */
+MM_CHECKED mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx);
+
+/* As mm_planned_make, for a graph alone, whose persistent tensors lie one after the other from 0 in the limits' base:
+ * chooses their homes, too. With resident=all the two are the same. limits.places must be NULL. */
+MM_CHECKED mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                                            const mm_limits *limits);
+
+#endif

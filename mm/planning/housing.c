@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* Drafts plans for all graphs of a set together with the homes of their persistent tensors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/untimed.h"
+#include "mm/planning/plan_set.h"
+
+/* Drafts with more and fewer homes in pinned memory. */
+typedef struct housing {
+    const mm_plan_set *set;
+    const mm_plan_request *request;
+    const mm_graph *graph; /* the one whose tensors leave */
+    mm_home_order order;
+    uint8_t *pinned; /* per entry of the table */
+    mm_draft draft;  /* the last one that fits */
+    bool has_draft;
+    mm_misfit misfit; /* of the last try that does not fit; failure: MM_OK if all fit */
+    mm_status last;   /* of the last try */
+} housing;
+
+static void drop_draft(housing *h) {
+    if (h->has_draft) mm_draft_fini(&h->draft);
+    h->has_draft = false;
+}
+
+/* The predicted time of an iteration of the graph; 0: it is not known. */
+static mm_status predict(const housing *h, int64_t *ns_out) {
+    *ns_out = 0;
+    for (int i = 0; i < h->draft.n; i++) {
+        const mm_planned *planned = &h->draft.prepared[i]->planned;
+        mm_simulation simulation;
+        if (h->draft.prepared[i]->graph != h->graph || mm_plan_untimed(planned->plan, planned->facts)) continue;
+        MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
+        *ns_out = simulation.iteration_ns;
+        mm_simulation_fini(&simulation);
+    }
+    return MM_OK;
+}
+
+static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
+    housing *h = ctx;
+    const mm_persistent_table *table = h->set->sources.persistents;
+    mm_plan_request request = *h->request;
+    request.limits.first_fit |= trial->first_fit;
+    request.limits.ahead_bytes = trial->ahead_bytes;
+    if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
+    memset(h->pinned, 0, (size_t)table->n);
+    for (int i = 0; i < trial->n; i++)
+        h->pinned[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] = 1;
+    drop_draft(h);
+    h->last = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &h->draft, &h->misfit);
+    h->has_draft = h->last == MM_OK;
+    *result_out = (mm_home_result){.fits = h->has_draft,
+                                   .lacks_pinned = h->last == MM_ERR_INFEASIBLE &&
+                                                   h->misfit.pinned_bytes > request.limits.pinned_bytes};
+    for (int i = 0; h->has_draft && i < h->draft.n; i++)
+        if (h->draft.prepared[i]->planned.plan->pinned_bytes > result_out->pinned_bytes)
+            result_out->pinned_bytes = h->draft.prepared[i]->planned.plan->pinned_bytes;
+    if (h->last == MM_OK && !trial->first_fit) MM_TRY(predict(h, &result_out->ns));
+    return h->last == MM_ERR_INFEASIBLE ? MM_OK : h->last;
+}
+
+/* The graph with the most persistent tensors, which is one that trains; NULL: there is none. */
+static const mm_graph *graph_to_house(const mm_plan_set *set, const mm_plan_request *a) {
+    const mm_graph *most = NULL;
+    for (int i = 0; i < set->n + (a->added != NULL); i++) {
+        const mm_graph *graph = i < set->n ? set->prepared[i]->graph : a->added->graph;
+        if (!most || mm_graph_persistents(graph) > mm_graph_persistents(most)) most = graph;
+    }
+    return most;
+}
+
+static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
+                              mm_misfit *misfit_out) {
+    housing h = {.set = set,
+                 .request = a,
+                 .graph = graph_to_house(set, a),
+                 .pinned = calloc((size_t)set->sources.persistents->n + 1, 1)};
+    if (!h.pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
+    if (status == MM_OK) status = mm_homes_search(a->policy->config.resident, h.order.n, &a->limits, try_homes, &h);
+    if (status == MM_OK) status = h.last;
+    if (status == MM_OK) {
+        *draft_out = h.draft;
+        h.has_draft = false;
+    } else if (misfit_out) {
+        *misfit_out = h.misfit;
+        if (status == MM_ERR_INFEASIBLE) status = mm_failure_restore(&h.misfit.failure);
+    }
+    drop_draft(&h);
+    mm_home_order_fini(&h.order);
+    free(h.pinned);
+    return status;
+}
+
+mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
+                            mm_misfit *misfit_out) {
+    if (a->others_stay || a->homes_stay) return mm_plan_set_draft_with(set, a, &set->homes, draft_out, misfit_out);
+    if (a->policy->config.resident != MM_RESIDENT_ALL) return draft_housed(set, a, draft_out, misfit_out);
+    return mm_plan_set_draft_with(set, a, &(mm_homes){.n = set->sources.persistents->n}, draft_out, misfit_out);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Weights, gradients and optimizer states with homes in pinned memory (the policies' option resident=): all give the
+ * same bits, in less device memory; homes move at run time, and nothing is lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/splitmix.h"
+#include "tests/core/deep.h"
+#include "tests/suite/suite_rig.h"
+
+enum { BATCH = 3, ITERATIONS = 2 };
+
+static const nets_optimizer ADAMW = {
+    .id = NETS_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .only_finite = true};
+
+static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
+static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
+static const char LLAMA[] = "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64";
+
+/* The first few show each way to act on a map; a deep test runs all. */
+static const char *const POLICIES[] = {
+    "liveness:resident=none",
+    "recompute:mode=sqrt,resident=none",
+    "swap-async:resident=needed",
+    "recompute-swap:when=always,resident=none",
+    "swap-async:when=always,resident=none",
+    "recompute:mode=nested,when=always,resident=needed",
+    "recompute:mode=memory,when=always,resident=none",
+    "freelunch:codec=raw,eligible=all,when=always,resident=none",
+    "rules:relu=mask;conv=recompute;*=swap,resident=needed",
+    "auto:resident=none",
+};
+enum { N_POLICIES = sizeof POLICIES / sizeof *POLICIES };
+
+static void check_touched(const suite_run *r, int64_t bytes) {
+    mm_touched touched;
+    assert_int_equal(mm_touched_get(r->manager, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= bytes);
+}
+
+static float *train(const suite_net *s, const char *policy, float *loss_out, size_t *n_out) {
+    const suite_need need = suite_needs(s, policy, 0);
+    suite_run r;
+    suite_run_init(&r, s,
+                   &(mm_options){.device_bytes = need.device_bytes,
+                                 .pinned_bytes = need.pinned_bytes,
+                                 .policy = policy,
+                                 .self_check = true,
+                                 .measure_touched = true});
+    for (int i = 0; i < ITERATIONS; i++) *loss_out = suite_iterate(&r);
+    check_touched(&r, need.device_bytes);
+    float *weights = suite_weights(&r, n_out);
+    suite_run_fini(&r);
+    return weights;
+}
+
+/* Under each policy at its least budget, with updates at the end, by layer and in the backward pass. */
+static void expect_same_bits(suite_net *s) {
+    float loss, other;
+    size_t n;
+    s->update = NETS_UPDATE_AT_END;
+    float *expected = train(s, "liveness", &loss, &n);
+    const bool host = strcmp(s->device, "host") == 0;
+    const int policies = test_depth(host ? 4 : 2, N_POLICIES);
+    for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_IN_BACKWARD; u++)
+        for (int p = 0; p < policies; p++) {
+            s->update = (nets_update_when)u;
+            float *weights = train(s, POLICIES[p], &other, &n);
+            if (other != loss || !suite_same_learned(s, weights, expected))
+                fail_msg("%s, %s, update %d: other weights", nets_net_name(s->net), POLICIES[p], u);
+            free(weights);
+        }
+    free(expected);
+}
+
+static void with_batch_norm_and_dropout(void **state) {
+    suite_net s;
+    suite_net_init_dropped(&s, *state, BATCH);
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+static void with_a_tied_embedding(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &ADAMW;
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+static void with_copies_in_bf16(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, LLAMA, BATCH);
+    s.optimizer = &ADAMW;
+    s.precision = NETS_BF16;
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+/* The graphs of three passes share their homes. */
+static void in_sub_batches(void **state) {
+    suite_net s;
+    float loss, other;
+    size_t n;
+    suite_net_init(&s, *state, VGG, BATCH);
+    s.sub_batch = 1;
+    float *expected = train(&s, "liveness", &loss, &n);
+    for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_BY_LAYER; u++) {
+        s.update = (nets_update_when)u;
+        float *weights = train(&s, "liveness:resident=none", &other, &n);
+        assert_true(other == loss && memcmp(weights, expected, n * sizeof *weights) == 0);
+        free(weights);
+    }
+    free(expected);
+    suite_net_fini(&s);
+}
+
+/* Budgets and policies change between iterations, some of which are left running. */
+static void homes_move_at_run_time(void **state) {
+    enum { SWITCHES = 12 };
+    suite_net s;
+    suite_run r;
+    size_t n, m;
+    uint64_t random = 7;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &ADAMW;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    float *expected = suite_expected(&s, "liveness", SWITCHES, &n);
+    const int64_t least = suite_needs(&s, "recompute:mode=memory,when=always,resident=none", 0).device_bytes;
+    const int64_t most = suite_needs(&s, "liveness", 0).device_bytes;
+    suite_run_init(&r, &s,
+                   &(mm_options){.device_bytes = most,
+                                 .pinned_bytes = 64 << 20,
+                                 .policy = "liveness:resident=needed",
+                                 .measure_touched = true});
+    for (int i = 0; i < SWITCHES; i++) {
+        const char *policy = POLICIES[mm_random_next(&random) % N_POLICIES];
+        const int64_t budget = least + (int64_t)(mm_random_next(&random) % (uint64_t)(most - least + 1));
+        const mm_status status = mm_policy_set(r.manager, policy);
+        if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        const mm_status set = mm_budget_set(r.manager, budget);
+        if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        suite_iterate(&r);
+    }
+    check_touched(&r, most);
+    float *weights = suite_weights(&r, &m);
+    assert_int_equal(n, m);
+    assert_true(suite_same_learned(&s, weights, expected));
+    free(weights);
+    free(expected);
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
+/* Of a net with many parameters, a few at a time are on the device. */
+static void states_take_pinned_memory(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, "gpt,layers=8,width=64,heads=2,context=8,vocabulary=16", 1);
+    s.optimizer = &ADAMW;
+    int64_t weights = 0;
+    for (int p = 0; p < nets_net_params(s.net); p++)
+        weights += nets_net_param(s.net, p)->elems * (int64_t)sizeof(float);
+    const int64_t all = suite_needs(&s, "liveness", 0).device_bytes;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    const suite_need none = suite_needs(&s, "liveness:resident=none", 0);
+    /* weights, gradients and two states, of which at most a quarter is left */
+    if (none.device_bytes > all - 3 * weights || none.pinned_bytes < 2 * weights)
+        fail_msg("%lld bytes of %lld, and %lld pinned; the weights have %lld", (long long)none.device_bytes,
+                 (long long)all, (long long)none.pinned_bytes, (long long)weights);
+    const suite_need half = suite_needs(&s, "liveness:resident=needed", (all + none.device_bytes) / 2);
+    assert_true(half.device_bytes <= (all + none.device_bytes) / 2);
+    assert_true(half.pinned_bytes > 0 && half.pinned_bytes < none.pinned_bytes);
+    assert_int_equal(suite_needs(&s, "liveness:resident=needed", all).pinned_bytes, 0);
+    suite_net_fini(&s);
+}
+
+static int run(const char *device) {
+    const struct CMUnitTest tests[] = {
+        SUITE_TEST(with_batch_norm_and_dropout, device), SUITE_TEST(with_a_tied_embedding, device),
+        SUITE_TEST(with_copies_in_bf16, device),         SUITE_TEST(in_sub_batches, device),
+        SUITE_TEST(homes_move_at_run_time, device),      SUITE_TEST(states_take_pinned_memory, device),
+    };
+    return cmocka_run_group_tests_name(device, tests, NULL, NULL);
+}
+
+int main(void) { return suite_on_each_device(run); }

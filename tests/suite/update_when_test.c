@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+/* When weights are updated: at the end, by layer, or in the backward pass. All give the same bits under all lossless
+ * policies; in the backward pass gradients take less memory. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/graph/graph.h"
+#include "tests/core/deep.h"
+#include "tests/suite/suite_rig.h"
+
+enum { BATCH = 3, ITERATIONS = 2 };
+
+static const nets_optimizer ADAMW = {
+    .id = NETS_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .only_finite = true};
+
+/* Biases that a ReLU adds; an embedding that is tied to the loss; a loss with a weight of its own. */
+static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
+static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
+static const char LLAMA[] = "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64";
+
+/* The first few show each way to act on a map; a deep test runs all. */
+static const char *const POLICIES[] = {"liveness",
+                                       "recompute-swap:when=always",
+                                       "swap-async:when=always",
+                                       "recompute:mode=sqrt",
+                                       "naive",
+                                       "swap:when=always",
+                                       "vdnn-all:when=always",
+                                       "recompute:when=always",
+                                       "freelunch:codec=raw,eligible=all,when=always",
+                                       "gist:lossless",
+                                       "modnn",
+                                       "rotor",
+                                       "knapsack",
+                                       "auto"};
+
+static float *train(const suite_net *s, const char *policy, float *loss_out, size_t *n_out) {
+    const suite_need need = suite_needs(s, policy, 0);
+    suite_run r;
+    suite_run_init(&r, s,
+                   &(mm_options){.device_bytes = need.device_bytes,
+                                 .pinned_bytes = need.pinned_bytes,
+                                 .policy = policy,
+                                 .self_check = true,
+                                 .measure_touched = true});
+    for (int i = 0; i < ITERATIONS; i++) *loss_out = suite_iterate(&r);
+    mm_touched touched;
+    assert_int_equal(mm_touched_get(r.manager, &touched), MM_OK);
+    assert_true(touched.total_bytes <= need.device_bytes && touched.stray_bytes == 0);
+    float *weights = suite_weights(&r, n_out);
+    suite_run_fini(&r);
+    return weights;
+}
+
+static bool is_host(const suite_net *s) { return strcmp(s->device, "host") == 0; }
+
+/* Whether to try this case, too. Emulated kernels are slow. */
+static bool tries_more(const suite_net *s) { return is_host(s) || test_depth(0, 1); }
+
+static void expect_same_bits(suite_net *s) {
+    float loss, other;
+    size_t n;
+    s->update = NETS_UPDATE_AT_END;
+    float *expected = train(s, "liveness", &loss, &n);
+    const int policies = test_depth(is_host(s) ? 4 : 2, sizeof POLICIES / sizeof *POLICIES);
+    for (int u = NETS_UPDATE_BY_LAYER; u <= NETS_UPDATE_IN_BACKWARD; u++)
+        for (int p = is_host(s) ? 0 : u - 1; p < policies; p++) {
+            s->update = (nets_update_when)u;
+            float *weights = train(s, POLICIES[p], &other, &n);
+            if (other != loss || !suite_same_learned(s, weights, expected))
+                fail_msg("%s, %s, update %d: other weights", nets_net_name(s->net), POLICIES[p], u);
+            free(weights);
+        }
+    free(expected);
+}
+
+static void with_batch_norm_and_dropout(void **state) {
+    suite_net s;
+    suite_net_init_dropped(&s, *state, BATCH);
+    if (tries_more(&s)) expect_same_bits(&s);
+    s.optimizer = &ADAMW;
+    s.precision = NETS_BF16;
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+static void with_biases_that_a_relu_adds(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, VGG, BATCH);
+    if (tries_more(&s)) expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+static void with_a_tied_embedding(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &ADAMW;
+    if (tries_more(&s)) expect_same_bits(&s);
+    s.precision = NETS_BF16;
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+static void with_a_loss_that_has_a_weight(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, LLAMA, BATCH);
+    s.optimizer = &ADAMW;
+    s.precision = NETS_BF16;
+    expect_same_bits(&s);
+    suite_net_fini(&s);
+}
+
+/* By layer, gradients of sub-batches are added up as with an update at the end. */
+static void by_layer_in_sub_batches(void **state) {
+    suite_net s;
+    float loss, other;
+    size_t n;
+    suite_net_init(&s, *state, VGG, BATCH);
+    s.sub_batch = 1;
+    float *expected = train(&s, "liveness", &loss, &n);
+    s.update = NETS_UPDATE_BY_LAYER;
+    float *weights = train(&s, "liveness", &other, &n);
+    assert_true(other == loss && memcmp(weights, expected, n * sizeof *weights) == 0);
+    free(weights);
+    free(expected);
+    suite_net_fini(&s);
+}
+
+/* Of all gradients of a deep net, but the tied embedding's, one layer's at a time take memory. */
+static void in_the_backward_pass_gradients_take_less_memory(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, "gpt,layers=8,width=64,heads=2,context=8,vocabulary=16", 1);
+    int64_t gradients = 0, most = 0;
+    for (int p = 0; p < nets_net_params(s.net); p++) {
+        const int64_t bytes = nets_net_param(s.net, p)->elems * (int64_t)sizeof(float);
+        gradients += bytes;
+        if (bytes > most) most = bytes;
+    }
+    const int64_t at_end = suite_needs(&s, "liveness", 0).device_bytes;
+    s.update = NETS_UPDATE_BY_LAYER;
+    assert_int_equal(suite_needs(&s, "liveness", 0).device_bytes, at_end);
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    const int64_t less = at_end - suite_needs(&s, "liveness", 0).device_bytes;
+    if (less < gradients - 4 * most)
+        fail_msg("%lld bytes less; gradients have %lld, the largest %lld", (long long)less, (long long)gradients,
+                 (long long)most);
+    suite_net_fini(&s);
+}
+
+/* Starts a run whose gradients are checked, in which iterations may follow each other. */
+static void start_checked(suite_run *r, suite_net *s, nets_optimizer *optimizer) {
+    *optimizer = SUITE_SGD;
+    optimizer->only_finite = true;
+    s->optimizer = optimizer;
+    s->update = NETS_UPDATE_IN_BACKWARD;
+    const suite_need need = suite_needs(s, "liveness", 0);
+    suite_run_init(r, s, &(mm_options){.device_bytes = need.device_bytes, .policy = "liveness"});
+}
+
+/* Submits two iterations, of which the first is halted, and collects it. */
+static void halt(suite_run *r) {
+    const suite_net *s = r->s;
+    nets_result result;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(nets_exec_submit(r->exec, s->images, s->labels, s->batch, SUITE_RATE), MM_OK);
+    assert_int_equal(nets_exec_collect(r->exec, &result), MM_OK);
+    assert_true(result.halted != 0);
+    assert_int_equal(nets_exec_outstanding(r->exec), 0);
+}
+
+static void a_loss_that_is_not_finite_changes_nothing(void **state) {
+    suite_net s;
+    suite_run r;
+    nets_optimizer optimizer;
+    int64_t updates;
+    size_t n;
+    suite_net_init(&s, *state, VGG, BATCH);
+    start_checked(&r, &s, &optimizer);
+    suite_iterate(&r);
+    float *before = suite_weights(&r, &n);
+    s.images[5] = NAN;
+    halt(&r);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_OK);
+    assert_int_equal(updates, 1);
+    float *after = suite_weights(&r, &n);
+    assert_true(suite_same_learned(&s, before, after));
+    free(before);
+    free(after);
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
+/* Scales the images up and the first layer's weight down, so that only this weight's gradient overflows. It is the last
+ * to be updated. */
+static void a_gradient_that_overflows_between_updates_is_told(void **state) {
+    suite_net s;
+    suite_run r;
+    nets_optimizer optimizer;
+    int64_t updates;
+    suite_net_init(&s, *state, VGG, BATCH);
+    start_checked(&r, &s, &optimizer);
+    const int64_t elems = nets_net_param(s.net, 0)->elems;
+    float *weight = malloc((size_t)elems * sizeof *weight);
+    assert_non_null(weight);
+    assert_int_equal(nets_exec_param_get(r.exec, 0, NETS_VALUE, weight), MM_OK);
+    for (int64_t i = 0; i < elems; i++) weight[i] *= 1e-35f;
+    assert_int_equal(nets_exec_param_set(r.exec, 0, NETS_VALUE, weight), MM_OK);
+    for (int i = 0; i < BATCH * 32 * 32 * 3; i++) s.images[i] *= 1e35f;
+    halt(&r);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_ERR_DEVICE);
+    if (!strstr(mm_last_error(), "iteration 1 ended after")) fail_msg("%s", mm_last_error());
+    /* From new weights it trains on. */
+    assert_int_equal(nets_exec_init(r.exec, SUITE_SEED), MM_OK);
+    for (int i = 0; i < BATCH * 32 * 32 * 3; i++) s.images[i] *= 1e-35f;
+    suite_iterate(&r);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_OK);
+    assert_int_equal(updates, 1);
+    free(weight);
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
+typedef struct refused {
+    nets_update_when update;
+    double clip_norm;
+    int64_t sub_batch;
+    nets_allreduce allreduce;
+    const char *why;
+} refused;
+
+static void what_needs_all_gradients_is_refused(void **state) {
+    static const refused cases[] = {
+        {NETS_UPDATE_IN_BACKWARD, 1, 0, {0}, "in the backward pass: clipping"},
+        {NETS_UPDATE_BY_LAYER, 1, 0, {0}, "by layer: clipping"},
+        {NETS_UPDATE_IN_BACKWARD, 0, 1, {0}, "sub-batches"},
+        {NETS_UPDATE_IN_BACKWARD, 0, 0, {.n = 2}, "several ranks"},
+    };
+    suite_net s;
+    mm_manager *manager;
+    suite_net_init(&s, *state, VGG, BATCH);
+    nets_backend *backend = suite_backend(&s);
+    const mm_options options = {.device = s.device, .device_bytes = 64 << 20, .policy = "liveness"};
+    assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const refused *c = &cases[i];
+        const nets_exec_options how = {.update = c->update, .sub_batch = c->sub_batch, .allreduce = c->allreduce};
+        nets_optimizer optimizer = SUITE_SGD;
+        nets_exec *exec;
+        optimizer.clip_norm = c->clip_norm;
+        assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &optimizer, &how, &exec),
+                         MM_ERR_UNSUPPORTED);
+        if (!strstr(mm_last_error(), c->why)) fail_msg("%s", mm_last_error());
+    }
+    mm_manager_destroy(manager);
+    nets_backend_close(backend);
+    suite_net_fini(&s);
+}
+
+static int run(const char *device) {
+    const struct CMUnitTest tests[] = {
+        SUITE_TEST(with_batch_norm_and_dropout, device),
+        SUITE_TEST(with_biases_that_a_relu_adds, device),
+        SUITE_TEST(with_a_tied_embedding, device),
+        SUITE_TEST(with_a_loss_that_has_a_weight, device),
+        SUITE_TEST(by_layer_in_sub_batches, device),
+        SUITE_TEST(in_the_backward_pass_gradients_take_less_memory, device),
+        SUITE_TEST(a_loss_that_is_not_finite_changes_nothing, device),
+        SUITE_TEST(a_gradient_that_overflows_between_updates_is_told, device),
+        SUITE_TEST(what_needs_all_gradients_is_refused, device),
+    };
+    return cmocka_run_group_tests_name(device, tests, NULL, NULL);
+}
+
+int main(void) { return suite_on_each_device(run); }
