@@ -68,6 +68,11 @@ typedef enum mm_stash_mode {
     /* Callers keep every tensor. The stash copies, plans and moves nothing: it counts, refuses (MM_ERR_INFEASIBLE) what
      * would exceed the budget, and reports. For a loop that makes room otherwise, by recomputing. */
     MM_STASH_KEEP_ALWAYS = 2,
+    /* No put or get fails for lack of room, as long as the device has memory. What finds no room lies outside the
+     * budget (put in host memory; got in device memory of its own, until it is released), and the iteration is refused
+     * when it has ended: once, by mm_stash_wait_planned, or by the put that begins the next iteration. The least budget
+     * that is named then is enough for the whole order, planned and unplanned. */
+    MM_STASH_REFUSE_LATER = 4,
 } mm_stash_mode;
 
 /* Options of a stash. Later versions add members at the end, as with mm_options. */
@@ -135,9 +140,10 @@ typedef struct mm_stash_tensor {
 
 /* Puts a tensor. On failure there is no new entry, the caller keeps its tensor, and the entries before stay as they
  * were. MM_ERR_INVALID: dimensions, strides or flags. MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the tensor is
- * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration like the last
- * one, whose order does not fit under the policy. The last of these three is returned once: if the caller puts again,
- * the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a copy failed. */
+ * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration, and the last
+ * one was refused later, or had an order that does not fit under the policy. This third one is returned once: if the
+ * caller puts again, the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a
+ * copy failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
@@ -173,8 +179,8 @@ MM_API MM_CHECKED mm_status mm_stash_wait_planned(mm_stash *stash);
 
 /* The latest MM_ERR_INFEASIBLE, as data. */
 typedef struct mm_stash_refusal {
-    int64_t needed_bytes; /* the least budget that would be enough: for the order; or, if a tensor was refused, for it
-                             and the held and kept entries */
+    int64_t needed_bytes; /* the least budget that would be enough: for the order, planned and unplanned; or, if a
+                             tensor was refused, for it and the held and kept entries: a lower bound for the order */
     int64_t device_bytes; /* the budget */
     int64_t tensor_bytes; /* size of the tensor for which there was no room; if an order was refused, of the tensor at
                              the event that needs most bytes */
@@ -242,6 +248,8 @@ typedef struct mm_stash_stats {
     int64_t predicted_kept_bytes;       /* the part of predicted_bytes that callers keep; the rest is the arena's
                                            extent */
     int64_t arena_bytes;                /* the arena's limit now; the rest of the budget is for callers */
+    int64_t beyond_bytes;               /* most bytes for which there was no room, in an iteration that is to be
+                                           refused, but was not yet (MM_STASH_REFUSE_LATER); 0: in none */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */

@@ -112,7 +112,7 @@ static mm_status put(mm_stash *s, const mm_stash_tensor *tensor, const mm_stash_
                      mm_stash_entry *entry_out, mm_stash_answer *answer_out) {
     mm_stash_slot *e;
     MM_TRY(pay(s));
-    MM_TRY(check_size(s, kind));
+    if (!mm_stash_refuses_later(s)) MM_TRY(check_size(s, kind));
     MM_TRY(mm_stash_slot_new(s, &e));
     e->kind = *kind;
     const int64_t before = s->stats.entries;
@@ -255,6 +255,7 @@ void mm_stash_stats_get_sized(mm_stash *s, mm_stash_stats *stats_out, size_t sta
     stash_enter(s);
     mm_stash_stats stats = s->stats;
     stats.arena_bytes = s->limit_bytes;
+    stats.beyond_bytes = s->beyond.most_bytes;
     add_devices(s, &stats);
     stash_exit(s);
     memset(stats_out, 0, stats_bytes);
@@ -310,8 +311,9 @@ void mm_stash_iteration_end(mm_stash *s) {
 }
 
 static mm_status report_newest(mm_stash *s) {
-    const mm_learned_order *o = s->learner.last;
     MM_TRY(pay(s));
+    MM_TRY(mm_stash_beyond_refuse(s));
+    const mm_learned_order *o = s->learner.last;
     if (!o || !mm_learned_fits_not(o)) return MM_OK;
     s->refused = o->refused;
     return mm_failure_restore(&o->failure);

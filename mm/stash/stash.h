@@ -18,6 +18,7 @@
 #include "buffers/layout/ranges.h"
 #include "buffers/pool.h"
 #include "mm/manager/coverage.h"
+#include "mm/stash/stash_beyond.h"
 #include "mm/stash/stash_learn.h"
 #include "mm/stash/stash_planned.h"
 #include "mm/stash/stash_table.h"
@@ -49,6 +50,7 @@ struct mm_stash {
     mm_failure owed; /* failure of a drop or release, which the next call returns */
     mm_failure lost; /* why bytes of entries are lost */
     mm_stash_refused refused;
+    mm_stash_beyond beyond; /* MM_STASH_REFUSE_LATER */
     mm_stash_stats stats;
     mm_coverage coverage;               /* bytes that plans which have run may touch */
     int64_t touched_bytes, stray_bytes; /* counts of touched bytes from before the arena was last used without a plan */

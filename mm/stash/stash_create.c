@@ -28,11 +28,12 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     if (taken->device_most_bytes < taken->device_bytes)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: device_most_bytes is %lld, less than device_bytes, %lld",
                        (long long)taken->device_most_bytes, (long long)taken->device_bytes);
-    if (taken->modes > MM_STASH_KEEP_ALWAYS)
+    const uint64_t both = MM_STASH_TAKE_ALWAYS | MM_STASH_KEEP_ALWAYS;
+    if ((taken->modes & ~(both | MM_STASH_REFUSE_LATER)) || (taken->modes & both) == both)
         return mm_fail(
             MM_ERR_INVALID,
             "mm_stash_create: modes 0x%llx: mm %s knows MM_STASH_TAKE_ALWAYS and MM_STASH_KEEP_ALWAYS, one at "
-            "a time",
+            "a time, and MM_STASH_REFUSE_LATER",
             (unsigned long long)taken->modes, MM_VERSION);
     return MM_OK;
 }

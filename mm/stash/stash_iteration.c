@@ -8,6 +8,7 @@
 #include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
+#include "mm/stash/stash_beyond.h"
 #include "mm/stash/stash_desc.h"
 #include "mm/stash/stash_off_plan.h"
 #include "mm/stash/stash_planned.h"
@@ -42,12 +43,14 @@ static bool is_worth_a_plan(const mm_stash *s) {
 static void end(mm_stash *s) {
     s->was_planned = is_following(s) && mm_stash_planned_finish(s);
     if (is_following(s)) mm_stash_go_off_plan(s);
+    mm_stash_beyond_end(s);
     if (!s->was_planned) s->learner.last_known = is_worth_a_plan(s) && mm_learner_add(&s->learner, &s->recorded);
     if (mm_learner_gives_up(&s->learner))
         mm_log_send(&s->options.log, MM_LOG_WARNING,
                     "%d orders of saved tensors in a row never came again, as if shapes change in each iteration: "
                     "iterations run unplanned, and an order is planned only when it comes a second time",
                     MM_LEARNED_IN_VAIN);
+    s->beyond.order = s->learner.last_known ? s->learner.last : NULL;
     s->stats.planned += s->was_planned;
     s->stats.off_plan += s->left_plan;
     s->stats.iterations++;
@@ -59,6 +62,7 @@ static void end(mm_stash *s) {
 mm_status mm_stash_begin(mm_stash *s, const mm_stash_desc *first) {
     if (s->stats.entries > 0 && !s->marked) return MM_OK;
     if (s->marked) end(s);
+    MM_TRY(mm_stash_beyond_refuse(s));
     if (s->learner.terms.keep_always) return MM_OK;
     if (!s->options.unplanned && s->stats.kept_bytes == 0 && mm_stash_unplanned_clear(s))
         MM_TRY(mm_stash_planned_try(s, first));
@@ -69,15 +73,24 @@ mm_status mm_stash_begin(mm_stash *s, const mm_stash_desc *first) {
 
 /* MM_STASH_KEEP_ALWAYS: the caller keeps the tensor, if the budget has room for it. */
 static mm_status keep(mm_stash *s, mm_stash_slot *e, const void *data) {
-    const int64_t needed = s->stats.kept_bytes + mm_stash_piece(&e->kind);
-    if (needed <= s->options.device_bytes) {
+    const int64_t piece = mm_stash_piece(&e->kind), needed = s->stats.kept_bytes + piece;
+    if (needed > s->options.device_bytes) {
+        mm_stash_note_refusal(s, &e->kind, s->recorded.n_entries, needed);
+        if (mm_stash_refuses_later(s)) mm_stash_beyond_note(s, 0, needed - s->options.device_bytes);
+    }
+    if (needed <= s->options.device_bytes || mm_stash_refuses_later(s)) {
         e->kept = (void *)data;
         return MM_OK;
     }
-    mm_stash_note_refusal(s, &e->kind, s->recorded.n_entries, needed);
     return mm_fail(MM_ERR_INFEASIBLE, "no room for %s of %s: %s are kept, and the budget is %s",
                    MM_SIZE_TEXT(mm_stash_piece(&e->kind)), mm_stash_producer(&e->kind),
                    MM_SIZE_TEXT(s->stats.kept_bytes), MM_SIZE_TEXT(s->options.device_bytes));
+}
+
+static mm_status put_unplanned(mm_stash *s, mm_stash_slot *e, const void *data) {
+    if (s->learner.terms.keep_always) return keep(s, e, data);
+    mm_status status = mm_stash_unplanned_put(s, e, data);
+    return status == MM_ERR_INFEASIBLE && mm_stash_refuses_later(s) ? mm_stash_beyond_put(s, e, data) : status;
 }
 
 mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
@@ -85,7 +98,7 @@ mm_status mm_stash_take_in(mm_stash *s, mm_stash_slot *e, void *data) {
     const bool follows = is_following(s) && mm_stash_planned_put(s, e, data);
     if (is_following(s) && !follows) mm_stash_go_off_plan(s);
     if (!follows) e->number = s->recorded.n_entries;
-    if (!follows) MM_TRY((s->learner.terms.keep_always ? keep : mm_stash_unplanned_put)(s, e, data));
+    if (!follows) MM_TRY(put_unplanned(s, e, data));
     if (e->kept) s->stats.kept_bytes += mm_stash_piece(&e->kind);
     mm_stash_note_peak(s);
     mm_order_put(&s->recorded, &e->kind);
@@ -104,8 +117,9 @@ static bool serve_as_planned(mm_stash *s, mm_stash_slot *e) {
 static mm_status serve_unplanned(mm_stash *s, mm_stash_slot *e) {
     if (e->lost) return mm_failure_restore(&s->lost);
     if (e->kept) return MM_OK;
-    MM_TRY(mm_stash_unplanned_bring(s, e));
-    e->place = (uint8_t *)mm_pool_base(s->pool) + e->offset;
+    mm_status status = mm_stash_unplanned_bring(s, e);
+    MM_TRY(status == MM_ERR_INFEASIBLE && mm_stash_refuses_later(s) ? mm_stash_beyond_bring(s, e) : status);
+    e->place = e->beyond ? e->beyond : (uint8_t *)mm_pool_base(s->pool) + e->offset;
     return MM_OK;
 }
 
@@ -131,5 +145,6 @@ void mm_stash_unhold(mm_stash *s, mm_stash_slot *e) {
             mm_stash_go_off_plan(s);
     }
     e->place = NULL;
+    mm_stash_beyond_leave(s, e);
     if (e->dropped) release(s, e);
 }

@@ -9,6 +9,7 @@
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/text.h"
 #include "mm/planning/refusal.h"
+#include "mm/stash/stash_need.h"
 
 static int64_t cpu_now_ns(void) {
     struct timespec now;
@@ -173,24 +174,58 @@ static void keep_unmoved(const mm_stash_terms *t, const mm_order *o, mm_stash_pl
     mm_stash_plan_fini(&other);
 }
 
+/* ---------------------------------------------------------------- orders */
+
+/* Plans an order in t->device_bytes. all: bytes of its entries. */
+static mm_status plan_order(const mm_stash_terms *t, const mm_order *o, int64_t all, mm_stash_plan *p) {
+    *p = (mm_stash_plan){.kept = calloc((size_t)o->n_entries + 1, sizeof *p->kept)};
+    if (!p->kept) return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
+    const bool keeps_all = t->keep_always || (!t->take_always && all + margin(o) <= t->device_bytes);
+    if (keeps_all) {
+        memset(p->kept, true, (size_t)o->n_entries);
+        p->kept_bytes = p->needed_bytes = all;
+    }
+    MM_TRY(plan_rest(t, o, p));
+    if (!keeps_all && !t->take_always) keep_unmoved(t, o, p);
+    return MM_OK;
+}
+
 /* ---------------------------------------------------------------- refusals */
 
-static mm_status refuse(const mm_stash_terms *t, const mm_order *o, const mm_stash_plan *p,
+enum { TRIES = 4 }; /* chosen: the first budget is nearly always enough */
+
+/* A budget from `needed` on, by a policy's own account, in which the order really runs, planned and unplanned. */
+static int64_t enough(const mm_stash_terms *t, const mm_order *o, int64_t all, int64_t needed) {
+    mm_stash_terms larger = *t;
+    larger.device_bytes = needed;
+    for (int i = 0; i < TRIES; i++) {
+        mm_stash_plan other;
+        if (mm_stash_need(o, larger.device_bytes, &larger.device_bytes) != MM_OK) break;
+        mm_status status = plan_order(&larger, o, all, &other);
+        needed = other.needed_bytes;
+        mm_stash_plan_fini(&other);
+        if (status != MM_ERR_INFEASIBLE) break;
+        larger.device_bytes = mm_align(needed > larger.device_bytes ? needed : larger.device_bytes / 16 * 17);
+    }
+    return larger.device_bytes;
+}
+
+static mm_status refuse(const mm_stash_terms *t, const mm_order *o, int64_t all, const mm_stash_plan *p,
                         mm_stash_refused *refused_out) {
     const mm_plan *plan = p->planned.plan;
-    mm_stash_refused refusal = {.needed_bytes = p->needed_bytes, .device_bytes = t->device_bytes};
+    char told[MM_MESSAGE_CAPACITY];
+    snprintf(told, sizeof told, "%s", mm_last_error());
+    mm_stash_refused refusal = {.needed_bytes = enough(t, o, all, p->needed_bytes), .device_bytes = t->device_bytes};
     refusal.tensor = p->graph.step_entry[plan->peak_step];
     refusal.tensor_bytes = o->entries[refusal.tensor].bytes;
     snprintf(refusal.producer, sizeof refusal.producer, "%s", o->entries[refusal.tensor].producer);
-    char told[MM_MESSAGE_CAPACITY];
     mm_advised advised = {.kind = MM_ADVICE_NONE};
-    snprintf(told, sizeof told, "%s", mm_last_error());
     const mm_refused refused = {.graph = p->graph.graph,
                                 .device = t->device,
                                 .limits = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes},
                                 .rates = t->rates,
                                 .policy = t->policy,
-                                .needs_bytes = p->needed_bytes,
+                                .needs_bytes = refusal.needed_bytes,
                                 .quick = true,
                                 .advised = &advised};
     mm_status status = mm_advise(&refused, told);
@@ -202,22 +237,14 @@ static mm_status refuse(const mm_stash_terms *t, const mm_order *o, const mm_sta
 mm_status mm_stash_plan_make(const mm_stash_terms *t, const mm_order *o, mm_stash_plan *plan_out,
                              mm_stash_refused *refused_out) {
     const int64_t began_ns = cpu_now_ns(), all = total(o);
-    mm_stash_plan p = {.kept = calloc((size_t)o->n_entries + 1, sizeof *p.kept)};
-    *plan_out = p;
-    if (!p.kept) return mm_fail(MM_ERR_NOMEM, "out of memory for an order of %d entries", o->n_entries);
-    const bool keeps_all = t->keep_always || (!t->take_always && all + margin(o) <= t->device_bytes);
-    if (keeps_all) {
-        memset(p.kept, true, (size_t)o->n_entries);
-        p.kept_bytes = p.needed_bytes = all;
-    }
-    mm_status status = plan_rest(t, o, &p);
-    if (status == MM_OK && !keeps_all && !t->take_always) keep_unmoved(t, o, &p);
-    if (status == MM_ERR_INFEASIBLE && p.planned.plan) status = refuse(t, o, &p, refused_out);
+    mm_status status = plan_order(t, o, all, plan_out);
+    if (status == MM_ERR_INFEASIBLE && plan_out->planned.plan && !plan_out->graph.by_turns)
+        status = refuse(t, o, all, plan_out, refused_out);
     /* If puts and gets alternate, policies cannot move all entries. The order has run unplanned within the budget, and
      * may go on unplanned. */
-    if (status == MM_ERR_INFEASIBLE && p.graph.by_turns) status = mm_fail(MM_ERR_UNSUPPORTED, "%s", mm_last_error());
-    p.cpu_ns = cpu_now_ns() - began_ns;
-    *plan_out = p;
+    if (status == MM_ERR_INFEASIBLE && plan_out->graph.by_turns)
+        status = mm_fail(MM_ERR_UNSUPPORTED, "%s", mm_last_error());
+    plan_out->cpu_ns = cpu_now_ns() - began_ns;
     return status;
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "mm/core/plan/plan.h"
 #include "mm/stash/stash.h"
 
 /* ---------------------------------------------------------------- slots
@@ -116,6 +117,7 @@ void mm_stash_table_fini(mm_stash *s) {
             if (!slot->id) continue;
             destroy_notes(slot->gets);
             if (slot->host.offset < 0) free(slot->host.memory);
+            if (slot->beyond) mm_device_release(s->device, MM_MEMORY_DEVICE, slot->beyond, mm_align(slot->kind.bytes));
         }
         free(t->chunks[c]);
     }

@@ -38,7 +38,8 @@ struct mm_stash_slot {
     bool dropped;
     bool lossy;                   /* a get gives bytes decoded from a lossy code */
     void *kept;                   /* the caller's memory of an entry that the caller keeps; NULL: the entry was taken */
-    void *place;                  /* its address in the arena while it is held */
+    void *place;                  /* its address in device memory while it is held */
+    void *beyond;                 /* while it is held: its device memory outside the budget; NULL: none */
     int64_t offset;               /* unplanned: where it lies in the arena; -1: it does not */
     mm_stash_host host;           /* unplanned: its copy in host memory */
     bool lost;                    /* its bytes are lost; stash->lost says why */

@@ -5,8 +5,9 @@
 
 For each net, small, with random weights: `swap-async` and `auto` in 0.5 and 0.3 of what is put in an iteration, and
 lossless zvc in the least budget that it names. A budget that is refused is tried again with the minimum that the
-refusal names: at most TRIES times, since what an unplanned iteration holds at once is a minimum of its own. --compiled:
-by mm.backend(inner="aot_eager"), beside plain "aot_eager", in shares of what that saves.
+refusal names, which has to run. --compiled: by mm.backend(inner="aot_eager"), beside plain "aot_eager", in shares of
+what that saves. A GAN's nets are compiled each by itself; what torch does not compile, an LSTM, has to be told, and
+runs in an mm.budget around.
 
 Prints a line a run. Exits with 1 if weights differ, or less than 0.95 is managed from the second iteration on
 (--compiled: if more is saved than the budget, and nothing moves). Nets whose packages are missing are left out, and
@@ -23,7 +24,7 @@ from torch import nn
 
 import mm_torch as mm
 
-STEPS, SHARES, LEAST_SHARE, TRIES = 4, (0.5, 0.3), 0.95, 5
+STEPS, SHARES, LEAST_SHARE = 4, (0.5, 0.3), 0.95
 POLICIES = ("swap-async", "auto")
 ZVC = "freelunch:codec=zvc,eligible=all,when=always"
 
@@ -33,11 +34,12 @@ class Loop:
 
     def __init__(self, net, loss, batch, backend=None):
         self.net, self.loss, self.batch = net, loss, batch
-        self.run = torch.compile(net, backend=backend) if backend else net
+        for part in (getattr(net, "parts", lambda: [net])() if backend else ()):
+            part.compile(backend=backend)
         self.optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1e-3, momentum=0.9)
 
     def step(self):
-        self.loss(self.run, self.batch).backward()
+        self.loss(self.net, self.batch).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -102,15 +104,27 @@ def lora():
     return peft.get_peft_model(net, config), loss, batch
 
 
+class Part(nn.Sequential):
+    """torch.compile skips the forward function of nn.Sequential itself."""
+
+    def forward(self, x):
+        for module in self:
+            x = module(x)
+        return x
+
+
 class Gan(nn.Module):
     """Both nets of PyTorch's tutorial, small; one backward pass of the sum of their losses for each."""
 
     def __init__(self):
         super().__init__()
-        self.make = nn.Sequential(nn.ConvTranspose2d(32, 64, 4), nn.BatchNorm2d(64), nn.ReLU(),
-                                  nn.ConvTranspose2d(64, 3, 4, 4), nn.Tanh())
-        self.judge = nn.Sequential(nn.Conv2d(3, 64, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(64, 128, 4, 2, 1),
-                                   nn.BatchNorm2d(128), nn.LeakyReLU(0.2), nn.Conv2d(128, 1, 4))
+        self.make = Part(nn.ConvTranspose2d(32, 64, 4), nn.BatchNorm2d(64), nn.ReLU(),
+                         nn.ConvTranspose2d(64, 3, 4, 4), nn.Tanh())
+        self.judge = Part(nn.Conv2d(3, 64, 4, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(64, 128, 4, 2, 1),
+                          nn.BatchNorm2d(128), nn.LeakyReLU(0.2), nn.Conv2d(128, 1, 4))
+
+    def parts(self):
+        return self.make, self.judge
 
     def forward(self, real, noise):
         return self.judge(real), self.judge(self.make(noise).detach()), self.make(noise)
@@ -120,11 +134,9 @@ def gan():
     bce = nn.functional.binary_cross_entropy_with_logits
 
     def loss(run, batch):
-        real, noise = batch
-        net = getattr(run, "_orig_mod", run)
-        good, bad, fake = run(real, noise)
+        good, bad, fake = run(*batch)
         (bce(good, torch.ones_like(good)) + bce(bad, torch.zeros_like(bad))).backward()
-        judged = net.judge(fake)
+        judged = run.judge(fake)
         return bce(judged, torch.ones_like(judged))
 
     return Gan(), loss, (torch.randn(8, 3, 16, 16), torch.randn(8, 32, 1, 1))
@@ -133,13 +145,13 @@ def gan():
 NETS = {"resnet50": lambda: torchvision_net("resnet50", 64), "efficientnet_b0": lambda: torchvision_net("efficientnet_b0", 64),
         "vit_b_16": lambda: torchvision_net("vit_b_16", 32, image_size=32), "lstm": lstm, "gpt2": gpt2, "llama": llama,
         "bert": bert, "convnext": convnext, "gan": gan, "lora": lora}
+UNCOMPILED = "lstm",  # torch.compile does not trace nn.LSTM
 NEEDS = {"resnet50": "torchvision", "efficientnet_b0": "torchvision", "vit_b_16": "torchvision", "gpt2": "transformers",
          "llama": "transformers", "bert": "transformers", "convnext": "timm", "lora": "peft"}
 
 
 def trained(name, m=None, backend=None):
-    """Trains, inside the mm.budget m or compiled by the backend, and returns the state."""
-    torch._dynamo.reset()
+    """Trains, inside the mm.budget m and compiled by the backend, and returns the state."""
     torch.manual_seed(3)
     loop = Loop(*NETS[name](), backend)
     torch.manual_seed(4)
@@ -161,16 +173,25 @@ def inside(name, bytes, policy):
 
 
 def inside_backend(name, bytes, policy):
-    made = mm.backend(bytes, policy, inner="aot_eager", host="2GiB", device="cpu")
+    torch._dynamo.reset()
+    told = []
+    made = mm.backend(bytes, policy, inner="aot_eager", host="2GiB", device="cpu", log=told.append)
+    if name in UNCOMPILED:
+        m = mm.budget(bytes, policy, host="2GiB", device="cpu")
+        state = trained(name, m, made)
+        words = f"left to torch: {made.left}, in an mm.budget: peak {m.stats.peak_bytes}"
+        return state, words, len(told) == 1 and "mm.budget" in told[0] and 0 < m.stats.peak_bytes <= bytes
     state = trained(name, backend=made)
-    moved = made.session.stats.out_bytes
-    return state, f"saves {made.saved_bytes}, moved {moved}", made.saved_bytes <= bytes or moved > 0
+    stats = made.session.stats
+    words = f"saves {made.saved_bytes}, moved {stats.out_bytes}, peak {stats.peak_bytes}, encoded {stats.encoded_bytes}"
+    fits = made.saved_bytes <= bytes or stats.out_bytes + stats.encoded_bytes > 0
+    return state, words, fits and stats.peak_bytes <= bytes and not stats.entries and not made.left
 
 
 def tried(name, run, bytes, policy, plain):
     """Trains within a budget, or within the minimum of its refusal. Returns a line, and whether it is right."""
     words = f"{name}, {policy}, {bytes} bytes"
-    for _ in range(TRIES):
+    for _ in range(2):
         try:
             state, told, right = run(name, bytes, policy)
         except mm.Infeasible as error:
@@ -180,12 +201,13 @@ def tried(name, run, bytes, policy, plain):
             continue
         equal = all(torch.equal(value, state[key]) for key, value in plain.items())
         return f"{words}: {'bit-equal' if equal else 'DIFFERENT'}, {told}", equal and right
-    return f"{words}: refused {TRIES} times", False
+    return f"{words}: refused again", False
 
 
 def most_of(name, compiled):
     """What is saved at a time where nothing is short, in bytes."""
-    if compiled:
+    if compiled and name not in UNCOMPILED:
+        torch._dynamo.reset()
         made = mm.backend("2GiB", None, inner="aot_eager", device="cpu")
         trained(name, backend=made)
         return made.saved_bytes

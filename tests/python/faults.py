@@ -173,6 +173,78 @@ def compiled_regions_are_managed():
         first.backward()
 
 
+def whole_compiled_nets_are_told():
+    """One region that saves all reads all of it at once. By block, nothing is told."""
+    block = lambda a: (a.exp() * torch.sigmoid(a)).sin()  # noqa: E731
+
+    def deep(a):
+        for _ in range(4):
+            a = block(a)
+        return a
+
+    def by_block(a):
+        for _ in range(4):
+            a = compiled_block(a)
+        return a
+
+    w, = weights((64, 64))
+    for what, make, is_told in (("the whole", lambda: torch.compile(deep, backend="aot_eager"), True), ("by block", lambda: by_block, False)):
+        torch._dynamo.reset()
+        compiled_block, told = torch.compile(block, backend="aot_eager"), []
+        f = make()
+        with budget() as m:
+            f(w).sum().backward()
+        whole = m.coverage.region_bytes
+        expect(f"{what}: one region's bytes", 16384 <= whole <= m.coverage.compiled_bytes // (1 if is_told else 4), m.coverage)
+        m = budget(whole + 4096, log=told.append)
+        for _ in range(3):
+            with m:
+                f(w).sum().backward()
+            m.settle()
+        expect(f"{what}: told once, with the remedy", len(told) == is_told and all("mm.backend" in t for t in told), told)
+        m = budget(whole // 2)
+        try:
+            with m:
+                f(w).sum().backward()
+            expect(f"{what}: refused", False, m.stats)
+        except mm.Infeasible as error:
+            expect(f"{what}: refused, with the remedy", "mm.backend" in str(error), error)
+
+
+def what_torch_does_not_compile_is_managed():
+    """Hooks run where torch.compile traces functions that are called from there."""
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = torch.nn.LSTM(16, 32), torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0]).tanh()
+
+    x = torch.randn(40, 8, 16)
+
+    def train(context, net):
+        torch._dynamo.reset()
+        torch.manual_seed(1)
+        net = net(Net())
+        for _ in range(3):
+            with context:
+                net(x).square().sum().backward()
+        return [p.grad for p in net.parameters()]
+
+    m = budget()
+    plain = train(contextlib.nullcontext(), lambda net: net)
+    found = train(m, lambda net: torch.compile(net, backend="aot_eager"))
+    expect("equal bits", all(map(torch.equal, plain, found)))
+    expect("its activations are put", m.stats.puts >= 3 * 4 and m.coverage.share > 0.9, m.stats)
+    torch._dynamo.reset()
+    told = []
+    backend = mm.backend("1MiB", inner="aot_eager", device="cpu", log=told.append)
+    torch.compile(Net(), backend=backend)(x).sum().backward()
+    expect("mm.backend tells", len(told) == 1 and "LSTM" in told[0] and "mm.budget" in told[0], told)
+    expect("and reports", "left to plain torch" in backend.report(), backend.report())
+
+
 def deep_inductor():
     """Takes minutes, so it runs only by name. Its backward passes write into donated buffers."""
     compiled("inductor")

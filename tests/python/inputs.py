@@ -93,18 +93,19 @@ def too_small():
     m = mm.budget(65536, "liveness", **CPU)
     gradient(lambda a: a.exp().exp().exp().exp().exp(), m)
     refused("an order before", mm.Infeasible, "81920")(m.settle)  # this order has another minimum than those below
-    # Which of two tensors mul's backward reads first depends on torch; and the second time, the order may be planned.
-    for what, function, *refused_ones in (
-            ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), (81920, 0, "ExpBackward0", "")),
-            ("a second one", lambda a: a.exp().repeat(5, 1).exp(), (81920, 1, "ExpBackward0", "")),
-            ("two held at once", lambda a: a.repeat(3, 1).exp() * a.repeat(3, 1).sin(), (98304, 0, "ExpBackward0", ""),
-             (98304, 2, "SinBackward0", ""), (147456, 2, "SinBackward0", ""))):
+    # Which of two tensors mul's backward reads first depends on torch.
+    for what, function, minimum, *tensors in (
+            ("a tensor larger than the budget", lambda a: a.repeat(5, 1).exp(), 81920, (0, "ExpBackward0")),
+            ("a second one", lambda a: a.exp().repeat(5, 1).exp(), 98304, (1, "ExpBackward0")),
+            ("two held at once", lambda a: a.repeat(3, 1).exp() * a.repeat(3, 1).sin(), 147456, (0, "ExpBackward0"),
+             (1, "ExpBackward0"), (2, "SinBackward0"))):
         for _ in range(2):
             error = refused(what, mm.Infeasible, "65536")(lambda function=function: gradient(function, m))
             gc.collect()
         if error:
-            found = error.minimum, error.tensor, error.producer, error.policy
-            expect(f"{what}: the error has its data", found in refused_ones, found)
+            found = error.minimum, (error.tensor, error.producer), error.policy
+            expect(f"{what}: the error has its data",
+                   found[0] == minimum and found[1] in tensors and found[2] in ("", "swap-async"), found)
             enough = mm.budget(error.minimum, "liveness", **CPU)
             expect(f"{what}: with the minimum it runs", torch.equal(gradient(function, enough), gradient(function)))
         step(m)

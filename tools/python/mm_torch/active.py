@@ -7,7 +7,9 @@ as torch's own on threads without a budget."""
 
 import contextlib
 import inspect
+import sys
 import threading
+import types
 from collections.abc import Iterator
 
 import torch
@@ -16,6 +18,34 @@ from torch.autograd import graph
 
 _hooks = torch._C._autograd
 _own_disable = graph.disable_saved_tensors_hooks
+
+
+def _skipper():
+    """The function by which torch.compile skips a code object; None: this torch has none."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "set_code_exec_strategy"):
+        action = frames._FrameAction.SKIP
+        strategy = frames._FrameExecStrategy(action, action)
+        return lambda code: frames.set_code_exec_strategy(code, strategy)
+    return getattr(frames, "skip_code", None)  # torch before 2.7
+
+
+def hide() -> None:
+    """Hides all functions of this package that are loaded from torch.compile. Without it, where a compiled net falls
+    back to plain torch, the hooks that run then would be compiled, too, as functions that are called from there."""
+    skip = _skipper()
+    stack = [value for name, module in list(sys.modules.items()) if name.startswith(__package__ + ".") and skip
+             for value in vars(module).values() if getattr(value, "__module__", None) == name]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, types.CodeType):
+            skip(value)
+            stack += [constant for constant in value.co_consts if isinstance(constant, types.CodeType)]
+        elif isinstance(value, type):
+            stack += [v for v in vars(value).values() if isinstance(v, (types.FunctionType, property, staticmethod))]
+        else:
+            stack += [v for v in (getattr(value, name, None) for name in ("__code__", "__wrapped__", "__func__", "fget"))
+                      if v is not None]
 
 
 class Active:

@@ -13,7 +13,7 @@ from ctypes import byref, c_void_p
 
 import torch
 
-from . import classify, hot, layouts, library, paths, records, saved
+from . import classify, hot, layouts, library, paths, records, refusals, saved
 from .classify import FRESH_BASE, HALVES, base_references
 from .layouts import DTYPES, Layout, Process
 from .records import Ended, left_alone
@@ -49,7 +49,9 @@ class Core(hot.Bridge):
         self.python = hot.address
         self.layouts, self.producers, self.empty = {}, saved.producers, {}
         self.casts = classify.Casts()
+        self.refusals = refusals.Refusals()
         self.coverage = None  # coverage.Coverage during the first iteration
+        self.region_bytes = 0  # the most that one compiled region saved in the first iteration
         self.let_go = frozenset()  # places of the program whose tensors without a gradient it does not keep
         self.passes = 0  # backward passes of the iteration that ended
         self.joins = False  # whether an iteration may have several backward passes; None: they never ended
@@ -172,12 +174,15 @@ class Core(hot.Bridge):
     def stream(self):
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def refuse(self, status, _now):
-        """Raises the exception of a status."""
+    def refuse(self, status, now):
+        """Raises the exception of a status. now: also where a refusal could wait for another iteration; else the put is
+        tried again."""
         try:
             library.check(self.lib, status, self.stash)
-        except Exception as error:
-            if self.share is not None and isinstance(error, (library.Infeasible, MemoryError)):
+        except (library.Infeasible, MemoryError) as error:
+            if not now and isinstance(error, library.Infeasible):
+                return self.refusals.judge(self, error)
+            if self.share is not None:
                 self.share.explain(error)
             raise
 

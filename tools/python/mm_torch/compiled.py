@@ -13,11 +13,12 @@ once more, at their next call."""
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 
-from . import leaving, library, machine as machines, moves, partition, session
+from . import breaks, leaving, library, machine as machines, moves, partition, planner, session
 
 _INNER = ("inductor", "aot_eager")
 _numbers = itertools.count(1)
@@ -33,9 +34,10 @@ class backend:
     the budget. What does not fit is computed again in the backward pass, or moved to host memory, whatever takes less
     time by the machine's rates; what draws random numbers or changes something is never computed again.
 
-    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget; None: none
-    does. host, device, log: as for mm.budget. machine: whose rates count: a GPU's name, a machine file, "host", or
-    None: the current device. options: settings of torch._inductor.config.
+    inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget, also in
+    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log: as for mm.budget. machine:
+    whose rates count: a GPU's name, a machine file, "host", or None: the current device. options: settings of
+    torch._inductor.config.
 
     ValueError: an impossible budget, policy, device or machine. Calls of the net raise mm.Infeasible, with `minimum`,
     if the budget is too small for the regions that ran together. Inside an mm.budget, that one's stash takes what
@@ -55,6 +57,7 @@ class backend:
         self.inner, self.options, self.policy, self.log = inner, options, policy, log
         self.host_given = host
         self.session = self._stash(budget)  # also checks the arguments
+        _check_lossless(policy)
         self.bytes = self.session.bytes
         given = session.size(host) if host is not None else None
         self.host = given if given is not None else session._pinned(self.device, self.bytes,
@@ -62,10 +65,13 @@ class backend:
         self.regions: List[_Region] = []
         self.number = next(_numbers)
         leaving.owners[self.number] = self
+        self.left: List[str] = []  # why torch did not compile parts of the net
+        breaks.watch()
         self._reserve = 0  # bytes of the budget that the session's stash does not have
         self._ran: Dict[_Region, int] = {}  # calls in this iteration
         self._divided: set = set()  # contents of _ran that a division was made for
         self._ended = False  # a backward pass ran since the last call of a region
+        self._open: weakref.WeakSet = weakref.WeakSet()  # calls whose backward pass may come
         self._refusal = None
         self.__name__ = "mm"
 
@@ -77,6 +83,15 @@ class backend:
             self.regions.append(region)
         return region
 
+    def left_to_torch(self, reasons: Sequence[str]) -> None:
+        """Called by breaks.py. Says the first reason, once."""
+        new = [reason for reason in reasons if reason not in self.left]
+        if new and not self.left:
+            session._sayer(self.log)(f"torch.compile leaves a part of the net to plain torch ({new[0].rstrip('.')}): what that "
+                                     "part saves is not in mm.backend's budget; for all to be in one, put the loop in an "
+                                     "mm.budget, too")
+        self.left += new
+
     @property
     def saved_bytes(self) -> int:
         """What the regions that ran in this iteration, or in the one that has ended, save together, as planned; moved
@@ -87,7 +102,8 @@ class backend:
         """A text: what each region saves, moves, and computes again."""
         lines = [f"budget {session.text_of(self.bytes)}, rates of {self.machine.name}: "
                  f"{len(self.regions)} compiled region{'s' if len(self.regions) != 1 else ''} with a backward pass"]
-        return "\n".join(lines + [region.line(i) for i, region in enumerate(self.regions)])
+        return "\n".join(lines + [region.line(i) for i, region in enumerate(self.regions)] +
+                         [f"  left to plain torch: {reason}" for reason in self.left])
 
     def _stash(self, budget):
         """A session whose `with` nobody enters: only the operators of leaving.py put tensors into its stash."""
@@ -106,11 +122,12 @@ class backend:
         return max(0, self.bytes - self.saved_bytes)
 
     def begin(self, region: _Region) -> None:
-        """Counts a call of a region. It begins an iteration if a backward pass ran since the last call."""
-        if self._ended:
-            self._ended = False
+        """Counts a call of a region. It begins an iteration if a backward pass ran since the last call, and no call
+        waits for one, as that of a GAN's generator does while the discriminator is trained."""
+        if self._ended and not self._open:
             self._divide()
             self._ran = {}
+        self._ended = False
         self._ran[region] = self._ran.get(region, 0) + 1
         if self._refusal is not None:
             raise library.Infeasible(*self._refusal)
@@ -123,9 +140,14 @@ class backend:
     def _divide(self):
         """Divides the budget among the regions of the iteration that has ended."""
         key = frozenset((id(region), count) for region, count in self._ran.items())
-        if key in self._divided or sum(self._ran.values()) < 2:
+        if key in self._divided or not self._ran:
             return
         self._divided.add(key)
+        if sum(self._ran.values()) == 1:
+            need = next(iter(self._ran)).need
+            if need > self.bytes:
+                self.refuse(need)
+            return
         parts = [(region.part, count) for region, count in self._ran.items()]
         plan = self.plan(parts, self.bytes)
         if not plan.fits:
@@ -144,21 +166,47 @@ class backend:
         if reserve > self._reserve:
             self._reserve = reserve
             self.session = self._stash(max(self.bytes - reserve, 1))
+            self.session._core.refusals.beside = reserve
 
-    def ended(self, *_: Any) -> None:
-        """Called by autograd when a region's backward pass begins."""
-        self._ended = True
+    def follow(self, node: Any) -> None:
+        """Notes when a region's backward pass begins, or is not to come any more. node: of autograd, of its results."""
+        call = _Call()
+        node.metadata["mm_torch"] = call  # lives as long as the node
+        self._open.add(call)
+        open_calls, waiting = self._open, weakref.ref(call)
+
+        def begins(*_):
+            self._ended = True
+            open_calls.discard(waiting())
+        node.register_prehook(begins)
+
+
+def _check_lossless(policy):
+    """Refuses a policy with lossy codes: what a compiled region saves also holds statistics and seeds."""
+    graph = planner.Graph("a map")
+    graph.tensor("h", "feature map", 1 << 20, "f32")
+    for layer, phase in (("made", "forward"), ("read", "backward")):
+        graph.layer(layer)
+        graph.step(layer, phase, ["h"] if phase == "backward" else [], ["h"] if phase == "forward" else [])
+    if policy is not None and planner.require(graph, policy, recompute=False)["lossy"]:
+        raise ValueError(f"mm.backend: policy {policy!r} is lossy, and values of compiled regions are moved exactly: take a "
+                         "lossless code, such as \"rules:*=compress-swap(zvc)\"")
+
+
+class _Call:
+    """A call of a region."""
 
 
 class _Region:
     """A compiled region: the callable that torch.compile gets. part: partition.Region; None if it has no backward pass.
-    choice: what it saves. moved: names of its values that go through the stash. ns: what the plan costs a call."""
+    choice: what it saves. moved: names of its values that go through the stash. ns: what the plan costs a call. need:
+    the least budget for it alone."""
 
     def __init__(self, owner, gm, example_inputs):
         self.owner, self.gm, self.inputs = owner, gm, example_inputs
         self.context = torch._guards.TracingContext.try_get()
         self.part = self.choice = self.wanted = self.run = None
-        self.moved, self.ns, self.stale = frozenset(), 0, False
+        self.moved, self.ns, self.need, self.stale = frozenset(), 0, 0, False
 
     def __call__(self, *args):
         owner = self.owner
@@ -170,7 +218,7 @@ class _Region:
         results = self.run(*args)
         for result in results if isinstance(results, (tuple, list)) else (results,):
             if isinstance(result, torch.Tensor) and result.grad_fn is not None:
-                result.grad_fn.register_prehook(owner.ended)
+                owner.follow(result.grad_fn)
                 break
         return results
 
@@ -212,9 +260,7 @@ class _Region:
             self.choice = part.problem.finish(saved)
         else:
             plan = owner.plan([(part, 1)], owner.rest())
-            if not plan.fits and not owner._ran:
-                owner.refuse(plan.need_bytes)
-            self.choice, moves_any, self.ns = plan.choice, bool(plan.moved), plan.ns
+            self.choice, moves_any, self.ns, self.need = plan.choice, bool(plan.moved), plan.ns, plan.need_bytes
             if moves_any:
                 owner.reserve(plan.reserve)
         if moves_any:  # those that stay, too: so the stash knows all, and when each is read

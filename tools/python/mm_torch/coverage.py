@@ -75,6 +75,7 @@ class Coverage:
         self.managed_bytes = self.compiled_bytes = self.passes = 0
         self.lock, self.thread = threading.Lock(), threading.get_ident()
         self.let_go_bytes = 0
+        self.region = None, 0  # the compiled region that saves, and its bytes so far
 
     def left(self, x, why):
         """x is left alone."""
@@ -114,6 +115,9 @@ class Coverage:
             self.managed_bytes += total
             if classify.is_compiled(sys._getframe(1)):
                 self.compiled_bytes += total
+                node = torch.autograd._get_sequence_nr()  # a region is one node, and saves when it has run
+                self.region = node, total + (self.region[1] if self.region[0] == node else 0)
+                core.region_bytes = max(core.region_bytes, self.region[1])
 
     def backward_ended(self):
         """A backward pass has ended: what it read is released, unless the graph is retained."""
@@ -154,7 +158,7 @@ class Coverage:
     def figures(self):
         managed = self.managed_bytes
         found = types.SimpleNamespace(managed_bytes=managed, compiled_bytes=self.compiled_bytes,
-                                      let_go_bytes=self.let_go_bytes,
+                                      let_go_bytes=self.let_go_bytes, region_bytes=self.core().region_bytes,
                                       **{f"{name}_bytes": value for name, value in self.bytes.items()})
         found.saved_bytes = managed + self.let_go_bytes + sum(self.bytes.values())
         found.counted_bytes = found.saved_bytes - sum(self.bytes[name] for name in EXCLUDED)
@@ -211,6 +215,14 @@ def line(found):
                       if found.counted_bytes >= u or u == 1)
     return (f"manages {found.managed_bytes / unit:.3g} of {found.counted_bytes / unit:.3g} {name} saved "
             f"({found.share:.0%})").replace("%)", " %)")
+
+
+def whole(region_bytes, of_bytes):
+    """What is wrong where one compiled region saves most; "": it does not."""
+    if 2 * region_bytes <= of_bytes:
+        return ""
+    return (f"a compiled region reads all that it saved, {region_bytes} bytes, where its backward pass begins, so no budget "
+            "below that fits: compile with torch.compile(net, backend=mm.backend(budget)), or by block")
 
 
 def complaint(found, need):

@@ -38,9 +38,11 @@ class _Ticket(bytearray):
 def _put(x, owner, own):
     """owner: number of the backend, whose stash it is unless an mm.budget is active. own: the caller may overwrite x's
     memory afterwards, so the stash must not leave x to the caller."""
-    core = (active.here() or owners[owner].session)._core
+    budget = active.here()
+    core = (budget or owners[owner].session)._core
     ticket = _Ticket(next(_numbers).to_bytes(8, "little"))
-    ticket.record = core.put((x.clone() if own else x, library.EXACT))
+    # A backend's policy is lossless, a budget's may not be.
+    ticket.record = core.put((x.clone() if own else x, library.EXACT if budget else 0))
     _tickets[int.from_bytes(ticket, "little")] = ticket
     return torch.frombuffer(ticket, dtype=torch.int64)
 

@@ -11,7 +11,7 @@ RANK_MAX = 8
  ERR_UNSUPPORTED) = range(11)
 F32, I32, U8, F16, BF16 = range(5)
 SIGNS, EXACT = 1, 2
-KEEP_ALWAYS = 2  # of mm_stash_mode
+KEEP_ALWAYS, REFUSE_LATER = 2, 4  # of mm_stash_mode
 FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
 LOG_WARNING = 1
 
@@ -51,7 +51,7 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
-        "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes")]
+        "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes", "beyond_bytes")]
 
 
 class HostMemory(ctypes.Structure):

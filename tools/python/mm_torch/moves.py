@@ -19,6 +19,7 @@ import torch
 from . import cuts, leaving, operators, planner
 
 TRIED_MOST = 6  # choices that are planned with moves
+_CODED = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}  # types that codecs take
 
 
 @dataclasses.dataclass
@@ -56,7 +57,8 @@ def plan(parts: Sequence[Tuple[Any, int]], budget: int, host: int, policy: Optio
     found = Plan(best or least, frozenset(), (best or least).ns, 0, first, need, best is not None)
     if policy is None or host <= 0 or best is not None and not best.ns:
         return found
-    rates = planner.Rates(out_bytes_per_s=machine.link_bytes_per_s, in_bytes_per_s=machine.link_bytes_per_s)
+    rates = planner.Rates(out_bytes_per_s=machine.link_bytes_per_s, in_bytes_per_s=machine.link_bytes_per_s,
+                          codecs=planner.codecs_of(machine.root, False))
     for choice in _tried(problem, budget):
         if found.fits and choice.ns >= found.ns:
             continue  # slower even if copies take no time
@@ -129,8 +131,9 @@ def _forward(build, region, prefix, base, choice, device):
         if _saved(region, node, base, choice):
             kind = "feature map" if leaving.can_leave(node, device) else "saved"
             value = node.meta.get("val")
-            size = operators.bytes_of(value) if isinstance(value, torch.Tensor) else 8
-            writes = [build.graph.tensor(prefix + node.name, kind, max(size, 1))]
+            size = max(operators.bytes_of(value) if isinstance(value, torch.Tensor) else 8, 1)
+            dtype = _CODED.get(value.dtype, "u8") if kind == "feature map" else "u8"
+            writes = [build.graph.tensor(prefix + node.name, kind, size if dtype == "u8" else value.numel(), dtype)]
             build.values[writes[0]] = base + region.number[node]
         reads = {prefix + n.name for n in _shown(region, node.all_input_nodes) if _saved(region, n, base, choice)}
         build.step("forward", reads, writes, region.time_ns(node))

@@ -154,13 +154,10 @@ def _write(path, text):
 def _rates(rates: machine.Machine, halves: bool) -> planner.Rates:
     """The machine's rates of copies and codecs."""
     root = rates.root
-    codecs = root.get("types", {}).get("bf16", {}).get("codecs", {}) if halves else root.get("codecs", {})
-    whole = {spec: (c["encode_bytes_per_s"], c["decode_bytes_per_s"]) for spec, c in codecs.items()
-             if c.get("encode_bytes_per_s") and c.get("decode_bytes_per_s")}
     return planner.Rates(**{key: int(value) for key, value in root.get("link", {}).items()},
                          issue_ns=int(root.get("issue_ns", 0)), launch_ns=int(rates.launch_ns),
                          contention_permille=int(root.get("contention_permille", 0)),
-                         link_contention_permille=int(root.get("link_contention_permille", 0)), codecs=whole)
+                         link_contention_permille=int(root.get("link_contention_permille", 0)), codecs=planner.codecs_of(root, halves))
 
 
 # ---------------------------------------------------------------- the largest batch

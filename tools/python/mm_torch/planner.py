@@ -74,6 +74,13 @@ class Rates:
     codecs: Mapping[str, Tuple[float, float]] = dataclasses.field(default_factory=dict)
 
 
+def codecs_of(root: Mapping, halves: bool) -> Dict[str, Tuple[float, float]]:
+    """Rates of codecs in a machine file, for Rates. halves: of maps in bf16."""
+    codecs = root.get("types", {}).get("bf16", {}).get("codecs", {}) if halves else root.get("codecs", {})
+    return {spec: (c["encode_bytes_per_s"], c["decode_bytes_per_s"]) for spec, c in codecs.items()
+            if c.get("encode_bytes_per_s") and c.get("decode_bytes_per_s")}
+
+
 class Graph:
     """A graph in the making: tensors, layers and steps, in the order in which they are added. Names are unique among
     the tensors, and among the layers. ValueError: a name used twice, too long, or not known. What else makes no sense

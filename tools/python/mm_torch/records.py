@@ -34,6 +34,7 @@ class Ended:
     def __call__(self):
         if self.core.coverage is not None:
             self.core.coverage.backward_ended()
+        self.core.refusals.backward_ended(self.core)
 
     def __del__(self):
         self.core.backward = False

@@ -148,6 +148,7 @@ class budget:
             settings.device_bytes, settings.device_most_bytes = share.first(), wanted
         if torch_device.type == "cpu" and not settings.modes:
             allocator.keep_heap()
+        settings.modes |= library.REFUSE_LATER
         try:
             self._core = bridge.Core(lib, settings, torch_device, share)
         except ValueError as error:
@@ -156,6 +157,7 @@ class budget:
             raise
         self._core.called = self._log, settings  # kept alive as long as the stash may call them
         self._core.coverage = coverage.Coverage(self._core, self._covered)
+        self._core.refusals.say = say
         self._hooks = self._unwatch = None
         self._told = set()
 
@@ -204,6 +206,9 @@ class budget:
         """Takes the figures of the first iteration."""
         self._coverage = found
         _logger.info("mm.budget %s", coverage.line(found))
+        hint = coverage.whole(found.region_bytes, found.managed_bytes)
+        if hint and found.managed_bytes > self.bytes:
+            self.tell("whole", hint)
         text = coverage.complaint(found, self._need)
         if text and self._strict:
             raise coverage.Uncovered(text, found)
@@ -214,9 +219,10 @@ class budget:
 
     @property
     def coverage(self) -> types.SimpleNamespace | None:
-        """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes (of
-        these compiled_bytes by compiled regions), let_go_bytes (managed from the second iteration on), and those of
-        coverage.CLASSES; share: what is managed of what is not the program's own. None: it has not ended yet."""
+        """Bytes that autograd saved in the first iteration, each storage once: saved_bytes; of them managed_bytes
+        (of these compiled_bytes by compiled regions, at most region_bytes by one), let_go_bytes (managed from the
+        second iteration on), and those of coverage.CLASSES; share: what is managed of what is not the program's
+        own. None: it has not ended yet."""
         core = self._core
         if core.coverage is not None and core.coverage.passes and (core.between or not core.entries):
             core.coverage.end()
@@ -229,12 +235,7 @@ class budget:
         core = self._core
         if core.share is not None and not core.share.needs:
             return
-        try:
-            library.check(core.lib, core.lib.mm_stash_wait_planned(core.stash), core.stash)
-        except library.Infeasible as error:
-            if core.share is not None:
-                core.share.explain(error)
-            raise
+        core.refusals.settle(core)
 
     @property
     def stats(self) -> types.SimpleNamespace:
