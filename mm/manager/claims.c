@@ -7,7 +7,7 @@
 #include "mm/core/splitmix.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/claims_state.h"
-#include "mm/manager/homes.h"
+#include "mm/manager/home_moves.h"
 #include "mm/manager/iteration.h"
 
 /* ---------------------------------------------------------------- what an iteration is tested with */

@@ -9,7 +9,7 @@
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/manager/arena.h"
-#include "mm/manager/homes.h"
+#include "mm/manager/home_moves.h"
 #include "mm/manager/sampling.h"
 #include "mm/manager/states.h"
 #include "mm/planning/fallback_draft.h"

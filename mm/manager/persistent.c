@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "mm/manager/budget.h"
-#include "mm/manager/homes.h"
+#include "mm/manager/home_moves.h"
 #include "mm/manager/install.h"
 #include "mm/manager/states.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "mm/manager/homes.h"
+#include "mm/manager/home_moves.h"
 
 #include <stdlib.h>
 #include <string.h>

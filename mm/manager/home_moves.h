@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The homes of a manager's persistent tensors: where they are, and moving them between iterations. */
-#ifndef MM_MANAGER_HOMES_H
-#define MM_MANAGER_HOMES_H
+#ifndef MM_MANAGER_HOME_MOVES_H
+#define MM_MANAGER_HOME_MOVES_H
 
 #include "mm/manager/manager.h"
 
