@@ -30,8 +30,8 @@ typedef struct mm_home_trial {
 } mm_home_trial;
 
 typedef struct mm_home_result {
-    bool fits;         /* the plan fits the limits */
-    bool lacks_pinned; /* it does not, for want of pinned memory */
+    bool fits;            /* the plan fits the limits */
+    bool lacks_pinned;    /* it does not, for want of pinned memory */
     int64_t pinned_bytes; /* what it takes, if it fits */
     int64_t ns;           /* its predicted time; 0: not known */
 } mm_home_result;

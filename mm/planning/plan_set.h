@@ -96,11 +96,11 @@ typedef struct mm_misfit {
     mm_failure failure;             /* status and message */
 } mm_misfit;
 
-/* Drafts plans for all prepared graphs, and for the new one, with homes as the policy's option `resident` says (homes.h):
- * all graphs' plans have the same. The caller frees the draft. The set does not change.
- * MM_ERR_INFEASIBLE: a plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan
- * recomputes, and no function is set (mm_plan_request.runs_at_once). With both, *misfit_out (may be NULL) is set; it
- * costs planning the other graphs, too, unless the policy is a substitute. */
+/* Drafts plans for all prepared graphs, and for the new one, with homes as the policy's option `resident` says
+ * (homes.h): all graphs' plans have the same. The caller frees the draft. The set does not change. MM_ERR_INFEASIBLE: a
+ * plan does not fit the limits, or is a substitute's that cannot run. MM_ERR_UNSUPPORTED: a plan recomputes, and no
+ * function is set (mm_plan_request.runs_at_once). With both, *misfit_out (may be NULL) is set; it costs planning the
+ * other graphs, too, unless the policy is a substitute. */
 MM_CHECKED mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *attempt, mm_draft *draft_out,
                                        mm_misfit *misfit_out);
 /* The same with the given homes. */

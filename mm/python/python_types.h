@@ -13,28 +13,20 @@
 #include "mm/mm.h"
 #include "mm/python/python_abi.h"
 
+/* clang-format off */
 /* Names of attributes and methods: of tensors and storages, then of Core. */
-#define PYTHON_NAMES(X)                                                                                                \
-    X(_base)                                                                                                           \
-    X(_cdata)                                                                                                          \
-    X(_is_view)                                                                                                        \
-    X(_version)                                                                                                        \
-    X(_weak_ref)                                                                                                       \
-    X(data) X(data_ptr) X(detach) X(device) X(dtype) X(grad_fn) X(layout) X(nbytes) X(output_nr) X(requires_grad)      \
-        X(shape) X(storage_offset) X(stride) X(untyped_storage) X(view) X(after_backward) X(check) X(compact)          \
-            X(enter_backward) X(flags_of) X(left) X(leave) X(named) X(new_empty) X(new_layout) X(observe) X(odd)       \
-                X(producer_of) X(put) X(raise_modified) X(raise_resized) X(refuse) X(share_begin) X(share_follow)      \
-                    X(stream) X(unchanged) X(whole)
+#define PYTHON_NAMES(X) \
+    X(_base) X(_cdata) X(_is_view) X(_version) X(_weak_ref) X(data) X(data_ptr) X(detach) X(device) X(dtype) \
+    X(grad_fn) X(layout) X(nbytes) X(output_nr) X(requires_grad) X(shape) X(storage_offset) X(stride) \
+    X(untyped_storage) X(view) X(after_backward) X(check) X(compact) X(enter_backward) X(flags_of) X(left) X(leave) \
+    X(named) X(new_empty) X(new_layout) X(observe) X(odd) X(producer_of) X(put) X(raise_modified) X(raise_resized) \
+    X(refuse) X(share_begin) X(share_follow) X(stream) X(unchanged) X(whole)
 
 /* Objects that the calls compare with or call; mm_torch/hot.py gives them by name. */
-#define PYTHON_OBJECTS(X)                                                                                              \
-    X(None)                                                                                                            \
-    X(True)                                                                                                            \
-    X(Tensor)                                                                                                          \
-    X(strided)                                                                                                         \
-    X(RuntimeError)                                                                                                    \
-    X(from_dlpack) X(keeps_graph) X(is_grad_enabled) X(free_weak_ref) X(small) X(other) X(device) X(subclass)          \
-        X(params)
+#define PYTHON_OBJECTS(X) \
+    X(None) X(True) X(Tensor) X(strided) X(RuntimeError) X(from_dlpack) X(keeps_graph) X(is_grad_enabled) \
+    X(free_weak_ref) X(small) X(other) X(device) X(subclass) X(params)
+/* clang-format on */
 
 enum { PYTHON_RUNS, PYTHON_FORKED, PYTHON_ENDS };
 

@@ -26,7 +26,7 @@ static mm_status collect_params(nets_exec *exec) {
     const int n_tensors = mm_graph_tensors(exec->lowered->graph);
     exec->param_of = malloc(((size_t)n_tensors + 1) * sizeof *exec->param_of);
     exec->written = calloc((size_t)n + 1, sizeof *exec->written);
-    exec->number = malloc(((size_t)n + 1) * sizeof *exec->number);
+    exec->number = calloc((size_t)n + 1, sizeof *exec->number);
     if (!exec->params || !exec->param_of || !exec->written || !exec->number)
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to update it", nets_net_name(exec->net));
     for (int t = 0; t < n_tensors; t++) exec->param_of[t] = -1;

@@ -42,8 +42,8 @@ static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *p
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
-/* Sets a place. Work that is under way may read it, but then it does not change: only another plan has other places, and
- * plans are exchanged when all work is done. */
+/* Sets a place. Work that is under way may read it, but then it does not change: only another plan has other places,
+ * and plans are exchanged when all work is done. */
 static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
     void *place = tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor), *before;
     memcpy(&before, place_at, sizeof before);

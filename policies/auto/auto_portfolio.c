@@ -22,8 +22,8 @@ enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
     int flags;        /* FAST: its plan may be the fastest that fits. LEAST: its plan may be the smallest; the other
-                         members keep more, or copy more at a time. COPIES: it copies every map that it does not keep. HOMES:
-                         it counts on all homes being on the device */
+                         members keep more, or copy more at a time. COPIES: it copies every map that it does not keep.
+                         HOMES: it counts on all homes being on the device */
 } members[] = {
     {"recompute:mode=nested", FAST},
     {"recompute-swap:mode=nested", FAST | LEAST},

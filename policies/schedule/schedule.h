@@ -44,8 +44,8 @@ typedef struct mm_schedule {
     int n_groups, group_capacity;
     mm_layout_algorithm layout; /* for regions that are placed by lifetime; MM_LAYOUT_FIT places them to the limits */
     int64_t device_bytes, pinned_bytes, ahead_bytes; /* the limits */
-    mm_inplace inplace;                 /* which tensors are written in place, and share storage */
-    bool apart;                         /* MM_STASH_APART */
+    mm_inplace inplace;                              /* which tensors are written in place, and share storage */
+    bool apart;                                      /* MM_STASH_APART */
     int32_t *variant;        /* per step: index of the variant (facts.h) that it runs; owned; NULL: the first of each */
     mm_visits *visits;       /* of persistent tensors whose homes are in pinned memory; NULL: there are none */
     int32_t workspace_group; /* the group of all steps' workspaces; -1: each step has its own */
@@ -83,15 +83,16 @@ int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);
 int mm_schedule_segment(mm_schedule *schedule, mm_content content, mm_category category, mm_tensor tensor,
                         int64_t bytes, int group);
 
-/* Appends a step, and the copies of visiting tensors that come before and after it. Binds its uses to the tensors' present segments. Makes segments for its workspace, and for tensors
- * that it is the first to write, in the region region_of[root] (NULL: general). Makes it wait for the operations whose
- * results it reads. Returns the node, or -1 (out of memory). */
+/* Appends a step, and the copies of visiting tensors that come before and after it. Binds its uses to the tensors'
+ * present segments. Makes segments for its workspace, and for tensors that it is the first to write, in the region
+ * region_of[root] (NULL: general). Makes it wait for the operations whose results it reads. Returns the node, or -1
+ * (out of memory). */
 int mm_schedule_step(mm_schedule *schedule, int step, const uint8_t *region_of);
 
-/* Appends a forward step again, with copies of visiting tensors, for those of its outputs that are `wanted` (per tensor). A wanted output gets a new
- * segment; or, if it was written in place over an input that is wanted too, that input's place. Other outputs are
- * written to scratch, unless they are still there and the step can read them instead (mm_graph_allow_given). when: the
- * backward step that follows. Returns the node, or -1 (out of memory). */
+/* Appends a forward step again, with copies of visiting tensors, for those of its outputs that are `wanted` (per
+ * tensor). A wanted output gets a new segment; or, if it was written in place over an input that is wanted too, that
+ * input's place. Other outputs are written to scratch, unless they are still there and the step can read them instead
+ * (mm_graph_allow_given). when: the backward step that follows. Returns the node, or -1 (out of memory). */
 int mm_schedule_recompute(mm_schedule *schedule, int step, const uint8_t *wanted, int when);
 
 /* Appends an operation and the segment that it writes, in a new group of the region. `codec` is the index, in the

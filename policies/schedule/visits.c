@@ -77,8 +77,8 @@ static int count_uses(const mm_schedule *s) {
     return n;
 }
 
-/* Whether a tensor stays on the device from a step to a later one that uses it. begins: when each step begins; NULL: not
- * known. */
+/* Whether a tensor stays on the device from a step to a later one that uses it. begins: when each step begins; NULL:
+ * not known. */
 static bool stays(const mm_schedule *s, mm_tensor tensor, int step, int next, const int64_t *begins) {
     if (!begins) return next - step <= NEAR_STEPS;
     const int64_t ns = mm_rate_ns(s->facts->in_bytes_per_s, mm_graph_tensor(s->graph, tensor)->bytes);

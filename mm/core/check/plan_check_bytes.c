@@ -127,7 +127,7 @@ static mm_status check_apart(const mm_check *c, bool pinned) {
 static mm_status check_places(const mm_check *c) {
     const mm_place *places = c->limits->places;
     int64_t packed = 0, end[2] = {0, 0}; /* on the device, in pinned memory */
-    bool ascending = true; /* mostly they are; then places need no further check */
+    bool ascending = true;               /* mostly they are; then places need no further check */
     for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_place place = places ? places[i] : (mm_place){.offset = packed};

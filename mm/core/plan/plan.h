@@ -190,8 +190,8 @@ void mm_plan_destroy(mm_plan *plan);
 MM_CHECKED mm_status mm_plan_name(mm_plan *plan, const char *policy);
 
 /* Append in issue order. Each returns the new index, or -1 when out of memory (mm_last_error is set). mm_plan_step,
- * mm_plan_recompute: a node with no waits and variant 0. Persistent tensors are bound to their homes on the device, other
- * uses to -1. mm_plan_op: an operation on the stream of its kind. */
+ * mm_plan_recompute: a node with no waits and variant 0. Persistent tensors are bound to their homes on the device,
+ * other uses to -1. mm_plan_op: an operation on the stream of its kind. */
 int mm_plan_step(mm_plan *plan, int step);
 int mm_plan_recompute(mm_plan *plan, int step);
 int mm_plan_op(mm_plan *plan, mm_node_kind kind, mm_tensor tensor, int src, int dst);

@@ -116,7 +116,7 @@ def as_it_was(net: torch.nn.Module, device: torch.device) -> Iterator[None]:
 
 
 class _NoStash:
-    """Has a budget's hooks classify what is saved, and hold none of it. saved(storage's key, bytes) is called for each."""
+    """Has a budget's hooks classify what is saved, and hold none of it. Calls saved(storage's key, bytes) for each."""
 
     def __init__(self, device: torch.device, let_go: frozenset, saved: Callable[[Any, int, str], None]):
         session_ = session.budget(1 << 16, "liveness", host=0, device=device, modes=library.KEEP_ALWAYS, _cuda=None)
