@@ -807,7 +807,7 @@ what_is_said_and_differs_is_told_() {
     says err "mm train: --seed 2: state was trained with 1"
     says err "mm train: --lr-step 3: state was trained without"
     # The eight images that were seen before the state was saved are a batch of six, and a part of the next.
-    [[ $(<other) == *'"epoch":"1","iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
+    [[ $(<other) == *'"epoch":"1"'*'"iteration":"4"'*'"position":"0"'*'"seed":"2"'* ]] || fail "it did not go on behind the images seen"
     expect 0 train --quiet --epochs 1 --load state
     says err "mm train: --epochs 1: this run also trains on an epoch's last, smaller batch, which the run of state left out"
 }
