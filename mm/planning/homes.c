@@ -163,9 +163,9 @@ static mm_status find_fastest(search *s, int least, int most, mm_home_result *re
             const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = part ? s->device_bytes / part : 0};
             if ((i > 0 && numbers[i] == numbers[i - 1]) || (part && trial.ahead_bytes == 0)) continue;
             MM_TRY(attempt(s, trial, &r));
-            if (r.fits && r.ns > 0 && r.ns < best_ns) {
+            if (r.fits && r.ns < best_ns) { /* without times the last one is taken, which has the least number */
                 best = trial;
-                best_ns = r.ns;
+                best_ns = r.ns > 0 ? r.ns : INT64_MAX;
             }
             if (r.fits) break;
         }
