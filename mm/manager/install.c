@@ -224,7 +224,9 @@ mm_status mm_manager_plan_around(mm_manager *m) {
     mm_misfit misfit = {.held_step = -1};
     mm_status status = MM_OK;
     if (limits.base_bytes > limits.device_bytes && m->plans.policy_now.config.resident == MM_RESIDENT_ALL)
-        status = mm_fail(MM_ERR_INFEASIBLE, "persistent tensors need %s, the budget is %s",
+        status = mm_fail(MM_ERR_INFEASIBLE,
+                         "persistent tensors need %s, the budget is %s; with the option resident=needed, some policies "
+                         "keep them in pinned memory",
                          MM_SIZE_TEXT(limits.base_bytes), MM_SIZE_TEXT(limits.device_bytes));
     if (status == MM_OK) status = mm_plan_set_draft(&m->plans, &now, &draft, &misfit);
     if (status != MM_OK) return note_refusal(m, &limits, &misfit, status);

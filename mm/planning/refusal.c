@@ -8,6 +8,7 @@
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
+#include "mm/planning/homes.h"
 #include "mm/planning/persistent_table.h"
 #include "policies/advice.h"
 #include "policies/policy_table.h"
@@ -45,13 +46,19 @@ static mm_status add_times(const mm_refused *r, const mm_graph *graph, mm_graph_
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Whether there is one graph, and all persistent tensors are its own. */
+static bool is_alone(const mm_refused *r) {
+    return r->n_others == 0 && r->limits.base_bytes == mm_plan_base(r->graph) && !r->limits.places;
+}
+
 /* Plans a graph, and adds to the trial what its plan takes. */
 static mm_status make(const mm_refused *r, const mm_new_graph *graph, const mm_policy *policy, const mm_limits *limits,
                       mm_planned *planned, mm_trial *t) {
     int64_t ns = INT64_MAX;
     MM_TRY(add_times(r, graph->graph, planned->facts));
     mm_planned_set_rates(planned, &r->rates);
-    MM_TRY(mm_planned_make(planned, policy, graph->graph, limits));
+    MM_TRY(is_alone(r) ? mm_planned_make_housed(planned, policy, graph->graph, limits)
+                       : mm_planned_make(planned, policy, graph->graph, limits));
     const bool again = recomputes(planned->plan);
     t->recomputes |= again;
     t->needs_function |= again && !graph->recomputes;
@@ -105,6 +112,7 @@ static bool limits_pinned(const mm_refused *r) {
 /* No policy fits. Where the limit of pinned memory counts, it is named: with more, less might be enough. */
 static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const bool none_less = r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes;
+    const char *resident = !is_alone(r) && r->limits.base_bytes > 0 ? ", with weights and states on the device" : "";
     char within[128] = "", function[192] = "";
     if (limits_pinned(r))
         snprintf(within, sizeof within, " with %s of pinned memory%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
@@ -113,8 +121,8 @@ static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_a
         snprintf(function, sizeof function, "; %s would need %s (needs mm_recompute_set)",
                  MM_BRIEF(advice->with_function.spec), MM_SIZE_TEXT(advice->function_takes.bytes));
     if (none_less)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s%s", refusal, MM_SIZE_TEXT(r->needs_bytes),
-                       within, function);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s%s%s", refusal,
+                       MM_SIZE_TEXT(r->needs_bytes), within, resident, function);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit%s: %s%s needs least, %s%s%s", refusal, within,
                    advice->policy.spec, advice->takes.lossy ? " (lossy)" : "", MM_SIZE_TEXT(advice->takes.bytes),
                    MM_PLAN_PINNED_TEXT(advice->takes.pinned_bytes), function);
@@ -136,6 +144,42 @@ static const char *needs(const mm_refused *r, const mm_trial *takes) {
 /* Whether there is a policy that would fit, but for the function that recomputes layers. */
 static bool fits_with_function(const mm_refused *r, const mm_advice *advice) {
     return advice->with_function.spec && advice->function_takes.bytes <= r->limits.device_bytes;
+}
+
+/* The least that a policy needs of those that were tried, the refused one included. */
+static int64_t tried_least(const mm_refused *r, const mm_advice *advice) {
+    const int64_t least = advice->kind == MM_ADVICE_NONE ? INT64_MAX : advice->takes.bytes;
+    return r->needs_bytes > 0 && r->needs_bytes < least ? r->needs_bytes : least;
+}
+
+/* Where no lossless policy fits that keeps weights and states on the device, tries auto without that. It is advised
+ * with resident=needed, which fits where resident=none does. */
+static mm_status try_homes(const mm_refused *r, mm_advice *advice) {
+    const bool settled = fits_with_function(r, advice) || (advice->kind == MM_ADVICE_FITS && !advice->takes.lossy);
+    const bool tried = r->policy && r->policy->config.resident != MM_RESIDENT_ALL;
+    mm_policy policy;
+    if (settled || tried || r->quick || r->all_stay || !is_alone(r) || r->limits.base_bytes == 0) return MM_OK;
+    MM_TRY(mm_policy_default(&mm_policy_auto, &policy));
+    const int64_t effort = policy.config.own[MM_AUTO_EFFORT];
+    policy.config.sub_batch = MM_SUB_BATCH_OFF;
+    policy.config.resident = MM_RESIDENT_NONE;
+    policy.config.own[MM_AUTO_EFFORT] = 0;
+    const mm_trial takes = try_policy((void *)r, &policy, true);
+    const bool pinned = takes.pinned_bytes <= r->limits.pinned_bytes;
+    const bool fits = pinned && takes.bytes <= r->limits.device_bytes;
+    const int64_t least = tried_least(r, advice);
+    mm_status status = takes.no_memory ? MM_ERR_NOMEM : MM_OK;
+    policy.config.resident = MM_RESIDENT_NEEDED;
+    policy.config.own[MM_AUTO_EFFORT] = effort;
+    if (status == MM_OK) status = mm_policy_print(&policy);
+    if (status == MM_OK && !takes.needs_function && (fits || (pinned && advice->kind != MM_ADVICE_PINNED && takes.bytes < least))) {
+        mm_policy_fini(&advice->policy);
+        advice->policy = policy;
+        advice->takes = takes;
+        advice->kind = fits ? MM_ADVICE_FITS : MM_ADVICE_NEEDS_LEAST;
+    } else
+        mm_policy_fini(&policy);
+    return status;
 }
 
 /* Returns the refusal, followed by the advice. */
@@ -242,8 +286,12 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
                                        .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&request, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
-    note_all(refused, &advice);
-    mm_status status = tell(refused, refusal, &advice);
+    mm_status status;
+    if (try_homes(refused, &advice) == MM_OK) {
+        note_all(refused, &advice);
+        status = tell(refused, refusal, &advice);
+    } else
+        status = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
     mm_policy_fini(&advice.policy);
     mm_policy_fini(&advice.with_function);
     return status;

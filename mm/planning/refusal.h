@@ -30,6 +30,7 @@ typedef struct mm_refused {
     int64_t needs_bytes;     /* the least that `policy` needs; 0: not known */
     bool recomputes;         /* there is a function that recomputes its layers, */
     bool may_be_set;         /* or it is not known: advice says which policies need it */
+    bool all_stay;           /* persistent tensors cannot leave the device */
     bool quick;              /* only a few policies are tried, as published: neither auto nor any that recomputes */
     bool descended;          /* the refusal names the substitute that needs least; all of them were tried */
     mm_advised *advised;     /* receives the advice; NULL: not wanted */
@@ -51,8 +52,9 @@ void mm_refused_put(char name[MM_PLAN_NAME_CAPACITY], const char *text);
 /* Returns MM_ERR_INFEASIBLE with the message `refusal`, followed by advice: a policy that would fit the limits, a
  * lossless one if there is one, and of those the fastest. If none was found: a policy that would fit with more pinned
  * memory; or else the one that needs least device memory with the pinned memory that there is, unless that is the
- * refused one (policies/advice.h). Without a function that recomputes layers, a policy that needs one is named beside
- * or in place of these, with "(needs mm_recompute_set)". */
+ * refused one (policies/advice.h). A graph alone may also be advised auto with resident=needed: where no lossless
+ * policy fits that keeps persistent tensors on the device, or where it needs least. Without a function that recomputes
+ * layers, a policy that needs one is named beside or in place of these, with "(needs mm_recompute_set)". */
 MM_CHECKED mm_status mm_advise(const mm_refused *refused, const char *refusal);
 
 #endif

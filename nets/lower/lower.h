@@ -123,6 +123,11 @@ typedef struct nets_lowered {
     int n_ops;
 } nets_lowered;
 
+/* Whether ranks divide this, or more than this. */
+static inline bool nets_lowered_divides(const nets_lowered *out, nets_divide least) {
+    return out->allreduce.n > 1 && out->allreduce.divide >= least;
+}
+
 /* Why the update cannot be how->update, as the end of a sentence; NULL: it can. clips: gradients are clipped. */
 const char *nets_update_refusal(const nets_lowering *how, bool clips);
 

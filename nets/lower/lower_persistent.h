@@ -15,11 +15,6 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
     return out->mode == NETS_TRAIN && !out->pass.goes_on;
 }
 
-/* Whether ranks divide this, or more than this. */
-static inline bool nets_lowered_divides(const nets_lowered *out, nets_divide least) {
-    return out->allreduce.n > 1 && out->allreduce.divide >= least;
-}
-
 /* Adds all these tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend);
 

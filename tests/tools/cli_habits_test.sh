@@ -241,16 +241,16 @@ has_all_options() { # FILE PREFIX
 every_option_is_in_the_completions_and_in_the_pages_() {
     local command
     expect 0 completion bash
-    cp out bash
+    cp out bash.out
     expect 0 completion zsh
-    cp out zsh
+    cp out zsh.out
     for command in "${commands[@]}"; do
         # shellcheck disable=SC2086 # words
         "$mm" $command --help >help
-        sed -n "/^    '$command') options=/p" bash >command.bash
+        sed -n "/^    '$command') options=/p" bash.out >command.bash
         [[ -s command.bash ]] || fail "$command is not in bash's completion"
         has_all_options command.bash ""
-        sed -n "/^    '$command')$/,/;;/p" zsh >command.zsh
+        sed -n "/^    '$command')$/,/;;/p" zsh.out >command.zsh
         has_all_options command.zsh ""
         expect 0 man "${command%% *}"
         sed 's/\\-/-/g' out >page
@@ -258,7 +258,7 @@ every_option_is_in_the_completions_and_in_the_pages_() {
         if grep -q '^  --' help; then has_all_options page $'\n.B '; fi
     done
     refused 2 "give one shell, bash or zsh" completion fish
-    if command -v zsh >/dev/null; then zsh -n zsh || fail "zsh refuses its completion"; fi
+    if command -v zsh >/dev/null; then zsh -n zsh.out || fail "zsh refuses its completion"; fi
 }
 
 man_formats_the_pages_without_complaint_() {

@@ -67,7 +67,8 @@ mm_status need_advise(const need_case *c, const mm_policy *refused, int64_t need
                             .times = c,
                             .policy = refused,
                             .needs_bytes = needs_bytes,
-                            .recomputes = true};
+                            .recomputes = true,
+                            .all_stay = nets_lowered_divides(lowered, NETS_DIVIDE_STATES)};
     told = mm_advise(&who, refusal.message);
     nets_lowered_destroy(lowered);
     return told;
