@@ -167,12 +167,12 @@ static mm_status try_homes(const mm_refused *r, mm_advice *advice) {
     const mm_trial takes = try_policy((void *)r, &policy, true);
     const bool pinned = takes.pinned_bytes <= r->limits.pinned_bytes;
     const bool fits = pinned && takes.bytes <= r->limits.device_bytes;
-    const int64_t least = tried_least(r, advice);
+    const bool less = pinned && advice->kind != MM_ADVICE_PINNED && takes.bytes < tried_least(r, advice);
     mm_status status = takes.no_memory ? MM_ERR_NOMEM : MM_OK;
     policy.config.resident = MM_RESIDENT_NEEDED;
     policy.config.own[MM_AUTO_EFFORT] = effort;
     if (status == MM_OK) status = mm_policy_print(&policy);
-    if (status == MM_OK && !takes.needs_function && (fits || (pinned && advice->kind != MM_ADVICE_PINNED && takes.bytes < least))) {
+    if (status == MM_OK && !takes.needs_function && (fits || less)) {
         mm_policy_fini(&advice->policy);
         advice->policy = policy;
         advice->takes = takes;

@@ -203,12 +203,13 @@ static mm_status not_found(const char *name) {
 
 /* ---------------------------------------------------------------- names */
 
-/* Length of the part before '@' or the first ",key=". */
+/* Length of the part before '@' or the first ",key="; or before what stands there instead of the comma, as in
+ * gpt:layers=2. */
 static size_t base_length(const char *name) {
     size_t length = strcspn(name, "@=");
     if (name[length] != '=') return length;
     while (length > 0 && name[length] != ',') length--;
-    return length;
+    return length > 0 ? length : strcspn(name, ": =");
 }
 
 static bool is_of_tokens(const zoo_entry *entry) { return entry->size == 0; }

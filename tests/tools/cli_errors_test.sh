@@ -100,6 +100,8 @@ unknown_names_are_answered_with_the_known_() {
     refused 2 "no net nope; there are " train --net nope
     says err ", resnet32, "
     refused 2 "no net resnet33" plan --net resnet33
+    refused 2 "net gpt: ':layers=2' after its name; expected ,layers=N" plan --net gpt:layers=2
+    refused 2 "no net nope; there are " plan --net nope:layers=2
     refused 2 "no net nope" bench --net tiny,nope
     refused 2 "unknown policy 'nope': there are naive, liveness, freelunch" train --policy nope
     refused 2 "policy freelunch:codec=nope: no codec 'nope' for device 'host'" bench --policies liveness,freelunch:codec=nope

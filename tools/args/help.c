@@ -89,7 +89,7 @@ static void print_option(const char *name, const char *value, const char *text, 
     char all[512];
     const int at = printf("  %s%s%s", name, value ? " " : "", value ? value : "");
     snprintf(all, sizeof all, "%s%s", text, rest);
-    if (at < LEFT) printf("%*s", LEFT - at, "");
+    printf("%*s", at < LEFT ? LEFT - at : 1, "");
     table_wrap(stdout, at < LEFT ? LEFT : at + 1, LEFT, all);
     putchar('\n');
 }

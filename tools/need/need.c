@@ -49,8 +49,8 @@ static mm_status open_pass(need *n, need_pass *p) {
     MM_TRY(need_lower(c, &p->graph, &p->lowered));
     const mm_graph *graph = p->lowered->graph;
     if (p->policy.config.resident != MM_RESIDENT_ALL && nets_lowered_divides(p->lowered, NETS_DIVIDE_STATES))
-        return mm_fail(MM_ERR_INVALID, "policy %s: what ranks divide stays on the device; leave resident= out, or --divide",
-                       c->policy);
+        return mm_fail(MM_ERR_INVALID,
+                       "policy %s: what ranks divide stays on the device; leave resident= out, or --divide", c->policy);
     mm_status status = mm_planned_init(&p->planned, &p->policy, graph, c->target->device);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", c->policy);
     MM_TRY(need_add_times(c->facts, c->target, graph, p->planned.facts));
