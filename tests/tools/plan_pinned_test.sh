@@ -30,7 +30,7 @@ a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
 # Where no policy fits that keeps weights and states on the device, one that moves them is advised, and fits.
 a_budget_below_the_weights_names_a_policy_that_moves_them_() {
     local minimum pinned
-    local -a net=(plan --net gpt,layers=2,width=128,heads=4 --batch 2 --optimizer adamw --update by-layer)
+    local -a net=(plan --net "gpt,layers=2,width=128,heads=4" --batch 2 --optimizer adamw --update by-layer)
     expect 0 "${net[@]}" --policy auto --json row.json
     minimum=$(value row.json minimum_bytes)
     expect 1 "${net[@]}" --policy auto --budget $((minimum / 2))
