@@ -10,6 +10,7 @@
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/time_bound.h"
 #include "mm/core/time/untimed.h"
+#include "mm/planning/homes.h"
 #include "mm/planning/plan_set.h"
 #include "mm/planning/refusal.h"
 
@@ -73,14 +74,23 @@ static mm_limits limits_of(const maker *m, int64_t device_bytes, const mm_place 
                        .no_recompute = m->request->limits.no_recompute};
 }
 
+/* Plans within so many bytes. Of a graph alone the homes are chosen, too; of several, all persistent tensors stay on
+ * the device. */
+static mm_status plan_within(const maker *m, const mm_graph *graph, const mm_place *places, int64_t device_bytes,
+                             mm_planned *planned) {
+    const bool alone = m->request->n == 1 && m->persistents.bytes == mm_plan_base(graph);
+    const mm_limits limits = limits_of(m, device_bytes, alone ? NULL : places);
+    return alone ? mm_planned_make_housed(planned, &m->policy, graph, &limits)
+                 : mm_planned_make(planned, &m->policy, graph, &limits);
+}
+
 /* Makes the smallest plan, and then, if the budget has room for it, the plan within the budget. */
 static mm_status plan(const maker *m, const mm_graph *graph, const mm_place *places, mm_planned *planned,
                       int64_t *least_out) {
     const int64_t budget = m->request->limits.device_bytes;
-    const mm_limits least = limits_of(m, 0, places), within = limits_of(m, budget, places);
-    MM_TRY(mm_planned_make(planned, &m->policy, graph, &least));
+    MM_TRY(plan_within(m, graph, places, 0, planned));
     *least_out = planned->plan->peak_bytes;
-    return budget > 0 && *least_out <= budget ? mm_planned_make(planned, &m->policy, graph, &within) : MM_OK;
+    return budget > 0 && *least_out <= budget ? plan_within(m, graph, places, budget, planned) : MM_OK;
 }
 
 /* Predicts the plan's time, and, if it fits the budget, a bound of what any plan takes. */

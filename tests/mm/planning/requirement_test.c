@@ -81,6 +81,28 @@ TEST_CASE(a_manager_with_just_the_least_bytes_starts_and_with_a_byte_less_refuse
     assert_true(moved > 0 && again > 0);
 }
 
+/* Weights and states in pinned memory count where a graph is alone. */
+TEST_CASE(homes_in_pinned_memory_make_the_least_less_and_it_starts) {
+    static const char *const moving[] = {"swap-async:resident=needed", "auto:effort=0,resident=none"};
+    static const char *const staying[] = {"swap-async", "auto:effort=0"};
+    int less = 0;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        mm_graph *graph = rig_random_graph(seed, LAYERS, CHANNELS);
+        for (int p = 0; p < 2; p++) {
+            const mm_plan_limits limits = {.pinned_bytes = PINNED};
+            mm_requirement *r = need_of(&graph, 1, moving[p], &limits), *all = need_of(&graph, 1, staying[p], &limits);
+            assert_true(r->fits);
+            less += r->least_bytes < all->least_bytes;
+            if (start(&graph, 1, moving[p], r->least_bytes, PINNED) != MM_OK)
+                fail_msg("seed %d, %s: %s", (int)seed, moving[p], mm_last_error());
+            mm_requirement_destroy(r);
+            mm_requirement_destroy(all);
+        }
+        mm_graph_destroy(graph);
+    }
+    assert_true(less > 2);
+}
+
 /* Within a budget, each graph has the plan that a manager makes of it. */
 TEST_CASE(the_figures_within_a_budget_are_those_of_the_plans_that_run) {
     mm_graph *graphs[GRAPHS];
