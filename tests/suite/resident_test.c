@@ -16,9 +16,6 @@
 
 enum { BATCH = 3, ITERATIONS = 2 };
 
-static const nets_optimizer ADAMW = {
-    .id = NETS_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .only_finite = true};
-
 static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
 static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
 static const char LLAMA[] = "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64";
@@ -38,41 +35,18 @@ static const char *const POLICIES[] = {
 };
 enum { N_POLICIES = sizeof POLICIES / sizeof *POLICIES };
 
-static void check_touched(const suite_run *r, int64_t bytes) {
-    mm_touched touched;
-    assert_int_equal(mm_touched_get(r->manager, &touched), MM_OK);
-    assert_int_equal(touched.stray_bytes, 0);
-    assert_true(touched.total_bytes <= bytes);
-}
-
-static float *train(const suite_net *s, const char *policy, float *loss_out, size_t *n_out) {
-    const suite_need need = suite_needs(s, policy, 0);
-    suite_run r;
-    suite_run_init(&r, s,
-                   &(mm_options){.device_bytes = need.device_bytes,
-                                 .pinned_bytes = need.pinned_bytes,
-                                 .policy = policy,
-                                 .self_check = true,
-                                 .measure_touched = true});
-    for (int i = 0; i < ITERATIONS; i++) *loss_out = suite_iterate(&r);
-    check_touched(&r, need.device_bytes);
-    float *weights = suite_weights(&r, n_out);
-    suite_run_fini(&r);
-    return weights;
-}
-
 /* Under each policy at its least budget, with updates at the end, by layer and in the backward pass. */
 static void expect_same_bits(suite_net *s) {
     float loss, other;
     size_t n;
     s->update = NETS_UPDATE_AT_END;
-    float *expected = train(s, "liveness", &loss, &n);
+    float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
     const bool host = strcmp(s->device, "host") == 0;
     const int policies = test_depth(host ? 4 : 2, N_POLICIES);
     for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_IN_BACKWARD; u++)
         for (int p = 0; p < policies; p++) {
             s->update = (nets_update_when)u;
-            float *weights = train(s, POLICIES[p], &other, &n);
+            float *weights = suite_train(s, POLICIES[p], ITERATIONS, &other, &n);
             if (other != loss || !suite_same_learned(s, weights, expected))
                 fail_msg("%s, %s, update %d: other weights", nets_net_name(s->net), POLICIES[p], u);
             free(weights);
@@ -90,7 +64,7 @@ static void with_batch_norm_and_dropout(void **state) {
 static void with_a_tied_embedding(void **state) {
     suite_net s;
     suite_net_init(&s, *state, GPT, BATCH);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     expect_same_bits(&s);
     suite_net_fini(&s);
 }
@@ -98,7 +72,7 @@ static void with_a_tied_embedding(void **state) {
 static void with_copies_in_bf16(void **state) {
     suite_net s;
     suite_net_init(&s, *state, LLAMA, BATCH);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     s.precision = NETS_BF16;
     expect_same_bits(&s);
     suite_net_fini(&s);
@@ -111,10 +85,10 @@ static void in_sub_batches(void **state) {
     size_t n;
     suite_net_init(&s, *state, VGG, BATCH);
     s.sub_batch = 1;
-    float *expected = train(&s, "liveness", &loss, &n);
+    float *expected = suite_train(&s, "liveness", ITERATIONS, &loss, &n);
     for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_BY_LAYER; u++) {
         s.update = (nets_update_when)u;
-        float *weights = train(&s, "liveness:resident=none", &other, &n);
+        float *weights = suite_train(&s, "liveness:resident=none", ITERATIONS, &other, &n);
         assert_true(other == loss && memcmp(weights, expected, n * sizeof *weights) == 0);
         free(weights);
     }
@@ -130,7 +104,7 @@ static void homes_move_at_run_time(void **state) {
     size_t n, m;
     uint64_t random = 7;
     suite_net_init(&s, *state, GPT, BATCH);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     s.update = NETS_UPDATE_IN_BACKWARD;
     float *expected = suite_expected(&s, "liveness", SWITCHES, &n);
     const int64_t least = suite_needs(&s, "recompute:mode=memory,when=always,resident=none", 0).device_bytes;
@@ -149,7 +123,7 @@ static void homes_move_at_run_time(void **state) {
         if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
         suite_iterate(&r);
     }
-    check_touched(&r, most);
+    suite_check_touched(&r, most);
     float *weights = suite_weights(&r, &m);
     assert_int_equal(n, m);
     assert_true(suite_same_learned(&s, weights, expected));
@@ -163,7 +137,7 @@ static void homes_move_at_run_time(void **state) {
 static void states_take_pinned_memory(void **state) {
     suite_net s;
     suite_net_init(&s, *state, "gpt,layers=8,width=64,heads=2,context=8,vocabulary=16", 1);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     int64_t weights = 0;
     for (int p = 0; p < nets_net_params(s.net); p++)
         weights += nets_net_param(s.net, p)->elems * (int64_t)sizeof(float);

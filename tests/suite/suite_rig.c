@@ -257,6 +257,29 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     return weights;
 }
 
+void suite_check_touched(const suite_run *r, int64_t bytes) {
+    mm_touched touched;
+    assert_int_equal(mm_touched_get(r->manager, &touched), MM_OK);
+    assert_int_equal(touched.stray_bytes, 0);
+    assert_true(touched.total_bytes <= bytes);
+}
+
+float *suite_train(const suite_net *s, const char *policy, int iterations, float *loss_out, size_t *n_out) {
+    const suite_need need = suite_needs(s, policy, 0);
+    suite_run r;
+    suite_run_init(&r, s,
+                   &(mm_options){.device_bytes = need.device_bytes,
+                                 .pinned_bytes = need.pinned_bytes,
+                                 .policy = policy,
+                                 .self_check = true,
+                                 .measure_touched = true});
+    for (int i = 0; i < iterations; i++) *loss_out = suite_iterate(&r);
+    suite_check_touched(&r, need.device_bytes);
+    float *weights = suite_weights(&r, n_out);
+    suite_run_fini(&r);
+    return weights;
+}
+
 float *suite_expected(const suite_net *s, const char *policy, int iterations, size_t *n_out) {
     suite_need need = suite_needs(s, policy, 0);
     suite_run r;

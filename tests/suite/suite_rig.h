@@ -8,6 +8,8 @@
 
 enum { SUITE_SEED = 11, SUITE_THREADS = 3 }; /* SUITE_THREADS: of the host device, the same on every machine */
 static const nets_optimizer SUITE_SGD = {.momentum = 0.9f, .weight_decay = 1e-4f};
+static const nets_optimizer SUITE_ADAMW = {
+    .id = NETS_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .only_finite = true};
 static const float SUITE_RATE = 0.02f;
 
 /* Runs `run` on each device of this build, or on the one that MM_SUITE_DEVICE names. Returns main's result. */
@@ -76,6 +78,14 @@ float suite_iterate(suite_run *r);
 /* All parameters (weights, running statistics), then all gradients (zero where they are managed), then all states. The
  * caller frees them. */
 float *suite_weights(const suite_run *r, size_t *n_out);
+
+/* Fails the test if the run has touched more device memory than this, or any outside its arena. The run's options had
+ * measure_touched. */
+void suite_check_touched(const suite_run *r, int64_t bytes);
+
+/* suite_weights after `iterations` of a new run under the policy in just what it needs, with self-checks, and the last
+ * loss. */
+float *suite_train(const suite_net *s, const char *policy, int iterations, float *loss_out, size_t *n_out);
 
 /* suite_weights after `iterations` of a new run under the policy, with memory to spare. */
 float *suite_expected(const suite_net *s, const char *policy, int iterations, size_t *n_out);

@@ -17,9 +17,6 @@
 
 enum { BATCH = 3, ITERATIONS = 2 };
 
-static const nets_optimizer ADAMW = {
-    .id = NETS_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01, .only_finite = true};
-
 /* Biases that a ReLU adds; an embedding that is tied to the loss; a loss with a weight of its own. */
 static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
 static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
@@ -41,24 +38,6 @@ static const char *const POLICIES[] = {"liveness",
                                        "knapsack",
                                        "auto"};
 
-static float *train(const suite_net *s, const char *policy, float *loss_out, size_t *n_out) {
-    const suite_need need = suite_needs(s, policy, 0);
-    suite_run r;
-    suite_run_init(&r, s,
-                   &(mm_options){.device_bytes = need.device_bytes,
-                                 .pinned_bytes = need.pinned_bytes,
-                                 .policy = policy,
-                                 .self_check = true,
-                                 .measure_touched = true});
-    for (int i = 0; i < ITERATIONS; i++) *loss_out = suite_iterate(&r);
-    mm_touched touched;
-    assert_int_equal(mm_touched_get(r.manager, &touched), MM_OK);
-    assert_true(touched.total_bytes <= need.device_bytes && touched.stray_bytes == 0);
-    float *weights = suite_weights(&r, n_out);
-    suite_run_fini(&r);
-    return weights;
-}
-
 static bool is_host(const suite_net *s) { return strcmp(s->device, "host") == 0; }
 
 /* Whether to try this case, too. Emulated kernels are slow. */
@@ -68,12 +47,12 @@ static void expect_same_bits(suite_net *s) {
     float loss, other;
     size_t n;
     s->update = NETS_UPDATE_AT_END;
-    float *expected = train(s, "liveness", &loss, &n);
+    float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
     const int policies = test_depth(is_host(s) ? 4 : 2, sizeof POLICIES / sizeof *POLICIES);
     for (int u = NETS_UPDATE_BY_LAYER; u <= NETS_UPDATE_IN_BACKWARD; u++)
         for (int p = is_host(s) ? 0 : u - 1; p < policies; p++) {
             s->update = (nets_update_when)u;
-            float *weights = train(s, POLICIES[p], &other, &n);
+            float *weights = suite_train(s, POLICIES[p], ITERATIONS, &other, &n);
             if (other != loss || !suite_same_learned(s, weights, expected))
                 fail_msg("%s, %s, update %d: other weights", nets_net_name(s->net), POLICIES[p], u);
             free(weights);
@@ -85,7 +64,7 @@ static void with_batch_norm_and_dropout(void **state) {
     suite_net s;
     suite_net_init_dropped(&s, *state, BATCH);
     if (tries_more(&s)) expect_same_bits(&s);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     s.precision = NETS_BF16;
     expect_same_bits(&s);
     suite_net_fini(&s);
@@ -101,7 +80,7 @@ static void with_biases_that_a_relu_adds(void **state) {
 static void with_a_tied_embedding(void **state) {
     suite_net s;
     suite_net_init(&s, *state, GPT, BATCH);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     if (tries_more(&s)) expect_same_bits(&s);
     s.precision = NETS_BF16;
     expect_same_bits(&s);
@@ -111,7 +90,7 @@ static void with_a_tied_embedding(void **state) {
 static void with_a_loss_that_has_a_weight(void **state) {
     suite_net s;
     suite_net_init(&s, *state, LLAMA, BATCH);
-    s.optimizer = &ADAMW;
+    s.optimizer = &SUITE_ADAMW;
     s.precision = NETS_BF16;
     expect_same_bits(&s);
     suite_net_fini(&s);
@@ -124,9 +103,9 @@ static void by_layer_in_sub_batches(void **state) {
     size_t n;
     suite_net_init(&s, *state, VGG, BATCH);
     s.sub_batch = 1;
-    float *expected = train(&s, "liveness", &loss, &n);
+    float *expected = suite_train(&s, "liveness", ITERATIONS, &loss, &n);
     s.update = NETS_UPDATE_BY_LAYER;
-    float *weights = train(&s, "liveness", &other, &n);
+    float *weights = suite_train(&s, "liveness", ITERATIONS, &other, &n);
     assert_true(other == loss && memcmp(weights, expected, n * sizeof *weights) == 0);
     free(weights);
     free(expected);
