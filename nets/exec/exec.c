@@ -46,7 +46,7 @@ static mm_status collect_params(nets_exec *exec) {
         exec->params[exec->n_checked++] = (nets_update_param){.elems = nets_net_param(exec->net, i)->elems};
     }
     find_places(exec);
-    return MM_OK;
+    return nets_exec_strips_init(exec);
 }
 
 /* The backend's handles and workspaces must be those of the manager's device. */
@@ -133,6 +133,7 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
                                .optimizer = exec->optimizer.id,
                                .update = options->update,
                                .no_fuse = options->no_fuse,
+                               .strip_elems = options->strip_elems,
                                .clips = exec->optimizer.clip_norm > 0,
                                .allreduce = options->allreduce};
     mm_status status = create(exec, &how);
@@ -180,6 +181,7 @@ void nets_exec_destroy(nets_exec *exec) {
     free(exec->params);
     free(exec->param_of);
     free(exec->written);
+    free(exec->strips);
     free(exec->number);
     free(exec);
 }

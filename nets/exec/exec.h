@@ -59,6 +59,7 @@ typedef struct nets_exec_options {
      * its own update and the ones behind it; the iteration is undone if it was found before the first update, as a loss
      * that is not finite always is. */
     nets_update_when update;
+    int64_t strip_elems; /* nets_lowering.strip_elems */
     /* Trains as one of several ranks: `batch` is this rank's part of a whole batch of allreduce.n times as many images.
      * Gradients, losses and counts of correct labels are the whole batch's when the update begins; so are results. If
      * memory runs out in an iteration, it is run again only if none of its all-reduces has begun. */
@@ -94,8 +95,8 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
  * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only,
- * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. The CPU may use the
- * address only on device host. */
+ * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. Of a state that is
+ * cut (nets/lower/strips.h), the elements of the first strip. The CPU may use the address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
 /* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The executor's structs and the functions that its files share: exec.c, exec_iteration.c, exec_pass.c, exec_ranks.c,
- * exec_divide.c and exec_params.c. */
+ * exec_divide.c, exec_strips.c and exec_params.c. */
 #ifndef NETS_EXEC_EXEC_INTERNAL_H
 #define NETS_EXEC_EXEC_INTERNAL_H
+
+#include <string.h>
 
 #include "mm/core/graph/graph.h"
 #include "nets/exec/exec.h"
 #include "nets/exec/exec_divide.h"
 #include "nets/exec/exec_ring.h"
 #include "nets/exec/exec_staging.h"
+#include "nets/exec/exec_strips.h"
 #include "nets/exec/exec_undo.h"
 
 /* One pass over a batch, or over a sub-batch of it: a graph of its own. */
@@ -32,6 +35,7 @@ struct nets_exec {
      * write them find them, for checks there. Places are set when a step uses them (exec_pass.c): as long as a plan is
      * used, they stay. */
     nets_update_param *params, *written;
+    nets_update_param *strips; /* per part of the update: the strip of a parameter that it updates (exec_strips.h) */
     int *number;             /* their numbers in the net */
     int n_params, n_checked; /* n_checked: parameters and statistics together */
     int *param_of;        /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
@@ -87,6 +91,14 @@ typedef struct nets_iteration {
     int64_t ages[NETS_PASSES]; /* sampling ages before the iteration; unset if an iteration has one pass */
     mm_stream *stream;
 } nets_iteration;
+
+/* Sets the place at `place_at`, a pointer. Work that is under way may read it, but then it does not change: only
+ * another plan has other places, and plans are exchanged when all work is done. */
+static inline void nets_exec_set_place(void *place_at, const void *place) {
+    const void *before;
+    memcpy(&before, place_at, sizeof before);
+    if (before != place) memcpy(place_at, &place, sizeof place);
+}
 
 /* Whether the manager has gone down its ladder since the last call. */
 bool nets_exec_stepped_down(nets_exec *exec);

@@ -25,44 +25,36 @@ static mm_status no_part(const nets_exec *exec, int param) {
                    nets_net_param(exec->net, param)->name, nets_net_name(exec->net));
 }
 
-/* ---------------------------------------------------------------- orders */
+/* ---------------------------------------------------------------- transfers */
 
-static nets_order order_of(const nets_exec *exec, mm_tensor tensor) {
-    for (int i = 0; i < nets_net_params(exec->net); i++) {
-        const nets_param_tensors *p = &exec->lowered->params[i];
-        if (tensor == p->value || tensor == p->gradient || tensor == p->state[0] || tensor == p->state[1])
-            return p->order;
-    }
-    return (nets_order){1, 1, 1, 1};
-}
-_Static_assert(NETS_OPTIMIZER_STATES == 2, "all states are looked at");
+/* A copy of elements first .. first + n - 1 of a tensor: from the manager to `out` or, if `out` is NULL, from `in` to
+ * the manager. */
+typedef struct transfer {
+    nets_exec *exec;
+    const char *name; /* NULL: the copy is all there is */
+    const char *copy; /* that of the bf16 copy, which is set, too; NULL: none */
+    int param, state; /* the net's parameter whose state it is, and which; state below 0: it is none */
+    nets_order order;
+    int64_t first, n;
+    float *out;
+    const float *in;
+} transfer;
 
 /* The tensor's name; NULL: absent. */
 static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
     return tensor >= 0 ? nets_exec_name_of(exec, tensor) : NULL;
 }
 
-/* The number of elements of all ranks' shares, if the tensor is a state that they divide; else 0. */
-static int64_t divided_elems(const nets_exec *exec, mm_tensor tensor) {
-    for (int i = 0; exec->divider.own && i < nets_net_params(exec->net); i++) {
-        const nets_param_tensors *p = &exec->lowered->params[i];
-        if (tensor == p->state[0] || tensor == p->state[1]) return nets_order_elems(&p->order);
-    }
-    return 0;
+/* Of a parameter's part; which elements, from where and to where is yet to be said. */
+static transfer transfer_of(nets_exec *exec, int param, nets_part part) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
+    return (transfer){.exec = exec,
+                      .name = name_of(exec, part_tensor(exec, param, part)),
+                      .copy = part == NETS_VALUE ? name_of(exec, tensors->copy) : NULL,
+                      .param = param,
+                      .state = part - NETS_STATE,
+                      .order = tensors->order};
 }
-
-/* A copy of elements first .. first + n - 1 of a tensor: from the manager to `out` or, if `out` is NULL, from `in` to
- * the manager. */
-typedef struct transfer {
-    nets_exec *exec;
-    /* copy: that of the bf16 copy, which is set, too; NULL: none. name NULL: the copy is all there is. */
-    const char *name, *copy;
-    int64_t divided; /* divided_elems */
-    nets_order order;
-    int64_t first, n;
-    float *out;
-    const float *in;
-} transfer;
 
 /* Sets n elements of the copy from `in`, rounded, or gets them, widened, to `out`. halves: room for them. */
 static mm_status copy_halves(const transfer *t, int64_t at, int64_t n, float *out, const float *in, uint16_t *halves) {
@@ -91,12 +83,18 @@ static mm_status copy_copy(const transfer *t, int64_t at, int64_t n, float *out,
     return status;
 }
 
+static mm_status copy_divided(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
+    const int64_t elems = nets_order_elems(&t->order);
+    return out ? nets_divided_get(t->exec, t->name, elems, at, n, out)
+               : nets_divided_set(t->exec, t->name, elems, at, n, in);
+}
+
 static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
     const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
     if (!t->name) return copy_copy(t, at, n, out, in);
-    if (t->divided > 0)
-        return out ? nets_divided_get(t->exec, t->name, t->divided, at, n, out)
-                   : nets_divided_set(t->exec, t->name, t->divided, at, n, in);
+    if (t->state >= 0 && t->exec->divider.own) return copy_divided(t, at, n, out, in);
+    if (t->state >= 0 && t->exec->lowered->params[t->param].strips.n > 1)
+        return nets_exec_strips_copy(t->exec, t->param, t->state, at, n, out, in);
     if (out) return mm_persistent_get(t->exec->manager, t->name, offset, out, bytes);
     MM_TRY(mm_persistent_set(t->exec->manager, t->name, offset, in, bytes));
     return t->copy ? copy_copy(t, at, n, NULL, in) : MM_OK;
@@ -137,13 +135,12 @@ static mm_status copy_ordered(const transfer *t) {
 }
 
 static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
-    const nets_param_tensors *tensors = &exec->lowered->params[param];
-    const mm_tensor tensor = part_tensor(exec, param, part);
-    const char *name = name_of(exec, tensor);
-    const char *copy = part == NETS_VALUE ? name_of(exec, tensors->copy) : NULL;
-    if (!name && !copy) return no_part(exec, param);
-    return copy_ordered(&(transfer){exec, name, copy, name ? divided_elems(exec, tensor) : 0, tensors->order, 0,
-                                    nets_net_param(exec->net, param)->elems, out, in});
+    transfer t = transfer_of(exec, param, part);
+    if (!t.name && !t.copy) return no_part(exec, param);
+    t.n = nets_net_param(exec->net, param)->elems;
+    t.out = out;
+    t.in = in;
+    return copy_ordered(&t);
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -154,22 +151,34 @@ mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const 
     return copy_part(exec, param, part, NULL, values);
 }
 
+/* The number of the parameter whose part is called so, in graphs and in files; -1: none is. */
+static int find_part(const nets_exec *exec, const char *name, nets_part *part_out) {
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(exec->lowered->optimizer);
+    const char *prefixes[NETS_PARTS] = {[NETS_GRADIENT] = "grad"};
+    *part_out = NETS_VALUE;
+    int param = nets_net_find_param(exec->net, name);
+    memcpy(&prefixes[NETS_STATE], optimizer->states, sizeof optimizer->states);
+    for (int part = NETS_GRADIENT; param < 0 && part < NETS_PARTS; part++) {
+        const size_t length = prefixes[part] ? strlen(prefixes[part]) : 0;
+        if (length == 0 || strncmp(name, prefixes[part], length) != 0 || name[length] != '.') continue;
+        param = nets_net_find_param(exec->net, name + length + 1);
+        *part_out = (nets_part)part;
+    }
+    return param;
+}
+
 static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
                              int64_t bytes) {
     const int64_t size = sizeof(float);
-    const int param = nets_net_find_param(exec->net, name);
-    mm_tensor tensor;
-    transfer t = {exec, name, NULL, 0, {1, 1, 1, 1}, offset / size, bytes / size, out, in};
-    if (param >= 0) {
-        const nets_param_tensors *tensors = &exec->lowered->params[param];
-        t.name = name_of(exec, tensors->value);
-        t.copy = name_of(exec, tensors->copy);
-        t.order = tensors->order;
-    } else {
-        MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
-        t.divided = divided_elems(exec, tensor);
-        t.order = order_of(exec, tensor);
-    }
+    nets_part part;
+    const int param = find_part(exec, name, &part);
+    transfer t = {.exec = exec, .name = name, .state = -1, .order = {1, 1, 1, 1}};
+    if (param >= 0) t = transfer_of(exec, param, part);
+    if (!t.name && !t.copy) return no_part(exec, param);
+    t.first = offset / size;
+    t.n = bytes / size;
+    t.out = out;
+    t.in = in;
     return copy_ordered(&t);
 }
 
@@ -183,23 +192,23 @@ mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset
 
 /* ---------------------------------------------------------------- initial values */
 
+/* Sets n elements of a part, if the parameter has it. */
+static mm_status init_part(nets_exec *exec, int param, nets_part part, int64_t first, int64_t n, const float *in) {
+    transfer t = transfer_of(exec, param, part);
+    t.first = first;
+    t.n = n;
+    t.in = in;
+    return t.name || t.copy ? copy_ordered(&t) : MM_OK;
+}
+
 static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *values, const float *zeros) {
-    const nets_param_tensors *tensors = &exec->lowered->params[param];
     const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
     for (int64_t first = 0; first < elems; first += most) {
         const int64_t n = elems - first < most ? elems - first : most;
-        transfer t = {
-            exec,  name_of(exec, tensors->value), name_of(exec, tensors->copy), 0, tensors->order, first, n, NULL,
-            values};
         nets_init_param(exec->net, param, seed, first, n, values);
-        MM_TRY(copy_ordered(&t));
-        t.in = zeros;
-        t.copy = NULL;
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
-            t.name = nets_exec_name_of(exec, tensors->state[k]);
-            t.divided = divided_elems(exec, tensors->state[k]);
-            MM_TRY(copy_ordered(&t));
-        }
+        MM_TRY(init_part(exec, param, NETS_VALUE, first, n, values));
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++)
+            MM_TRY(init_part(exec, param, NETS_STATE + k, first, n, zeros));
     }
     return MM_OK;
 }

@@ -42,12 +42,8 @@ static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *p
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
-/* Sets a place. Work that is under way may read it, but then it does not change: only another plan has other places,
- * and plans are exchanged when all work is done. */
 static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
-    void *place = tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor), *before;
-    memcpy(&before, place_at, sizeof before);
-    if (before != place) memcpy(place_at, &place, sizeof place);
+    nets_exec_set_place(place_at, tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor));
 }
 
 /* Sets the places of n of exec->params from `first` on, as the step that is under way finds them. */
@@ -59,7 +55,8 @@ static void bind(nets_exec *exec, int first, int n) {
         if (i >= exec->n_params) continue; /* running statistics are checked, like a gradient */
         set_place(exec, tensors->value, &param->weight);
         set_place(exec, tensors->copy, &param->copy);
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) set_place(exec, tensors->state[k], &param->state[k]);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->strips.n == 1; k++)
+            set_place(exec, tensors->state[k], &param->state[k]);
     }
 }
 
@@ -100,9 +97,9 @@ static mm_status check_places(const nets_exec *exec, int first, int n) {
     return MM_OK;
 }
 
-/* In the backward pass: checks the gradients that the step updates by. */
+/* In the backward pass: checks the gradients that the step updates by, all of them before a first strip. */
 static mm_status check_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
-    if (exec->optimizer.only_finite)
+    if (exec->optimizer.only_finite && step->strip == 0)
         MM_TRY(enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
                              step->part > 0, NULL, it->stream));
     return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
@@ -122,7 +119,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const
     if (!parts) bind(exec, exec->n_params, exec->n_checked - exec->n_params);
     if (nets_exec_updates_in_backward(exec)) MM_TRY(check_update(exec, it, step));
     const nets_update_args args = {.params = exec->params + first,
-                                   .moved = exec->divider.own ? exec->divider.own + first : NULL,
+                                   .moved = exec->divider.own ? exec->divider.own + first : nets_exec_strip(exec, step),
                                    .n_params = n,
                                    .checks = !checked,
                                    .n_checked = exec->n_checked,

@@ -491,20 +491,27 @@ const char *nets_update_refusal(const nets_lowering *how, bool clips) {
 static mm_status allocate(lowering *lo) {
     nets_lowered *out = lo->out;
     size_t n = (size_t)nets_net_layers(out->net), n_params = (size_t)nets_net_params(out->net);
-    out->steps = calloc(3 * n + n_params + 2, sizeof *out->steps); /* an update's part has a parameter at least */
     out->params = calloc(n_params + 1, sizeof *out->params);
     out->ops = calloc(n, sizeof *out->ops);
     lo->descs = calloc(n, sizeof *lo->descs);
     lo->layers = calloc(n, sizeof *lo->layers);
     lo->fused = calloc(n, sizeof *lo->fused);
-    if (!out->steps || !out->params || !out->ops || !lo->descs || !lo->layers || !lo->fused)
+    if (!out->params || !out->ops || !lo->descs || !lo->layers || !lo->fused)
         return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower %zu layers", nets_net_name(out->net), n);
     for (size_t i = 0; i < n; i++) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}, 0};
+    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}, 0, {1, 0}};
     return MM_OK;
+}
+
+/* An update's part has a parameter at least, or a strip of one. */
+static mm_status allocate_steps(nets_lowered *out) {
+    size_t n = 3 * (size_t)nets_net_layers(out->net) + 2;
+    for (int i = 0; i < nets_net_params(out->net); i++) n += (size_t)out->params[i].strips.n;
+    out->steps = calloc(n, sizeof *out->steps);
+    return out->steps ? MM_OK : mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(out->net));
 }
 
 static mm_status fuse(lowering *lo) {
@@ -556,6 +563,7 @@ static mm_status lower_all(lowering *lo) {
     find_readers(lo);
     MM_TRY(create_graph(out));
     MM_TRY(nets_lower_persistent(out, lo->backend));
+    MM_TRY(allocate_steps(out));
     int n = nets_net_layers(out->net);
     for (int i = 0; i < n; i++) MM_TRY(lower_forward(lo, i));
     if (out->mode == NETS_TRAIN) {
@@ -582,6 +590,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->mode = how->mode;
     out->pass = how->pass;
     out->optimizer = how->optimizer;
+    out->strip_elems = how->strip_elems;
     if (how->mode == NETS_TRAIN) out->update = how->update;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;

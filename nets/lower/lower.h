@@ -11,7 +11,8 @@
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
  * is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
  * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
- * <optimizer>.<layer> if there is one for each layer. A frozen parameter (nets_freeze) is read only: it has no gradient
+ * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (strips.h), those of strip
+ * i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read only: it has no gradient
  * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
  * below the first layer that trains, is left out: steps, and reads of maps.
  *
@@ -23,6 +24,7 @@
 #include "nets/contract/op.h"
 #include "nets/contract/op_order.h"
 #include "nets/exchange.h"
+#include "nets/lower/strips.h"
 
 typedef enum nets_mode {
     NETS_TRAIN,
@@ -47,7 +49,8 @@ typedef struct nets_allreduce {
 /* When weights are updated. All give the same bits. */
 typedef enum nets_update_when {
     NETS_UPDATE_AT_END,   /* in one step behind the backward pass; with MM_ALLREDUCE_AT_ONCE, in several */
-    NETS_UPDATE_BY_LAYER, /* behind the backward pass, in a step for each layer, the last layers first */
+    NETS_UPDATE_BY_LAYER, /* behind the backward pass, in a step for each layer, the last layers first; or for each
+                           * strip of a large parameter (strips.h), as in the backward pass, too */
     /* In a step for each layer, behind the backward step that completes its gradients. These are managed tensors, so a
      * gradient takes memory only until then. Of a parameter that several layers share, that is the first layer's. */
     NETS_UPDATE_IN_BACKWARD,
@@ -61,6 +64,7 @@ typedef struct nets_lowering {
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
     bool clips;               /* nets_optimizer.clip_norm is set */
+    int64_t strip_elems;      /* of each strip of a large parameter, at most; 0: NETS_STRIP_ELEMS */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -80,18 +84,21 @@ typedef struct nets_step {
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the parameters that train */
     int part;                     /* an update's number among the graph's updates, from 0 */
+    int strip;                    /* of the update's one parameter, if it is cut: the strip that is updated */
     /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
      * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
     enum { NETS_EXCHANGES_NOT, NETS_SUMS_OWN, NETS_SUMS_LAST, NETS_GATHERS } exchanges;
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
- * has a rank's share (nets_share_room). */
+ * has a rank's share (nets_share_room). If the parameter is cut, `state` has those of its first strip; the other
+ * strips' tensors follow these. */
 typedef struct nets_param_tensors {
     /* copy: NETS_W16. A parameter that is frozen and has a copy has no value. */
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES];
     nets_order order;
     int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
+    nets_strips strips;
 } nets_param_tensors;
 
 typedef struct nets_lowered {
@@ -101,12 +108,14 @@ typedef struct nets_lowered {
     nets_pass pass;
     nets_optimizer_id optimizer;
     nets_update_when update;
+    int64_t strip_elems; /* nets_lowering.strip_elems */
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;
     int n_steps;
     /* The number of the update's parts, the last parameters first. At the end of the backward pass there are several
-     * only if gradients are all-reduced one after the other (MM_ALLREDUCE_AT_ONCE), or with NETS_UPDATE_BY_LAYER. */
+     * only if gradients are all-reduced one after the other (MM_ALLREDUCE_AT_ONCE), or with NETS_UPDATE_BY_LAYER. A
+     * strip's is one, too. */
     int n_updates;
     nets_param_tensors *params; /* nets_net_params(net) of them */
     mm_tensor shares; /* if ranks divide gradients: this rank's shares of all sums; gradients are managed. Else -1 */

@@ -44,10 +44,21 @@ static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
     return nets_share_room(elems, out->allreduce.n);
 }
 
+/* How the parameter's states are cut: not where one step updates them all, nor where ranks have shares of them. */
+static nets_strips strips_of(const nets_lowered *out, const nets_order *order) {
+    const int64_t elems = nets_order_elems(order);
+    const bool whole = out->update == NETS_UPDATE_AT_END || nets_lowered_divides(out, NETS_DIVIDE_STATES) ||
+                       !nets_optimizer_traits_of(out->optimizer)->states[0];
+    return whole ? (nets_strips){1, elems} : nets_strips_of(elems, out->strip_elems);
+}
+
 /* Adds the optimizer's i-th state. A share is linked to no weight: it does not have the weight's elements. */
 static mm_status add_state(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
                            const nets_param_tensors *tensors, mm_tensor *state_out) {
     const bool divides = nets_lowered_divides(out, NETS_DIVIDE_STATES);
+    if (tensors->strips.n > 1)
+        return nets_strips_add(out->graph, &tensors->strips, nets_order_elems(&tensors->order), name, tensors->value,
+                               state_out);
     const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
     MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, divides ? 1 : param->rank,
                              divides ? &room : dims, name, state_out));
@@ -84,6 +95,7 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
+    tensors->strips = strips_of(out, &tensors->order);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
         MM_TRY(add_state(out, param, dims, name, tensors, &tensors->state[k]));
@@ -215,9 +227,9 @@ mm_status nets_lower_allreduces(nets_lowered *out) {
     return MM_OK;
 }
 
-/* Lists the uses of an update of the parameters from `from` to below `to`. last: no other update follows. Returns their
- * number. */
-static size_t list_uses(const nets_lowered *out, int from, int to, bool last, mm_use *uses) {
+/* Lists the uses of an update of the parameters from `from` to below `to`, or of a strip of the one. last: no other
+ * update follows. Returns their number. */
+static size_t list_uses(const nets_lowered *out, int from, int to, int strip, bool last, mm_use *uses) {
     /* In the backward pass, forward steps that read rng may run again before the last update counts. */
     const bool counts = last || out->update != NETS_UPDATE_IN_BACKWARD;
     size_t n = 0;
@@ -226,7 +238,7 @@ static size_t list_uses(const nets_lowered *out, int from, int to, bool last, mm
         if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         if (out->shares < 0) uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
         for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
-            uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
+            uses[n++] = (mm_use){tensors->state[k] + strip, MM_MODIFY, MM_FORM_VALUE};
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
         if (tensors->copy >= 0 && !nets_lowered_divides(out, NETS_DIVIDE_STATES))
             uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
@@ -250,16 +262,18 @@ static int count_trained(const nets_lowered *out, int from, int to) {
     return n;
 }
 
-/* Adds an update of the parameters from `from` to below `to`. last: no other update follows. */
-static mm_status add_update(nets_lowered *out, const char *name, int from, int to, bool last) {
+/* Adds an update of the parameters from `from` to below `to`, or of a strip of the one, if it is cut. last: no other
+ * update follows. */
+static mm_status add_update(nets_lowered *out, const char *name, int from, int to, int strip, bool last) {
     nets_step *step = &out->steps[out->n_steps];
     mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 5) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, last, uses));
+    const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, strip, last, uses));
     free(uses);
     step->first_updated = count_trained(out, 0, from);
     step->n_updated = count_trained(out, from, to);
     step->part = out->n_updates++;
+    step->strip = strip;
     return status;
 }
 
@@ -276,7 +290,7 @@ static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all) {
         char name[32];
         const bool whole = from == 0 && to == nets_net_params(out->net);
         snprintf(name, sizeof name, "%s%s%.0d", optimizer, whole ? "" : ".", whole ? 0 : out->n_updates + 1);
-        MM_TRY(add_update(out, name, from, to, from == 0));
+        MM_TRY(add_update(out, name, from, to, 0, from == 0));
     }
     return MM_OK;
 }
@@ -286,6 +300,27 @@ static bool is_left(const nets_lowered *out, const int *complete, int param, int
     return nets_param_trains(nets_net_param(out->net, param)) && complete[param] <= behind;
 }
 
+static bool is_cut(const nets_lowered *out, int param) { return out->params[param].strips.n > 1; }
+
+/* What the update of the parameters from `from` on is called after: their layer; behind a parameter of the layer that is
+ * cut, the first of them. */
+static const char *updated_name(const nets_lowered *out, int from) {
+    const nets_param *param = nets_net_param(out->net, from);
+    const bool behind = from > 0 && is_cut(out, from - 1) && nets_net_param(out->net, from - 1)->layer == param->layer;
+    return behind ? param->name : nets_net_layer(out->net, param->layer)->name;
+}
+
+/* Adds a step for each strip of the parameter. last: no other parameter's update follows. */
+static mm_status add_strips(nets_lowered *out, int param, bool last) {
+    for (int i = 0; i < out->params[param].strips.n; i++) {
+        char name[NETS_PARAM_NAME_CAPACITY + 32];
+        snprintf(name, sizeof name, "%s.%s[%d]", nets_optimizer_traits_of(out->optimizer)->name,
+                 nets_net_param(out->net, param)->name, i);
+        MM_TRY(add_update(out, name, param, param + 1, i, last && i == out->params[param].strips.n - 1));
+    }
+    return MM_OK;
+}
+
 mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind) {
     const int n = nets_net_params(out->net);
     int left = 0;
@@ -293,12 +328,14 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
     for (int from = 0, to; from < n; from = to) {
         to = from + 1;
         if (!is_left(out, complete, from, behind) || complete[from] < behind) continue;
-        while (to < n && (!nets_param_trains(nets_net_param(out->net, to)) || complete[to] == behind)) to++;
-        char name[NETS_NAME_CAPACITY + 32];
-        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name,
-                 nets_net_layer(out->net, nets_net_param(out->net, from)->layer)->name);
+        const bool cut = is_cut(out, from);
+        while (!cut && to < n && !is_cut(out, to) &&
+               (!nets_param_trains(nets_net_param(out->net, to)) || complete[to] == behind))
+            to++;
+        char name[NETS_PARAM_NAME_CAPACITY + 32];
+        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name, updated_name(out, from));
         left -= count_trained(out, from, to);
-        MM_TRY(add_update(out, name, from, to, left == 0));
+        MM_TRY(cut ? add_strips(out, from, left == 0) : add_update(out, name, from, to, 0, left == 0));
     }
     return MM_OK;
 }

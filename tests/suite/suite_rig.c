@@ -138,7 +138,8 @@ static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const ch
                                .optimizer = optimizer_of(s)->id,
                                .update = s->update,
                                .pass = graph->pass,
-                               .no_fuse = s->no_fuse};
+                               .no_fuse = s->no_fuse,
+                               .strip_elems = s->strip_elems};
     MM_TRY(nets_lower(s->net, backend, graph->batch, &how, lowered));
     const int64_t own = mm_plan_base((*lowered)->graph);
     if (own > *base) *base = own;
@@ -202,7 +203,8 @@ suite_need suite_needs_within(const suite_net *s, const char *policy, int64_t bu
 
 static mm_status create_exec(suite_run *r) {
     const suite_net *s = r->s;
-    const nets_exec_options options = {.sub_batch = s->sub_batch, .no_fuse = s->no_fuse, .update = s->update};
+    const nets_exec_options options = {
+        .sub_batch = s->sub_batch, .no_fuse = s->no_fuse, .update = s->update, .strip_elems = s->strip_elems};
     return nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, optimizer_of(s), &options,
                                  &r->exec);
 }

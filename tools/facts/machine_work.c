@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/facts/machine_work.h"
 
+#include <math.h>
+
 double machine_elems(const mm_tensor_info *t) { return (double)t->bytes / (double)mm_dtype_bytes(t->dtype); }
 
 /* The tensor of this kind and access that a step uses; of several, the one of highest rank. NULL: none. */
@@ -87,14 +89,28 @@ static bool is_passed_on(const mm_step_info *step, mm_tensor tensor) {
     return false;
 }
 
+/* The part of the gradient and of the weight that an update reads and changes: of one whose states are a strip of the
+ * weight's elements (nets/lower/strips.h), that strip; else all. */
+static double updated_share(const mm_graph *graph, const mm_step_info *step) {
+    double share = 0;
+    for (int u = 0; step->phase == MM_UPDATE && u < step->n_uses; u++) {
+        const mm_tensor_info *state = mm_graph_tensor(graph, step->uses[u].tensor);
+        if (state->kind != MM_OPTIMIZER || state->weight < 0) continue;
+        share = fmax(share, machine_elems(state) / machine_elems(mm_graph_tensor(graph, state->weight)));
+    }
+    return share > 0 && share < 1 ? share : 1;
+}
+
 double machine_traffic_bytes(const mm_graph *graph, const mm_step_info *step) {
+    const double share = updated_share(graph, step);
     double bytes = 0;
     bool writes = false;
     for (int u = 0; u < step->n_uses; u++) {
         if (is_passed_on(step, step->uses[u].tensor)) continue;
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        const double all = (double)tensor->bytes * (1 + (step->uses[u].access == MM_MODIFY));
         writes |= step->uses[u].access != MM_READ;
-        bytes +=
-            (double)mm_graph_tensor(graph, step->uses[u].tensor)->bytes * (1 + (step->uses[u].access == MM_MODIFY));
+        bytes += tensor->kind == MM_OPTIMIZER ? all : share * all;
     }
     return writes ? bytes : 0;
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Strips of a parameter: its optimizer's states are cut into several tensors, each updated by a step of its own, so
+ * that only some of them need be on the device at once. The value, its copy and the gradient stay whole: every strip's
+ * step reads and changes its own elements of these.
+ *
+ *   elements    0              strips.elems    2 strips.elems    elems
+ *   states      | m.w[0], v.w[0] | m.w[1], v.w[1] | m.w[2], v.w[2] |
+ *
+ * An update is elementwise, so strips change no bits. Elements are counted in the device's order (op_order.h). */
+#ifndef NETS_LOWER_STRIPS_H
+#define NETS_LOWER_STRIPS_H
+
+#include "mm/mm.h"
+#include "nets/exchange.h"
+
+/* A strip begins at a multiple of STRIP_UNIT elements: of whatever updates take at once, blocks of codes of states
+ * included. A parameter of more than two times STRIP_ELEMS elements is cut. Chosen: 64 MiB as f32, of which a strip's
+ * copy takes a link of 50 GB/s half a millisecond, many times what a step costs. */
+enum { NETS_STRIP_UNIT = 2048, NETS_STRIP_ELEMS = 8 << 20 };
+
+typedef struct nets_strips {
+    int n;         /* 1: the parameter is not cut */
+    int64_t elems; /* of each strip but the last, which has the rest */
+} nets_strips;
+
+/* Cuts `elems` elements into equal strips of at most `most`, or of NETS_STRIP_UNIT if that is more. most 0:
+ * NETS_STRIP_ELEMS. One strip if there are no more than 2 `most`. */
+nets_strips nets_strips_of(int64_t elems, int64_t most);
+
+/* The elements of strip i. */
+nets_share nets_strip(const nets_strips *strips, int i, int64_t elems);
+
+/* Adds the strips of the state `name`, "<name>[0]", "<name>[1]", ..., of a weight of `elems` elements. The tensors
+ * follow each other; *first_out is the first. */
+MM_CHECKED mm_status nets_strips_add(mm_graph *graph, const nets_strips *strips, int64_t elems, const char *name,
+                                     mm_tensor weight, mm_tensor *first_out);
+
+#endif
