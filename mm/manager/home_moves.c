@@ -70,10 +70,11 @@ static mm_status settle(const move *v) {
     return sync(v->m, status);
 }
 
-/* Bytes at the low end of the arena count as touched by persistent tensors, also once these have left. */
+/* Bytes at the low end of the arena count as touched by persistent tensors, also once these have left. And the pattern,
+ * which a trim may have cut, must lie below the new homes before they are written: else a plan's would overwrite them. */
 static mm_status keep_count(mm_manager *m) {
     if (!m->options.measure_touched) return MM_OK;
-    if (m->persistents.bytes > m->persistent_bytes) return mm_pool_pattern_extend(m->pool, m->persistents.bytes);
+    MM_TRY(mm_pool_pattern_extend(m->pool, m->persistents.bytes));
     return mm_coverage_add(&m->coverage, &(mm_range){0, m->persistent_bytes}, 1);
 }
 
