@@ -96,7 +96,7 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
  * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only,
  * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. Of a state that is
- * cut (nets/lower/strips.h), the elements of the first strip. The CPU may use the address only on device host. */
+ * cut (nets/lower/param_strips.h), the elements of the first strip. The CPU may use the address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
 /* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.

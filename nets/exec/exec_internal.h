@@ -36,8 +36,8 @@ struct nets_exec {
      * used, they stay. */
     nets_update_param *params, *written;
     nets_update_param *strips; /* per part of the update: the strip of a parameter that it updates (exec_strips.h) */
-    int *number;             /* their numbers in the net */
-    int n_params, n_checked; /* n_checked: parameters and statistics together */
+    int *number;               /* their numbers in the net */
+    int n_params, n_checked;   /* n_checked: parameters and statistics together */
     int *param_of;        /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     mm_call vote;         /* the call that nets_exec_enqueue_vote enqueues */
     nets_divider divider; /* what ranks divide; all zero: nothing */

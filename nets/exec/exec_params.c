@@ -207,8 +207,7 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
         const int64_t n = elems - first < most ? elems - first : most;
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(init_part(exec, param, NETS_VALUE, first, n, values));
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++)
-            MM_TRY(init_part(exec, param, NETS_STATE + k, first, n, zeros));
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) MM_TRY(init_part(exec, param, NETS_STATE + k, first, n, zeros));
     }
     return MM_OK;
 }

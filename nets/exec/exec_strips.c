@@ -23,10 +23,11 @@ static mm_status check_form(const nets_exec *exec, int param) {
     if (tensors->state[0] < 0) return MM_OK;
     snprintf(other, sizeof other, "%s.%s%s", state, nets_net_param(exec->net, param)->name, cut ? "" : "[0]");
     if (!mm_persistent_data(exec->manager, other, NULL)) return MM_OK;
-    return mm_fail(MM_ERR_INVALID,
-                   "net %s: this manager has the state %s.%s %s of another executor; give both the same update, or each "
-                   "a manager",
-                   nets_net_name(exec->net), state, nets_net_param(exec->net, param)->name, cut ? "whole" : "in strips");
+    return mm_fail(
+        MM_ERR_INVALID,
+        "net %s: this manager has the state %s.%s %s of another executor; give both the same update, or each "
+        "a manager",
+        nets_net_name(exec->net), state, nets_net_param(exec->net, param)->name, cut ? "whole" : "in strips");
 }
 
 mm_status nets_exec_strips_init(nets_exec *exec) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The strips of an executor's parameters (nets/lower/strips.h): updated one by one, got and set as the whole. Internal
+/* The strips of an executor's parameters (nets/lower/param_strips.h): updated one by one, got and set as the whole. Internal
  * to the executor. */
 #ifndef NETS_EXEC_EXEC_STRIPS_H
 #define NETS_EXEC_EXEC_STRIPS_H

@@ -11,7 +11,7 @@
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
  * is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
  * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
- * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (strips.h), those of strip
+ * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (param_strips.h), those of strip
  * i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read only: it has no gradient
  * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
  * below the first layer that trains, is left out: steps, and reads of maps.
@@ -24,7 +24,7 @@
 #include "nets/contract/op.h"
 #include "nets/contract/op_order.h"
 #include "nets/exchange.h"
-#include "nets/lower/strips.h"
+#include "nets/lower/param_strips.h"
 
 typedef enum nets_mode {
     NETS_TRAIN,
@@ -50,7 +50,7 @@ typedef struct nets_allreduce {
 typedef enum nets_update_when {
     NETS_UPDATE_AT_END,   /* in one step behind the backward pass; with MM_ALLREDUCE_AT_ONCE, in several */
     NETS_UPDATE_BY_LAYER, /* behind the backward pass, in a step for each layer, the last layers first; or for each
-                           * strip of a large parameter (strips.h), as in the backward pass, too */
+                           * strip of a large parameter (param_strips.h), as in the backward pass, too */
     /* In a step for each layer, behind the backward step that completes its gradients. These are managed tensors, so a
      * gradient takes memory only until then. Of a parameter that several layers share, that is the first layer's. */
     NETS_UPDATE_IN_BACKWARD,

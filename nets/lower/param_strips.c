@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "nets/lower/strips.h"
+#include "nets/lower/param_strips.h"
 
 #include <stdio.h>
 
@@ -18,8 +18,8 @@ nets_share nets_strip(const nets_strips *strips, int i, int64_t elems) {
     return (nets_share){first, elems - first < strips->elems ? elems - first : strips->elems};
 }
 
-mm_status nets_strips_add(mm_graph *graph, const nets_strips *strips, int64_t elems, const char *name,
-                          mm_tensor weight, mm_tensor *first_out) {
+mm_status nets_strips_add(mm_graph *graph, const nets_strips *strips, int64_t elems, const char *name, mm_tensor weight,
+                          mm_tensor *first_out) {
     for (int i = 0; i < strips->n; i++) {
         char own[NETS_PARAM_NAME_CAPACITY + 32];
         mm_tensor tensor;

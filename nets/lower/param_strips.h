@@ -7,10 +7,10 @@
  *   states      | m.w[0], v.w[0] | m.w[1], v.w[1] | m.w[2], v.w[2] |
  *
  * An update is elementwise, so strips change no bits. Elements are counted in the device's order (op_order.h). */
-#ifndef NETS_LOWER_STRIPS_H
-#define NETS_LOWER_STRIPS_H
+#ifndef NETS_LOWER_PARAM_STRIPS_H
+#define NETS_LOWER_PARAM_STRIPS_H
 
-#include "mm/mm.h"
+#include "mm/core/graph/graph.h"
 #include "nets/exchange.h"
 
 /* A strip begins at a multiple of STRIP_UNIT elements: of whatever updates take at once, blocks of codes of states

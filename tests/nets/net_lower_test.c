@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/splitmix.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
 #include "tests/core/test_case.h"
@@ -131,6 +132,73 @@ TEST_CASE(a_shared_weight_is_updated_behind_all_that_add_to_its_gradient) {
     assert_int_equal(mm_graph_tensor(f.lowered->graph, tied)->writes, 2);
     assert_int_equal(mm_graph_step(f.lowered->graph, last)->phase, MM_UPDATE);
     finish(&f);
+}
+
+TEST_CASE(strips_cover_a_parameter_in_units) {
+    uint64_t random = 3;
+    for (int c = 0; c < 1000; c++) {
+        const int64_t elems = 1 + (int64_t)(mm_random_next(&random) >> (mm_random_next(&random) % 40 + 20));
+        const int64_t most = 1 + (int64_t)(mm_random_next(&random) % (uint64_t)elems);
+        const nets_strips strips = nets_strips_of(elems, elems / most > 1000 ? elems / 1000 : most);
+        int64_t covered = 0;
+        assert_true(strips.n == 1 || strips.elems % NETS_STRIP_UNIT == 0);
+        for (int i = 0; i < strips.n; i++) {
+            const nets_share strip = nets_strip(&strips, i, elems);
+            assert_true(strip.first == covered && strip.n > 0);
+            covered += strip.n;
+        }
+        assert_true(covered == elems);
+    }
+    assert_int_equal(nets_strips_of(2 * NETS_STRIP_ELEMS, 0).n, 1);
+    const nets_strips more = nets_strips_of(2 * NETS_STRIP_ELEMS + 1, 0);
+    assert_true(more.n == 3 && more.elems <= NETS_STRIP_ELEMS);
+}
+
+/* The tied embedding has 6400 elements: three strips of 2048, and one of the rest. */
+TEST_CASE(a_cut_parameter_is_updated_strip_by_strip) {
+    fixture f;
+    start_with(
+        &f, "gpt,layers=1,width=64,heads=2,context=16,vocabulary=100", 2, NETS_BF16,
+        (nets_lowering){
+            .mode = NETS_TRAIN, .optimizer = NETS_ADAMW, .update = NETS_UPDATE_IN_BACKWARD, .strip_elems = 2048});
+    assert_true(find(&f, "exp_avg.wte.weight") < 0 && find(&f, "exp_avg.wte.weight[4]") < 0);
+    assert_int_equal(info(&f, "exp_avg_sq.wte.weight[0]")->bytes, 4 * 2048);
+    assert_int_equal(info(&f, "exp_avg_sq.wte.weight[3]")->bytes, 4 * 256);
+    assert_int_equal(info(&f, "exp_avg.wte.weight[3]")->weight, find(&f, "wte.weight"));
+    for (int i = 0; i < 4; i++) {
+        char update[64], state[64];
+        snprintf(update, sizeof update, "adamw.wte.weight[%d] update", i);
+        snprintf(state, sizeof state, "exp_avg.wte.weight[%d]", i);
+        assert_int_equal(place_of(&f, update), place_of(&f, "adamw.wte.weight[0] update") + i);
+        assert_int_equal(use_of(&f, update, "grad.wte.weight")->access, MM_READ);
+        assert_int_equal(use_of(&f, update, "wte.weight")->access, MM_MODIFY);
+        assert_int_equal(use_of(&f, update, "bf16.wte.weight")->access, MM_MODIFY);
+        assert_int_equal(use_of(&f, update, state)->access, MM_MODIFY);
+        assert_int_equal(info(&f, state)->last_use, place_of(&f, update));
+        assert_int_equal(info(&f, state)->writes, 1);
+    }
+    assert_int_equal(info(&f, "step")->last_write, f.lowered->n_steps - 1);
+    assert_int_equal(info(&f, "step")->writes, 1);
+    /* Beside a weight that is cut, a bias has a step of its own. */
+    assert_int_equal(use_of(&f, "adamw.h.0.mlp.c_fc.bias update", "exp_avg.h.0.mlp.c_fc.bias")->access, MM_MODIFY);
+    finish(&f);
+}
+
+/* One step that updates all needs all states at once; a rank's share, and what has no states, is not cut either. */
+TEST_CASE(states_are_whole_where_strips_save_nothing) {
+    static const nets_lowering cases[] = {
+        {.optimizer = NETS_ADAMW, .update = NETS_UPDATE_AT_END},
+        {.optimizer = NETS_PLAIN_SGD, .update = NETS_UPDATE_IN_BACKWARD},
+        {.optimizer = NETS_SGD, .update = NETS_UPDATE_BY_LAYER, .allreduce = {.n = 2, .divide = NETS_DIVIDE_STATES}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        fixture f;
+        nets_lowering how = cases[c];
+        how.strip_elems = 2048;
+        start_with(&f, "gpt,layers=1,width=64,heads=2,context=16,vocabulary=100", 2, NETS_FP32, how);
+        for (int p = 0; p < nets_net_params(f.net); p++) assert_int_equal(f.lowered->params[p].strips.n, 1);
+        finish(&f);
+    }
 }
 
 TEST_CASE(by_layer_the_updates_follow_the_backward_pass) {

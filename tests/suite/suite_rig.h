@@ -25,7 +25,7 @@ typedef struct suite_net {
     int64_t sub_batch; /* images in a sub-batch; 0 (at first): whole batches */
     bool no_fuse;      /* layers are not fused; false at first */
     nets_update_when update;
-    int64_t strip_elems; /* nets_lowering.strip_elems; 0 at first */
+    int64_t strip_elems;             /* nets_lowering.strip_elems; 0 at first */
     const nets_optimizer *optimizer; /* NULL (at first): SUITE_SGD */
     nets_precision precision;
     bool several; /* steps may have several algorithms, so gradients may vary in their bits; false at first */

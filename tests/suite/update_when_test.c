@@ -6,12 +6,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "mm/core/graph/graph.h"
+#include "mm/core/splitmix.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
@@ -20,6 +22,8 @@ enum { BATCH = 3, ITERATIONS = 2 };
 /* Biases that a ReLU adds; an embedding that is tied to the loss; a loss with a weight of its own. */
 static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
 static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
+/* Its weights have up to eight strips, the tied embedding four. */
+static const char CUT[] = "gpt,layers=1,width=64,heads=2,context=8,vocabulary=100";
 static const char LLAMA[] = "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64";
 
 /* The first few show each way to act on a map; a deep test runs all. */
@@ -110,6 +114,110 @@ static void by_layer_in_sub_batches(void **state) {
     free(weights);
     free(expected);
     suite_net_fini(&s);
+}
+
+/* Strips of any size, of each optimizer and precision. */
+static void in_strips(void **state) {
+    static const nets_optimizer *const OPTIMIZERS[] = {&SUITE_ADAMW, &SUITE_SGD};
+    uint64_t random = 40;
+    for (int c = 0; c < 4; c++) {
+        suite_net s;
+        float loss, other;
+        size_t n;
+        suite_net_init(&s, *state, CUT, BATCH);
+        s.optimizer = OPTIMIZERS[c & 1];
+        s.precision = c < 2 ? NETS_BF16 : NETS_FP32;
+        float *expected = c == 0 || tries_more(&s) ? suite_train(&s, "liveness", ITERATIONS, &loss, &n) : NULL;
+        for (int u = NETS_UPDATE_BY_LAYER; expected && u <= NETS_UPDATE_IN_BACKWARD; u++) {
+            s.update = (nets_update_when)u;
+            s.strip_elems = 1 + (int64_t)(mm_random_next(&random) % 8000);
+            float *weights = suite_train(&s, POLICIES[mm_random_next(&random) % 4], ITERATIONS, &other, &n);
+            if (other != loss || !suite_same_learned(&s, weights, expected))
+                fail_msg("case %d, update %d, strips of %lld: other weights", c, u, (long long)s.strip_elems);
+            free(weights);
+        }
+        free(expected);
+        suite_net_fini(&s);
+    }
+}
+
+/* Copies a tensor from one executor to another in pieces of any size. */
+static void copy_tensor(const suite_run *from, const suite_run *to, const char *name, int64_t elems, uint64_t *random) {
+    enum { MOST = 3000 };
+    uint32_t piece[MOST];
+    for (int64_t at = 0, n; at < elems; at += n) {
+        n = 1 + (int64_t)(mm_random_next(random) % MOST);
+        if (n > elems - at) n = elems - at;
+        assert_int_equal(nets_exec_values_get(from->exec, name, 4 * at, piece, 4 * n), MM_OK);
+        assert_int_equal(nets_exec_values_set(to->exec, name, 4 * at, piece, 4 * n), MM_OK);
+    }
+}
+
+static void copy_state(const suite_run *from, const suite_run *to, uint64_t *random) {
+    const nets_net *net = from->s->net;
+    for (int p = 0; p < nets_net_params(net); p++) {
+        const nets_param *param = nets_net_param(net, p);
+        char name[256];
+        copy_tensor(from, to, param->name, param->elems, random);
+        for (int k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(NETS_ADAMW)->states[k], param->name);
+            copy_tensor(from, to, name, param->elems, random);
+        }
+    }
+    copy_tensor(from, to, "rng", 4, random);
+    copy_tensor(from, to, NETS_STEP_NAME, 1, random);
+}
+
+/* Starts a run in the backward pass, with memory to spare. */
+static void start_cut(suite_run *r, suite_net *s, int64_t strip_elems) {
+    s->optimizer = &SUITE_ADAMW;
+    s->update = NETS_UPDATE_IN_BACKWARD;
+    s->strip_elems = strip_elems;
+    suite_run_init(r, s, &(mm_options){.device_bytes = 64 << 20, .policy = "liveness"});
+}
+
+static void states_in_strips_load_whole_and_the_other_way_round(void **state) {
+    uint64_t random = 41;
+    suite_net whole, cut;
+    size_t n;
+    suite_net_init(&whole, *state, CUT, BATCH);
+    suite_net_init(&cut, *state, CUT, BATCH);
+    whole.optimizer = &SUITE_ADAMW;
+    float *expected = suite_expected(&whole, "liveness", 2 * ITERATIONS, &n);
+    for (int first = 0; first < 2; first++) {
+        suite_run from, to;
+        start_cut(&from, first ? &cut : &whole, first ? 2500 : 0);
+        start_cut(&to, first ? &whole : &cut, first ? 0 : 2500);
+        for (int i = 0; i < ITERATIONS; i++) suite_iterate(&from);
+        copy_state(&from, &to, &random);
+        for (int i = 0; i < ITERATIONS; i++) suite_iterate(&to);
+        float *weights = suite_weights(&to, &n);
+        assert_true(suite_same_learned(&whole, weights, expected));
+        free(weights);
+        suite_run_fini(&from);
+        suite_run_fini(&to);
+    }
+    free(expected);
+    suite_net_fini(&whole);
+    suite_net_fini(&cut);
+}
+
+/* Two forms of one state would go apart. */
+static void a_manager_has_states_whole_or_in_strips(void **state) {
+    suite_net s;
+    for (int first = 0; first < 2; first++) {
+        suite_run r;
+        nets_exec *other;
+        suite_net_init(&s, *state, CUT, BATCH);
+        start_cut(&r, &s, first ? 2048 : 0);
+        const nets_exec_options how = {.update = s.update, .strip_elems = first ? 0 : 2048};
+        assert_int_equal(nets_exec_create_with(s.net, 1, NETS_TRAIN, r.manager, r.backend, s.optimizer, &how, &other),
+                         MM_ERR_INVALID);
+        if (!strstr(mm_last_error(), first ? "in strips of another" : "whole of another"))
+            fail_msg("%s", mm_last_error());
+        suite_run_fini(&r);
+        suite_net_fini(&s);
+    }
 }
 
 /* Of all gradients of a deep net, but the tied embedding's, one layer's at a time take memory. */
@@ -206,6 +314,64 @@ static void a_gradient_that_overflows_between_updates_is_told(void **state) {
     suite_net_fini(&s);
 }
 
+static void set(const suite_run *r, const char *name, float (*value)(float, int64_t)) {
+    const nets_param *param = nets_net_param(r->s->net, nets_net_find_param(r->s->net, name));
+    float *values = malloc((size_t)param->elems * sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(nets_exec_values_get(r->exec, name, 0, values, 4 * param->elems), MM_OK);
+    for (int64_t i = 0; i < param->elems; i++) values[i] = value(values[i], i);
+    assert_int_equal(nets_exec_values_set(r->exec, name, 0, values, 4 * param->elems), MM_OK);
+    free(values);
+}
+
+static float huge(float value, int64_t index) {
+    (void)index;
+    return value * 1e35f;
+}
+
+static float zero(float value, int64_t index) {
+    (void)value;
+    (void)index;
+    return 0;
+}
+
+static float unlikely_but_the_last(float value, int64_t index) {
+    (void)value;
+    return index < 9 ? -60 : 0;
+}
+
+/* The last layer, which is updated first, reads huge maps and ignores them. The classes of its first strip are so
+ * unlikely that their gradients are small; those of the last one overflow. All are checked before the first strip. */
+static void a_gradient_that_overflows_in_a_later_strip_changes_nothing(void **state) {
+    suite_net s;
+    suite_run r;
+    nets_optimizer optimizer;
+    int64_t updates;
+    size_t n;
+    suite_net_init(&s, *state, VGG, BATCH);
+    s.strip_elems = 1;
+    start_checked(&r, &s, &optimizer);
+    suite_iterate(&r);
+    const mm_graph *graph = nets_exec_lowered(r.exec)->graph;
+    mm_tensor second;
+    assert_int_equal(mm_graph_find_tensor(graph, "momentum.classifier.6.weight[1]", &second), MM_OK);
+    assert_true(mm_graph_tensor(graph, second)->dims[0] <= 512); /* of 256 for each class */
+    set(&r, "classifier.3.weight", huge);
+    set(&r, "classifier.6.weight", zero);
+    set(&r, "classifier.6.bias", unlikely_but_the_last);
+    for (int i = 0; i < BATCH; i++) s.labels[i] = i % 2 ? 9 : 8;
+    float *before = suite_weights(&r, &n);
+    halt(&r);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_OK);
+    assert_int_equal(updates, 1);
+    float *after = suite_weights(&r, &n);
+    assert_true(suite_same_learned(&s, before, after));
+    free(before);
+    free(after);
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
 typedef struct refused {
     nets_update_when update;
     double clip_norm;
@@ -249,9 +415,13 @@ static int run(const char *device) {
         SUITE_TEST(with_a_tied_embedding, device),
         SUITE_TEST(with_a_loss_that_has_a_weight, device),
         SUITE_TEST(by_layer_in_sub_batches, device),
+        SUITE_TEST(in_strips, device),
+        SUITE_TEST(states_in_strips_load_whole_and_the_other_way_round, device),
+        SUITE_TEST(a_manager_has_states_whole_or_in_strips, device),
         SUITE_TEST(in_the_backward_pass_gradients_take_less_memory, device),
         SUITE_TEST(a_loss_that_is_not_finite_changes_nothing, device),
         SUITE_TEST(a_gradient_that_overflows_between_updates_is_told, device),
+        SUITE_TEST(a_gradient_that_overflows_in_a_later_strip_changes_nothing, device),
         SUITE_TEST(what_needs_all_gradients_is_refused, device),
     };
     return cmocka_run_group_tests_name(device, tests, NULL, NULL);

@@ -90,7 +90,7 @@ static bool is_passed_on(const mm_step_info *step, mm_tensor tensor) {
 }
 
 /* The part of the gradient and of the weight that an update reads and changes: of one whose states are a strip of the
- * weight's elements (nets/lower/strips.h), that strip; else all. */
+ * weight's elements (nets/lower/param_strips.h), that strip; else all. */
 static double updated_share(const mm_graph *graph, const mm_step_info *step) {
     double share = 0;
     for (int u = 0; step->phase == MM_UPDATE && u < step->n_uses; u++) {
