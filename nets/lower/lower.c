@@ -577,6 +577,13 @@ static mm_status lower_all(lowering *lo) {
     return mm_graph_freeze(out->graph);
 }
 
+static int64_t trained_elems(const nets_net *net) {
+    int64_t elems = 0;
+    for (int i = 0; i < nets_net_params(net); i++)
+        if (nets_param_trains(nets_net_param(net, i))) elems += nets_net_param(net, i)->elems;
+    return elems;
+}
+
 mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, const nets_lowering *how,
                      nets_lowered **lowered_out) {
     const char *refusal = nets_update_refusal(how, false);
@@ -590,7 +597,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->mode = how->mode;
     out->pass = how->pass;
     out->optimizer = how->optimizer;
-    out->strip_elems = how->strip_elems;
+    out->strip_elems = how->strip_elems > 0 ? how->strip_elems : nets_strip_most(trained_elems(net));
     if (how->mode == NETS_TRAIN) out->update = how->update;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;

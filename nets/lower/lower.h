@@ -64,7 +64,7 @@ typedef struct nets_lowering {
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
     bool clips;               /* nets_optimizer.clip_norm is set */
-    int64_t strip_elems;      /* of each strip of a large parameter, at most; 0: NETS_STRIP_ELEMS */
+    int64_t strip_elems;      /* of each strip of a large parameter, at most; 0: nets_strip_most */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -108,7 +108,7 @@ typedef struct nets_lowered {
     nets_pass pass;
     nets_optimizer_id optimizer;
     nets_update_when update;
-    int64_t strip_elems; /* nets_lowering.strip_elems */
+    int64_t strip_elems; /* of a strip, at most */
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;

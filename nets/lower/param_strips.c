@@ -5,8 +5,11 @@
 
 #include "nets/net.h"
 
+int64_t nets_strip_most(int64_t trained) {
+    return trained / NETS_STRIP_PART > NETS_STRIP_ELEMS ? trained / NETS_STRIP_PART : NETS_STRIP_ELEMS;
+}
+
 nets_strips nets_strips_of(int64_t elems, int64_t most) {
-    if (most == 0) most = NETS_STRIP_ELEMS;
     if (elems <= 2 * most) return (nets_strips){1, elems};
     const int64_t least = (elems + most - 1) / most, even = (elems + least - 1) / least;
     const int64_t each = (even + NETS_STRIP_UNIT - 1) / NETS_STRIP_UNIT * NETS_STRIP_UNIT;

@@ -14,17 +14,23 @@
 #include "nets/exchange.h"
 
 /* A strip begins at a multiple of STRIP_UNIT elements: of whatever updates take at once, blocks of codes of states
- * included. A parameter of more than two times STRIP_ELEMS elements is cut. Chosen: 64 MiB as f32, of which a strip's
- * copy takes a link of 50 GB/s half a millisecond, many times what a step costs. */
-enum { NETS_STRIP_UNIT = 2048, NETS_STRIP_ELEMS = 8 << 20 };
+ * included. Chosen. */
+enum { NETS_STRIP_UNIT = 2048 };
+/* A strip has STRIP_ELEMS elements or, if that is more, a STRIP_PART-th of all that are trained; a parameter of more
+ * than two strips is cut. Chosen: 32 MiB as f32, whose copy takes a link of 50 GB/s half a millisecond, many times what
+ * a step costs; and so that no net has many more steps than it has parameters. */
+enum { NETS_STRIP_ELEMS = 8 << 20, NETS_STRIP_PART = 128 };
 
 typedef struct nets_strips {
     int n;         /* 1: the parameter is not cut */
     int64_t elems; /* of each strip but the last, which has the rest */
 } nets_strips;
 
-/* Cuts `elems` elements into equal strips of at most `most`, or of NETS_STRIP_UNIT if that is more. most 0:
- * NETS_STRIP_ELEMS. One strip if there are no more than 2 `most`. */
+/* How many elements a strip has at most in a net that trains `trained`. */
+int64_t nets_strip_most(int64_t trained);
+
+/* Cuts `elems` elements into equal strips of at most `most`, or of NETS_STRIP_UNIT if that is more. One strip if there
+ * are no more than 2 `most`. */
 nets_strips nets_strips_of(int64_t elems, int64_t most);
 
 /* The elements of strip i. */

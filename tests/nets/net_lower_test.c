@@ -149,8 +149,11 @@ TEST_CASE(strips_cover_a_parameter_in_units) {
         }
         assert_true(covered == elems);
     }
-    assert_int_equal(nets_strips_of(2 * NETS_STRIP_ELEMS, 0).n, 1);
-    const nets_strips more = nets_strips_of(2 * NETS_STRIP_ELEMS + 1, 0);
+    /* By the usual rule, and in a net with many more elements. */
+    assert_int_equal(nets_strip_most(1000), NETS_STRIP_ELEMS);
+    assert_int_equal(nets_strip_most(INT64_C(8) << 30), INT64_C(64) << 20);
+    assert_int_equal(nets_strips_of(2 * NETS_STRIP_ELEMS, NETS_STRIP_ELEMS).n, 1);
+    const nets_strips more = nets_strips_of(2 * NETS_STRIP_ELEMS + 1, NETS_STRIP_ELEMS);
     assert_true(more.n == 3 && more.elems <= NETS_STRIP_ELEMS);
 }
 

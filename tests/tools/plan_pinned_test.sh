@@ -46,6 +46,13 @@ a_budget_below_the_weights_names_a_policy_that_moves_them_() {
     says err "policy auto:resident=needed: what ranks divide stays on the device"
 }
 
+# The update of this net's tied embedding alone would need 883 MiB at once.
+states_of_a_large_parameter_are_updated_in_strips_() {
+    expect 0 plan --net gpt,layers=24,width=1024,heads=16,context=1024,vocabulary=50304 --batch 8 --precision bf16 \
+        --optimizer adamw --update in-backward --policy auto:resident=needed --facts "$machine" --json row.json
+    (($(value row.json minimum_bytes) <= 768 << 20)) || fail "$(<row.json)"
+}
+
 pinned_memory_can_be_limited_() {
     local least liveness pinned
     local -a swap=(plan --net resnet8 --batch 8 --policy swap)
