@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The strips of an executor's parameters (nets/lower/param_strips.h): updated one by one, got and set as the whole. Internal
- * to the executor. */
+/* The strips of an executor's parameters (nets/lower/param_strips.h): updated one by one, got and set as the whole.
+ * Internal to the executor. */
 #ifndef NETS_EXEC_EXEC_STRIPS_H
 #define NETS_EXEC_EXEC_STRIPS_H
 

@@ -11,10 +11,10 @@
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
  * is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
  * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
- * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (param_strips.h), those of strip
- * i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read only: it has no gradient
- * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
- * below the first layer that trains, is left out: steps, and reads of maps.
+ * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (param_strips.h): those of
+ * strip i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter
+ * (nets_freeze) is read only: it has no gradient and no states, and with a bf16 copy no value. What would only give the
+ * gradients of frozen parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */

@@ -302,8 +302,8 @@ static bool is_left(const nets_lowered *out, const int *complete, int param, int
 
 static bool is_cut(const nets_lowered *out, int param) { return out->params[param].strips.n > 1; }
 
-/* What the update of the parameters from `from` on is called after: their layer; behind a parameter of the layer that is
- * cut, the first of them. */
+/* What the update of the parameters from `from` on is called after: their layer; behind a parameter of that layer which
+ * is cut, the first of them. */
 static const char *updated_name(const nets_lowered *out, int from) {
     const nets_param *param = nets_net_param(out->net, from);
     const bool behind = from > 0 && is_cut(out, from - 1) && nets_net_param(out->net, from - 1)->layer == param->layer;
