@@ -60,9 +60,18 @@ typedef struct transfer {
     int64_t divided; /* divided_elems */
     nets_order order;
     int64_t first, n;
-    float *out;
-    const float *in;
+    void *out;
+    const void *in;
+    int64_t size; /* of an element, in bytes: of a float, or 1 of a code */
+    int padding;  /* the bytes of what the device has between elements */
 } transfer;
+
+static void copy_element(void *to, const void *from, int64_t size) {
+    if (size == sizeof(float))
+        memcpy(to, from, sizeof(float));
+    else
+        memcpy(to, from, 1);
+}
 
 /* Sets n elements of the copy from `in`, rounded, or gets them, widened, to `out`. halves: room for them. */
 static mm_status copy_halves(const transfer *t, int64_t at, int64_t n, float *out, const float *in, uint16_t *halves) {
@@ -91,8 +100,8 @@ static mm_status copy_copy(const transfer *t, int64_t at, int64_t n, float *out,
     return status;
 }
 
-static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
-    const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, void *out, const void *in) {
+    const int64_t offset = at * t->size, bytes = n * t->size;
     if (!t->name) return copy_copy(t, at, n, out, in);
     if (t->divided > 0)
         return out ? nets_divided_get(t->exec, t->name, t->divided, at, n, out)
@@ -103,20 +112,21 @@ static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out
 }
 
 /* Copies those of the transfer's elements that are in the n outer rows from `first` on; `rows` is scratch for these. */
-static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *rows) {
+static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, char *rows) {
     const int64_t row = t->order.inner * t->order.window, row_there = t->order.there * t->order.window;
     const int64_t at = first * row, last = t->first + t->n;
     const int64_t from = at > t->first ? at : t->first, to = at + n * row < last ? at + n * row : last;
     if (t->out || to - from < n * row)
         MM_TRY(copy_plain(t, first * row_there, n * row_there, rows, NULL));
     else
-        memset(rows, 0, (size_t)(n * row_there) * sizeof *rows);
+        memset(rows, t->padding, (size_t)(n * row_there * t->size));
     for (int64_t e = from; e < to; e++) {
-        float *there = &rows[nets_order_place(&t->order, e) - first * row_there];
+        char *there = rows + (nets_order_place(&t->order, e) - first * row_there) * t->size;
+        const int64_t here = (e - t->first) * t->size;
         if (t->out)
-            t->out[e - t->first] = *there;
+            copy_element((char *)t->out + here, there, t->size);
         else
-            *there = t->in[e - t->first];
+            copy_element(there, (const char *)t->in + here, t->size);
     }
     return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
 }
@@ -124,15 +134,29 @@ static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *r
 /* Does the transfer: copies as many outer rows at a time as NETS_TRANSFER_BYTES hold, at least one. */
 static mm_status copy_ordered(const transfer *t) {
     const nets_order *o = &t->order;
-    const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);
+    const int64_t row = o->inner * o->window, bytes = o->there * o->window * t->size;
     const int64_t fit = NETS_TRANSFER_BYTES / bytes, most = fit > 1 ? fit : 1;
     if (nets_order_is_plain(o)) return copy_plain(t, t->first, t->n, t->out, t->in);
-    float *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
+    char *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
     mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name ? t->name : t->copy);
     const int64_t end = (t->first + t->n + row - 1) / row;
     for (int64_t first = t->first / row; status == MM_OK && first < end; first += most)
         status = copy_rows(t, first, most < end - first ? most : end - first, rows);
     free(rows);
+    return status;
+}
+
+/* Gets what the codes of a parameter's k-th state stand for. */
+static mm_status get_codes(nets_exec *exec, int param, int k, float *out) {
+    const nets_param_tensors *tensors = &exec->lowered->params[param];
+    const int64_t elems = nets_net_param(exec->net, param)->elems;
+    const char *name = name_of(exec, tensors->state[k]);
+    uint8_t *codes = malloc((size_t)elems);
+    if (!codes) return mm_fail(MM_ERR_NOMEM, "no memory to decode %s", name);
+    const transfer t = {exec, name, NULL, 0, tensors->order, 0, elems, codes, NULL, sizeof *codes, 0};
+    mm_status status = copy_ordered(&t);
+    if (status == MM_OK) status = nets_codes_decode(exec, param, k, codes, out);
+    free(codes);
     return status;
 }
 
@@ -142,8 +166,11 @@ static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *ou
     const char *name = name_of(exec, tensor);
     const char *copy = part == NETS_VALUE ? name_of(exec, tensors->copy) : NULL;
     if (!name && !copy) return no_part(exec, param);
+    if (part >= NETS_STATE && tensors->absmax[part - NETS_STATE] >= 0)
+        return out ? get_codes(exec, param, part - NETS_STATE, out)
+                   : mm_fail(MM_ERR_UNSUPPORTED, "%s is held in codes, and is set by nets_exec_values_set", name);
     return copy_ordered(&(transfer){exec, name, copy, name ? divided_elems(exec, tensor) : 0, tensors->order, 0,
-                                    nets_net_param(exec->net, param)->elems, out, in});
+                                    nets_net_param(exec->net, param)->elems, out, in, sizeof(float), 0});
 }
 
 mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out) {
@@ -156,10 +183,9 @@ mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const 
 
 static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
                              int64_t bytes) {
-    const int64_t size = sizeof(float);
     const int param = nets_net_find_param(exec->net, name);
     mm_tensor tensor;
-    transfer t = {exec, name, NULL, 0, {1, 1, 1, 1}, offset / size, bytes / size, out, in};
+    transfer t = {exec, name, NULL, 0, {1, 1, 1, 1}, 0, 0, out, in, sizeof(float), 0};
     if (param >= 0) {
         const nets_param_tensors *tensors = &exec->lowered->params[param];
         t.name = name_of(exec, tensors->value);
@@ -169,7 +195,11 @@ static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, 
         MM_TRY(mm_graph_find_tensor(exec->lowered->graph, name, &tensor));
         t.divided = divided_elems(exec, tensor);
         t.order = order_of(exec, tensor);
+        t.size = (int64_t)mm_dtype_bytes(mm_graph_tensor(exec->lowered->graph, tensor)->dtype);
+        t.padding = nets_codes_zero(exec, tensor);
     }
+    t.first = offset / t.size;
+    t.n = bytes / t.size;
     return copy_ordered(&t);
 }
 
@@ -188,14 +218,22 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
     const int64_t elems = nets_net_param(exec->net, param)->elems, most = NETS_TRANSFER_BYTES / (int64_t)sizeof *values;
     for (int64_t first = 0; first < elems; first += most) {
         const int64_t n = elems - first < most ? elems - first : most;
-        transfer t = {
-            exec,  name_of(exec, tensors->value), name_of(exec, tensors->copy), 0, tensors->order, first, n, NULL,
-            values};
+        transfer t = {exec,
+                      name_of(exec, tensors->value),
+                      name_of(exec, tensors->copy),
+                      0,
+                      tensors->order,
+                      first,
+                      n,
+                      NULL,
+                      values,
+                      sizeof *values,
+                      0};
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(copy_ordered(&t));
         t.in = zeros;
         t.copy = NULL;
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0 && tensors->absmax[k] < 0; k++) {
             t.name = nets_exec_name_of(exec, tensors->state[k]);
             t.divided = divided_elems(exec, tensors->state[k]);
             MM_TRY(copy_ordered(&t));
@@ -211,6 +249,7 @@ mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
         status = mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
     for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++)
         status = init_param(exec, i, seed, values, zeros);
+    for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++) status = nets_codes_init(exec, i, values);
     free(values);
     free(zeros);
     if (status != MM_OK || exec->lowered->rng < 0) return status;
