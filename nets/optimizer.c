@@ -65,6 +65,16 @@ static mm_status no_option(const nets_optimizer *optimizer, int length, const ch
                    name, MM_DID_YOU_MEAN(&near), all);
 }
 
+/* NULL: it has no such option. */
+static const nets_optimizer_option *find_option(const nets_optimizer *optimizer, const char *name, size_t length) {
+    const nets_optimizer_option *option;
+    int i = 0;
+    while ((option = option_at(optimizer, i)) &&
+           (strlen(option->name) != length || memcmp(option->name, name, length) != 0))
+        i++;
+    return option;
+}
+
 /* The optimizer of this name that the option chooses, now that it is set. */
 static nets_optimizer_id choose(const nets_optimizer *optimizer, const nets_optimizer_option *option) {
     if (option->offset == AT(state_bits)) return optimizer->state_bits == 8 ? NETS_ADAMW_8BIT : NETS_ADAMW;
@@ -73,18 +83,14 @@ static nets_optimizer_id choose(const nets_optimizer *optimizer, const nets_opti
 }
 
 static mm_status set(nets_optimizer *optimizer, const char *name, size_t length, double value) {
-    const nets_optimizer_option *option;
-    int i = 0;
-    while ((option = option_at(optimizer, i)) &&
-           (strlen(option->name) != length || memcmp(option->name, name, length) != 0))
-        i++;
+    const nets_optimizer_option *option = find_option(optimizer, name, length);
     if (!option) return no_option(optimizer, (int)length, name);
-    if (!(value >= option->least && (option->below ? value < option->most : value <= option->most)))
-        return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g: must be from %g to %s%g", TABLE[optimizer->id].name,
-                       option->name, value, option->least, option->below ? "below " : "", option->most);
     if (option->unit && value != option->least && value != option->most)
         return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g%s: must be %g%s or %g%s", TABLE[optimizer->id].name,
                        option->name, value, option->unit, option->least, option->unit, option->most, option->unit);
+    if (!(value >= option->least && (option->below ? value < option->most : value <= option->most)))
+        return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g: must be from %g to %s%g", TABLE[optimizer->id].name,
+                       option->name, value, option->least, option->below ? "below " : "", option->most);
     *place(optimizer, option) = value;
     optimizer->id = choose(optimizer, option);
     return MM_OK;
@@ -106,27 +112,21 @@ static mm_status find(const char *text, size_t length, nets_optimizer *out) {
                    MM_DID_YOU_MEAN(&near), TABLE[NETS_SGD].name, TABLE[NETS_ADAMW].name);
 }
 
-/* Where the number of `length` characters ends: before the option's unit, which is then behind it. */
-static const char *end_of_number(const nets_optimizer *optimizer, const char *text, size_t name, size_t length) {
-    const nets_optimizer_option *option;
-    for (int i = 0; (option = option_at(optimizer, i)); i++) {
-        const size_t unit = option->unit ? strlen(option->unit) : 0;
-        if (unit > 0 && strlen(option->name) == name && memcmp(option->name, text, name) == 0 && length > unit &&
-            memcmp(text + length - unit, option->unit, unit) == 0)
-            return text + length - unit;
-    }
-    return text + length;
-}
-
 /* `text` is "OPTION=X", up to the next comma or the end. */
 static mm_status read_option(nets_optimizer *optimizer, const char *text, size_t length) {
-    const char *equals = memchr(text, '=', length);
+    const char *equals = memchr(text, '=', length), *end_of_text = text + length;
+    const size_t name = equals ? (size_t)(equals - text) : 0;
+    const nets_optimizer_option *option = find_option(optimizer, text, name);
+    const size_t unit = option && option->unit ? strlen(option->unit) : 0;
     char *end = NULL;
+    if (equals && !option) return no_option(optimizer, (int)name, text);
     double value = equals ? mm_number_parse(equals + 1, &end) : 0;
-    if (!equals || end == equals + 1 || end != end_of_number(optimizer, text, (size_t)(equals - text), length))
-        return mm_fail(MM_ERR_INVALID, "optimizer %s: '%.*s': must be OPTION=NUMBER", TABLE[optimizer->id].name,
-                       (int)length, text);
-    return set(optimizer, text, (size_t)(equals - text), value);
+    if (unit > 0 && end && (size_t)(end_of_text - end) == unit && memcmp(end, option->unit, unit) == 0)
+        end_of_text = end;
+    if (!equals || end == equals + 1 || end != end_of_text)
+        return mm_fail(MM_ERR_INVALID, "optimizer %s: '%.*s': must be OPTION=NUMBER%s", TABLE[optimizer->id].name,
+                       (int)length, text, unit > 0 ? option->unit : "");
+    return set(optimizer, text, name, value);
 }
 
 mm_status nets_optimizer_parse(const char *text, nets_optimizer *optimizer_out) {

@@ -261,6 +261,9 @@ static void optimizers_are_read_as_they_are_told(void **state) {
         {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
         {"adamw,beta2=0.99,weight-decay=0,eps=0.3333333333333333",
          "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333,clip-norm=0"},
+        {"adamw,states=32bit", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
+        {"adamw,states=8bit,beta1=0.5",
+         "adamw,weight-decay=0.01,beta1=0.5,beta2=0.999,eps=1e-08,clip-norm=0,states=8bit"},
     };
     static const struct {
         const char *text, *message;
@@ -273,6 +276,10 @@ static void optimizers_are_read_as_they_are_told(void **state) {
         {"adamw,beta2=-0.1", "beta2 is -0.1: must be"},
         {"adamw,eps=0", "eps is 0: must be"},
         {"adamw,eps=nan", "eps is nan: must be"},
+        {"adamw,states=16bit", "states is 16bit: must be 8bit or 32bit"},
+        {"adamw,states=8bits", "'states=8bits': must be OPTION=NUMBERbit"},
+        {"adamw,states=bit", "'states=bit': must be OPTION=NUMBERbit"},
+        {"sgd,states=8bit", "optimizer sgd has no option 'states'"},
         {"sgd,momentum=1.1", "momentum is 1.1: must be from 0 to 1"},
         {"adamw,beta1", "'beta1': must be OPTION=NUMBER"},
         {"adamw,beta1=0.9x", "'beta1=0.9x': must be OPTION=NUMBER"},

@@ -140,6 +140,9 @@ int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t b
 /* Warns on stderr if facts were measured with another number of threads than the target has. facts: their name. */
 void target_log_threads(const target *target, const char *facts, int threads);
 
+/* Says on stderr if the optimizer's states are in codes, which is lossy. */
+void target_log_lossy(const target *target);
+
 /* Checks that the device answers. Commands that run on it call this first. */
 MM_CHECKED mm_status target_probe(const target *target);
 
