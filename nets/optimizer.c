@@ -27,11 +27,16 @@
 
 /* Defaults are torch.optim's; SGD's momentum and decay are those of He et al. 2015 for CIFAR-10. */
 static const nets_optimizer_traits TABLE[] = {
-    [NETS_SGD] = {.name = "sgd", .states = {"momentum"}, .rate = 0.1, .options = SGD_OPTIONS},
-    [NETS_PLAIN_SGD] = {.name = "sgd", .rate = 0.1, .options = SGD_OPTIONS},
-    [NETS_ADAMW] =
-        {.name = "adamw", .states = {"exp_avg", "exp_avg_sq"}, .counts = true, .rate = 1e-3, .options = ADAMW_OPTIONS},
+    [NETS_SGD] = {.name = "sgd", .layer = "sgd", .states = {"momentum"}, .rate = 0.1, .options = SGD_OPTIONS},
+    [NETS_PLAIN_SGD] = {.name = "sgd", .layer = "sgd", .rate = 0.1, .options = SGD_OPTIONS},
+    [NETS_ADAMW] = {.name = "adamw",
+                    .layer = "adamw",
+                    .states = {"exp_avg", "exp_avg_sq"},
+                    .counts = true,
+                    .rate = 1e-3,
+                    .options = ADAMW_OPTIONS},
     [NETS_ADAMW_8BIT] = {.name = "adamw",
+                         .layer = "adamw8bit",
                          .states = {"exp_avg", "exp_avg_sq"},
                          .coded = true,
                          .counts = true,

@@ -12,8 +12,9 @@
  *       m := beta1 m + (1 - beta1) g;   v := beta2 v + (1 - beta2) g^2;   t := t + 1
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
  *
- * Of adamw with states=8bit, most of the states are held in codes, which loses precision: state_codes.h says which, and
- * how. A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in nets/cuda. */
+ * Of adamw with states=8bit, most of the states are held in codes, which loses precision: state_codes.h says which,
+ * and how. A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in
+ * nets/cuda. */
 #ifndef NETS_OPTIMIZER_H
 #define NETS_OPTIMIZER_H
 
@@ -60,7 +61,8 @@ typedef struct nets_optimizer_option {
 } nets_optimizer_option;
 
 typedef struct nets_optimizer_traits {
-    const char *name; /* also the name of the graph's update layer */
+    const char *name;
+    const char *layer; /* the name of the graph's update layer: facts are of one optimizer */
     /* Its states. For each, every parameter has a tensor "<state>.<parameter>" of its shape and type, initially zero.
      * NULL ends the list. */
     const char *states[NETS_OPTIMIZER_STATES];

@@ -293,7 +293,7 @@ static mm_status add_update(nets_lowered *out, const char *name, int from, int t
 
 /* Adds the update's parts, the last parameters first, each with at least `least` of the `all` bytes of gradients. */
 static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all) {
-    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
+    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->layer;
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
         int64_t part = 0;
         while (from > 0 && (from == to || part < least || all == 0)) {
@@ -323,7 +323,7 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
         if (!is_left(out, complete, from, behind) || complete[from] < behind) continue;
         while (to < n && (!nets_param_trains(nets_net_param(out->net, to)) || complete[to] == behind)) to++;
         char name[NETS_NAME_CAPACITY + 32];
-        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name,
+        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->layer,
                  nets_net_layer(out->net, nets_net_param(out->net, from)->layer)->name);
         left -= count_trained(out, from, to);
         MM_TRY(add_update(out, name, from, to, left == 0));

@@ -90,6 +90,7 @@ static __device__ inline void move_block(const nets_cuda_coded_update &update, i
         }
         store_some(t.weight + at + mine, t.copy ? t.copy + at + mine : NULL, n, w);
     }
+#pragma unroll
     for (int s = 0; s < 2; s++) {
         const float absmax = largest_of_block(most[s], words);
         if (threadIdx.x == 0) t.absmax[s][block] = absmax;
