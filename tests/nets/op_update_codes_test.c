@@ -201,11 +201,12 @@ static void expect_equal(const coded *c) {
 }
 
 /* Sizes are of several chunks of a GPU's blocks, no multiples of a vector, and of less than one block of codes. Of the
- * first a block of gradients stays 0. Clipped and not; the third step is halted. */
+ * first a block of gradients stays 0, and averages of the last, short block shrink. Clipped and not; the third step is
+ * halted. */
 static void updates_have_the_bits_of_plain_c(void **state) {
     (void)state;
-    enum { TENSORS = 4, STEPS = 4 };
-    static const int64_t ELEMS[TENSORS] = {9 * NETS_STATE_BLOCK + 7, 4096, 1030, 501};
+    enum { TENSORS = 4, STEPS = 4, LAST = 9 * NETS_STATE_BLOCK };
+    static const int64_t ELEMS[TENSORS] = {LAST + 7, 4096, 1030, 501};
     op_rig rig;
     coded all[TENSORS];
     nets_update_param params[TENSORS];
@@ -228,6 +229,7 @@ static void updates_have_the_bits_of_plain_c(void **state) {
             for (int64_t i = 0; i < ELEMS[t]; i++) {
                 const bool zero = i % 7 == 0 || (t == 0 && i / NETS_STATE_BLOCK == 3);
                 all[t].gradient[i] = zero ? 0 : sinf((float)(i * (step + 1))) * powf(10, -(float)(i % 5));
+                if (t == 0 && i >= LAST) all[t].gradient[i] = step % 2 ? -1 : 1;
                 squares += (double)all[t].gradient[i] * (double)all[t].gradient[i];
             }
         const bool halts = step == 2;
