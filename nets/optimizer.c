@@ -18,19 +18,30 @@
             {"clip-norm", AT(clip_norm), 0, 0, 1e30, false},                                                           \
     }
 
+#define ADAMW_OPTIONS                                                                                                  \
+    {                                                                                                                  \
+        {"weight-decay", AT(weight_decay), 1e-2, 0, 1, false}, {"beta1", AT(beta1), 0.9, 0, 1, true},                  \
+            {"beta2", AT(beta2), 0.999, 0, 1, true}, {"eps", AT(eps), 1e-8, 1e-30, 1, false},                          \
+            {"clip-norm", AT(clip_norm), 0, 0, 1e30, false}, {"states", AT(state_bits), 32, 8, 32, false, "bit"},      \
+    }
+
 /* Defaults are torch.optim's; SGD's momentum and decay are those of He et al. 2015 for CIFAR-10. */
 static const nets_optimizer_traits TABLE[] = {
-    [NETS_SGD] = {.name = "sgd", .states = {"momentum"}, .rate = 0.1, .options = SGD_OPTIONS},
-    [NETS_PLAIN_SGD] = {.name = "sgd", .rate = 0.1, .options = SGD_OPTIONS},
+    [NETS_SGD] = {.name = "sgd", .layer = "sgd", .states = {"momentum"}, .rate = 0.1, .options = SGD_OPTIONS},
+    [NETS_PLAIN_SGD] = {.name = "sgd", .layer = "sgd", .rate = 0.1, .options = SGD_OPTIONS},
     [NETS_ADAMW] = {.name = "adamw",
+                    .layer = "adamw",
                     .states = {"exp_avg", "exp_avg_sq"},
                     .counts = true,
                     .rate = 1e-3,
-                    .options = {{"weight-decay", AT(weight_decay), 1e-2, 0, 1, false},
-                                {"beta1", AT(beta1), 0.9, 0, 1, true},
-                                {"beta2", AT(beta2), 0.999, 0, 1, true},
-                                {"eps", AT(eps), 1e-8, 1e-30, 1, false},
-                                {"clip-norm", AT(clip_norm), 0, 0, 1e30, false}}},
+                    .options = ADAMW_OPTIONS},
+    [NETS_ADAMW_8BIT] = {.name = "adamw",
+                         .layer = "adamw8bit",
+                         .states = {"exp_avg", "exp_avg_sq"},
+                         .coded = true,
+                         .counts = true,
+                         .rate = 1e-3,
+                         .options = ADAMW_OPTIONS},
 };
 _Static_assert(sizeof TABLE / sizeof *TABLE == NETS_OPTIMIZERS, "an entry for each");
 
@@ -59,18 +70,34 @@ static mm_status no_option(const nets_optimizer *optimizer, int length, const ch
                    name, MM_DID_YOU_MEAN(&near), all);
 }
 
-static mm_status set(nets_optimizer *optimizer, const char *name, size_t length, double value) {
+/* NULL: it has no such option. */
+static const nets_optimizer_option *find_option(const nets_optimizer *optimizer, const char *name, size_t length) {
     const nets_optimizer_option *option;
     int i = 0;
     while ((option = option_at(optimizer, i)) &&
            (strlen(option->name) != length || memcmp(option->name, name, length) != 0))
         i++;
+    return option;
+}
+
+/* The optimizer of this name that the option chooses, now that it is set. */
+static nets_optimizer_id choose(const nets_optimizer *optimizer, const nets_optimizer_option *option) {
+    if (option->offset == AT(state_bits)) return optimizer->state_bits == 8 ? NETS_ADAMW_8BIT : NETS_ADAMW;
+    if (option->offset == AT(momentum)) return optimizer->momentum > 0 ? NETS_SGD : NETS_PLAIN_SGD;
+    return optimizer->id;
+}
+
+static mm_status set(nets_optimizer *optimizer, const char *name, size_t length, double value) {
+    const nets_optimizer_option *option = find_option(optimizer, name, length);
     if (!option) return no_option(optimizer, (int)length, name);
+    if (option->unit && value != option->least && value != option->most)
+        return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g%s: must be %g%s or %g%s", TABLE[optimizer->id].name,
+                       option->name, value, option->unit, option->least, option->unit, option->most, option->unit);
     if (!(value >= option->least && (option->below ? value < option->most : value <= option->most)))
         return mm_fail(MM_ERR_INVALID, "optimizer %s: %s is %g: must be from %g to %s%g", TABLE[optimizer->id].name,
                        option->name, value, option->least, option->below ? "below " : "", option->most);
     *place(optimizer, option) = value;
-    if (optimizer->id != NETS_ADAMW) optimizer->id = optimizer->momentum > 0 ? NETS_SGD : NETS_PLAIN_SGD;
+    optimizer->id = choose(optimizer, option);
     return MM_OK;
 }
 
@@ -92,13 +119,19 @@ static mm_status find(const char *text, size_t length, nets_optimizer *out) {
 
 /* `text` is "OPTION=X", up to the next comma or the end. */
 static mm_status read_option(nets_optimizer *optimizer, const char *text, size_t length) {
-    const char *equals = memchr(text, '=', length);
+    const char *equals = memchr(text, '=', length), *end_of_text = text + length;
+    const size_t name = equals ? (size_t)(equals - text) : 0;
+    const nets_optimizer_option *option = find_option(optimizer, text, name);
+    const size_t unit = option && option->unit ? strlen(option->unit) : 0;
     char *end = NULL;
+    if (equals && !option) return no_option(optimizer, (int)name, text);
     double value = equals ? mm_number_parse(equals + 1, &end) : 0;
-    if (!equals || end == equals + 1 || end != text + length)
-        return mm_fail(MM_ERR_INVALID, "optimizer %s: '%.*s': must be OPTION=NUMBER", TABLE[optimizer->id].name,
-                       (int)length, text);
-    return set(optimizer, text, (size_t)(equals - text), value);
+    if (unit > 0 && end && (size_t)(end_of_text - end) == unit && memcmp(end, option->unit, unit) == 0)
+        end_of_text = end;
+    if (!equals || end == equals + 1 || end != end_of_text)
+        return mm_fail(MM_ERR_INVALID, "optimizer %s: '%.*s': must be OPTION=NUMBER%s", TABLE[optimizer->id].name,
+                       (int)length, text, unit > 0 ? option->unit : "");
+    return set(optimizer, text, name, value);
 }
 
 mm_status nets_optimizer_parse(const char *text, nets_optimizer *optimizer_out) {
@@ -121,7 +154,8 @@ void nets_optimizer_text(const nets_optimizer *optimizer, char text[NETS_OPTIMIZ
     size_t n = (size_t)snprintf(text, NETS_OPTIMIZER_TEXT_CAPACITY, "%s", TABLE[copy.id].name);
     for (int i = 0; (option = option_at(&copy, i)); i++) {
         char number[MM_NUMBER_CAPACITY];
-        n += (size_t)snprintf(text + n, NETS_OPTIMIZER_TEXT_CAPACITY - n, ",%s=%s", option->name,
-                              mm_number_format(*place(&copy, option), number));
+        if (option->unit && *place(&copy, option) != option->least) continue; /* as before there was the option */
+        n += (size_t)snprintf(text + n, NETS_OPTIMIZER_TEXT_CAPACITY - n, ",%s=%s%s", option->name,
+                              mm_number_format(*place(&copy, option), number), option->unit ? option->unit : "");
     }
 }

@@ -12,7 +12,9 @@
  *       m := beta1 m + (1 - beta1) g;   v := beta2 v + (1 - beta2) g^2;   t := t + 1
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
  *
- * A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in nets/cuda. */
+ * Of adamw with states=8bit, most of the states are held in codes, which loses precision: state_codes.h says which,
+ * and how. A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in
+ * nets/cuda. */
 #ifndef NETS_OPTIMIZER_H
 #define NETS_OPTIMIZER_H
 
@@ -22,16 +24,24 @@
  * 1 / (1 - momentum). Chosen: no gradient of a training that works comes near it. */
 #define NETS_GRADIENT_MOST 1e30f
 
-/* NETS_PLAIN_SGD is "sgd" of momentum 0, which needs no state: nets_optimizer_parse and _set choose between the two. */
-typedef enum nets_optimizer_id { NETS_SGD, NETS_ADAMW, NETS_PLAIN_SGD, NETS_OPTIMIZERS } nets_optimizer_id;
+/* NETS_PLAIN_SGD is "sgd" of momentum 0, which needs no state; NETS_ADAMW_8BIT is "adamw" with states=8bit:
+ * nets_optimizer_parse and _set choose by the options. */
+typedef enum nets_optimizer_id {
+    NETS_SGD,
+    NETS_ADAMW,
+    NETS_PLAIN_SGD,
+    NETS_ADAMW_8BIT,
+    NETS_OPTIMIZERS
+} nets_optimizer_id;
 
-enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 5 }; /* at most */
+enum { NETS_OPTIMIZER_STATES = 2, NETS_OPTIMIZER_OPTIONS = 6 }; /* at most */
 
 /* An optimizer and its constants; the learning rate comes with each iteration (lr_schedule.h). Constants of another
  * optimizer are ignored. All zero: SGD without momentum or decay. */
 typedef struct nets_optimizer {
     nets_optimizer_id id;
     double momentum, weight_decay, beta1, beta2, eps;
+    double state_bits; /* the option of `id` (NETS_ADAMW_8BIT), which is what counts */
     /* Above 0: if the root of the sum of all gradients' squares is more, all are multiplied by clip_norm / (that +
      * 1e-6) before the update, as torch.nn.utils.clip_grad_norm_ does. */
     double clip_norm;
@@ -47,15 +57,18 @@ typedef struct nets_optimizer_option {
     size_t offset;
     double usual, least, most; /* usual: the default (optimizer.c) */
     bool below;
+    const char *unit; /* not NULL: the number is `least` or `most`, and is written with this behind it */
 } nets_optimizer_option;
 
 typedef struct nets_optimizer_traits {
-    const char *name; /* also the name of the graph's update layer */
+    const char *name;
+    const char *layer; /* the name of the graph's update layer: facts are of one optimizer */
     /* Its states. For each, every parameter has a tensor "<state>.<parameter>" of its shape and type, initially zero.
      * NULL ends the list. */
     const char *states[NETS_OPTIMIZER_STATES];
-    bool counts;                                           /* it reads how many updates were made (NETS_STEP_NAME) */
-    double rate;                                           /* the default learning rate */
+    bool coded;  /* states of large parameters are codes (state_codes.h): lossy */
+    bool counts; /* it reads how many updates were made (NETS_STEP_NAME) */
+    double rate; /* the default learning rate */
     nets_optimizer_option options[NETS_OPTIMIZER_OPTIONS]; /* name NULL ends the list */
 } nets_optimizer_traits;
 
@@ -82,6 +95,10 @@ typedef struct nets_update_param {
     int64_t elems;
     bool decayed;   /* weight decay applies to it */
     uint16_t *copy; /* the new weight's bf16 copy; NULL: it has none */
+    /* Not NULL: the states are these codes, a byte for each element, and absmax for each block (state_codes.h), and
+     * `state` is not used. Of the optimizers with nets_optimizer_traits.coded. */
+    uint8_t *codes[NETS_OPTIMIZER_STATES];
+    float *absmax[NETS_OPTIMIZER_STATES];
 } nets_update_param;
 
 /* The arguments of a backend's update step, or of a part of it (op.h). `params` is an array in the CPU's memory. All

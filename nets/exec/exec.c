@@ -16,7 +16,12 @@ static void find_places(nets_exec *exec) {
         param->weight = nets_exec_place(exec, tensors->value);
         param->copy = nets_exec_place(exec, tensors->copy);
         param->gradient = nets_exec_place(exec, tensors->gradient);
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) param->state[k] = nets_exec_place(exec, tensors->state[k]);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) {
+            const bool coded = tensors->absmax[k] >= 0;
+            param->state[k] = coded ? NULL : nets_exec_place(exec, tensors->state[k]);
+            param->codes[k] = coded ? nets_exec_place(exec, tensors->state[k]) : NULL;
+            param->absmax[k] = nets_exec_place(exec, tensors->absmax[k]);
+        }
     }
 }
 

@@ -96,16 +96,19 @@ const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
  * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only,
  * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. Of a state that is
- * cut (nets/lower/param_strips.h), the elements of the first strip. The CPU may use the address only on device host. */
+ * cut (nets/lower/param_strips.h), the elements of the first strip; of a state in codes (state_codes.h), its codes. The
+ * CPU may use the address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
 
 /* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.
- * Call it between iterations; it blocks. MM_ERR_NOT_FOUND: the parameter has no such part. */
+ * Call it between iterations; it blocks. A state in codes is decoded. MM_ERR_NOT_FOUND: the parameter has no such part.
+ * MM_ERR_UNSUPPORTED: a state in codes cannot be set so. */
 MM_CHECKED mm_status nets_exec_param_get(nets_exec *exec, int param, nets_part part, float *values_out);
 MM_CHECKED mm_status nets_exec_param_set(nets_exec *exec, int param, nets_part part, const float *values);
 
 /* The same for `bytes` from `offset` on of the persistent tensor of this name (lower.h): mm_persistent_get and _set,
- * but parameters, gradients and states are in torchvision's order. `offset` and `bytes` are of whole elements. */
+ * but parameters, gradients and states, also their codes, are in torchvision's order. `offset` and `bytes` are of whole
+ * elements. */
 MM_CHECKED mm_status nets_exec_values_get(nets_exec *exec, const char *name, int64_t offset, void *values_out,
                                           int64_t bytes);
 MM_CHECKED mm_status nets_exec_values_set(nets_exec *exec, const char *name, int64_t offset, const void *values,

@@ -78,6 +78,13 @@ static inline int64_t nets_exec_label_bytes(const nets_exec *exec) {
     return nets_exec_bytes_of(exec, exec->lowered->labels) / exec->lowered->batch;
 }
 
+/* exec_codes.c. The code of zero in the optimizer's state of that number. */
+int nets_codes_zero(int state);
+/* Sets to zero those of a parameter's states that are in codes. piece: a buffer of NETS_TRANSFER_BYTES. */
+MM_CHECKED mm_status nets_codes_init(nets_exec *exec, int param, void *piece);
+/* What the codes of a parameter's k-th state, all of them in torchvision's order, stand for. */
+MM_CHECKED mm_status nets_codes_decode(nets_exec *exec, int param, int k, const uint8_t *codes, float *out);
+
 /* An iteration, or one pass of it: where its batch or sub-batch comes from, and where the result goes. */
 typedef struct nets_iteration {
     nets_exec_pass *pass;

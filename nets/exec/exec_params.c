@@ -36,13 +36,26 @@ typedef struct transfer {
     int param, state; /* the net's parameter whose state it is, and which; state below 0: it is none */
     nets_order order;
     int64_t first, n;
-    float *out;
-    const float *in;
+    void *out;
+    const void *in;
+    int64_t size; /* of an element, in bytes: of a float, or 1 of a code */
+    int padding;  /* the bytes of what the device has between elements */
 } transfer;
+
+static void copy_element(void *to, const void *from, int64_t size) {
+    if (size == sizeof(float))
+        memcpy(to, from, sizeof(float));
+    else
+        memcpy(to, from, 1);
+}
 
 /* The tensor's name; NULL: absent. */
 static const char *name_of(const nets_exec *exec, mm_tensor tensor) {
     return tensor >= 0 ? nets_exec_name_of(exec, tensor) : NULL;
+}
+
+static bool is_coded(const nets_exec *exec, int param, nets_part part) {
+    return part >= NETS_STATE && exec->lowered->params[param].absmax[part - NETS_STATE] >= 0;
 }
 
 /* Of a parameter's part; which elements, from where and to where is yet to be said. */
@@ -53,7 +66,9 @@ static transfer transfer_of(nets_exec *exec, int param, nets_part part) {
                       .copy = part == NETS_VALUE ? name_of(exec, tensors->copy) : NULL,
                       .param = param,
                       .state = part - NETS_STATE,
-                      .order = tensors->order};
+                      .order = tensors->order,
+                      .size = is_coded(exec, param, part) ? 1 : sizeof(float),
+                      .padding = is_coded(exec, param, part) ? nets_codes_zero(part - NETS_STATE) : 0};
 }
 
 /* Sets n elements of the copy from `in`, rounded, or gets them, widened, to `out`. halves: room for them. */
@@ -89,8 +104,8 @@ static mm_status copy_divided(const transfer *t, int64_t at, int64_t n, float *o
                : nets_divided_set(t->exec, t->name, elems, at, n, in);
 }
 
-static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
-    const int64_t offset = at * (int64_t)sizeof(float), bytes = n * (int64_t)sizeof(float);
+static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, void *out, const void *in) {
+    const int64_t offset = at * t->size, bytes = n * t->size;
     if (!t->name) return copy_copy(t, at, n, out, in);
     if (t->state >= 0 && t->exec->divider.own) return copy_divided(t, at, n, out, in);
     if (t->state >= 0 && t->exec->lowered->params[t->param].strips.n > 1)
@@ -101,20 +116,21 @@ static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, float *out
 }
 
 /* Copies those of the transfer's elements that are in the n outer rows from `first` on; `rows` is scratch for these. */
-static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *rows) {
+static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, char *rows) {
     const int64_t row = t->order.inner * t->order.window, row_there = t->order.there * t->order.window;
     const int64_t at = first * row, last = t->first + t->n;
     const int64_t from = at > t->first ? at : t->first, to = at + n * row < last ? at + n * row : last;
     if (t->out || to - from < n * row)
         MM_TRY(copy_plain(t, first * row_there, n * row_there, rows, NULL));
     else
-        memset(rows, 0, (size_t)(n * row_there) * sizeof *rows);
+        memset(rows, t->padding, (size_t)(n * row_there * t->size));
     for (int64_t e = from; e < to; e++) {
-        float *there = &rows[nets_order_place(&t->order, e) - first * row_there];
+        char *there = rows + (nets_order_place(&t->order, e) - first * row_there) * t->size;
+        const int64_t here = (e - t->first) * t->size;
         if (t->out)
-            t->out[e - t->first] = *there;
+            copy_element((char *)t->out + here, there, t->size);
         else
-            *there = t->in[e - t->first];
+            copy_element(there, (const char *)t->in + here, t->size);
     }
     return t->out ? MM_OK : copy_plain(t, first * row_there, n * row_there, NULL, rows);
 }
@@ -122,10 +138,10 @@ static mm_status copy_rows(const transfer *t, int64_t first, int64_t n, float *r
 /* Does the transfer: copies as many outer rows at a time as NETS_TRANSFER_BYTES hold, at least one. */
 static mm_status copy_ordered(const transfer *t) {
     const nets_order *o = &t->order;
-    const int64_t row = o->inner * o->window, bytes = o->there * o->window * (int64_t)sizeof(float);
+    const int64_t row = o->inner * o->window, bytes = o->there * o->window * t->size;
     const int64_t fit = NETS_TRANSFER_BYTES / bytes, most = fit > 1 ? fit : 1;
     if (nets_order_is_plain(o)) return copy_plain(t, t->first, t->n, t->out, t->in);
-    float *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
+    char *rows = malloc((size_t)((most < o->outer ? most : o->outer) * bytes));
     mm_status status = rows ? MM_OK : mm_fail(MM_ERR_NOMEM, "no memory to reorder %s", t->name ? t->name : t->copy);
     const int64_t end = (t->first + t->n + row - 1) / row;
     for (int64_t first = t->first / row; status == MM_OK && first < end; first += most)
@@ -134,9 +150,25 @@ static mm_status copy_ordered(const transfer *t) {
     return status;
 }
 
+/* Gets what the codes of a state stand for. */
+static mm_status get_codes(nets_exec *exec, int param, nets_part part, float *out) {
+    transfer t = transfer_of(exec, param, part);
+    t.n = nets_net_param(exec->net, param)->elems;
+    uint8_t *codes = malloc((size_t)t.n);
+    if (!codes) return mm_fail(MM_ERR_NOMEM, "no memory to decode %s", t.name);
+    t.out = codes;
+    mm_status status = copy_ordered(&t);
+    if (status == MM_OK) status = nets_codes_decode(exec, param, part - NETS_STATE, codes, out);
+    free(codes);
+    return status;
+}
+
 static mm_status copy_part(nets_exec *exec, int param, nets_part part, float *out, const float *in) {
     transfer t = transfer_of(exec, param, part);
     if (!t.name && !t.copy) return no_part(exec, param);
+    if (is_coded(exec, param, part))
+        return out ? get_codes(exec, param, part, out)
+                   : mm_fail(MM_ERR_UNSUPPORTED, "%s is held in codes, and is set by nets_exec_values_set", t.name);
     t.n = nets_net_param(exec->net, param)->elems;
     t.out = out;
     t.in = in;
@@ -169,14 +201,13 @@ static int find_part(const nets_exec *exec, const char *name, nets_part *part_ou
 
 static mm_status copy_values(nets_exec *exec, const char *name, int64_t offset, void *out, const void *in,
                              int64_t bytes) {
-    const int64_t size = sizeof(float);
     nets_part part;
     const int param = find_part(exec, name, &part);
-    transfer t = {.exec = exec, .name = name, .state = -1, .order = {1, 1, 1, 1}};
+    transfer t = {.exec = exec, .name = name, .state = -1, .order = {1, 1, 1, 1}, .size = sizeof(float)};
     if (param >= 0) t = transfer_of(exec, param, part);
     if (!t.name && !t.copy) return no_part(exec, param);
-    t.first = offset / size;
-    t.n = bytes / size;
+    t.first = offset / t.size;
+    t.n = bytes / t.size;
     t.out = out;
     t.in = in;
     return copy_ordered(&t);
@@ -207,7 +238,8 @@ static mm_status init_param(nets_exec *exec, int param, uint64_t seed, float *va
         const int64_t n = elems - first < most ? elems - first : most;
         nets_init_param(exec->net, param, seed, first, n, values);
         MM_TRY(init_part(exec, param, NETS_VALUE, first, n, values));
-        for (int k = 0; k < NETS_OPTIMIZER_STATES; k++) MM_TRY(init_part(exec, param, NETS_STATE + k, first, n, zeros));
+        for (int part = NETS_STATE; part < NETS_PARTS; part++)
+            if (!is_coded(exec, param, part)) MM_TRY(init_part(exec, param, part, first, n, zeros));
     }
     return MM_OK;
 }
@@ -219,6 +251,7 @@ mm_status nets_exec_init(nets_exec *exec, uint64_t seed) {
         status = mm_fail(MM_ERR_NOMEM, "net %s: no memory to initialise it", nets_net_name(exec->net));
     for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++)
         status = init_param(exec, i, seed, values, zeros);
+    for (int i = 0; status == MM_OK && i < nets_net_params(exec->net); i++) status = nets_codes_init(exec, i, values);
     free(values);
     free(zeros);
     if (status != MM_OK || exec->lowered->rng < 0) return status;

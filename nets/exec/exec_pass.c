@@ -55,8 +55,11 @@ static void bind(nets_exec *exec, int first, int n) {
         if (i >= exec->n_params) continue; /* running statistics are checked, like a gradient */
         set_place(exec, tensors->value, &param->weight);
         set_place(exec, tensors->copy, &param->copy);
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->strips.n == 1; k++)
-            set_place(exec, tensors->state[k], &param->state[k]);
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->strips.n == 1; k++) {
+            set_place(exec, tensors->absmax[k], &param->absmax[k]);
+            set_place(exec, tensors->absmax[k] >= 0 ? tensors->state[k] : -1, &param->codes[k]);
+            set_place(exec, tensors->absmax[k] >= 0 ? -1 : tensors->state[k], &param->state[k]);
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 #include "nets/contract/op_sizes.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
+#include "nets/host/simd_states.h"
 #include "nets/role.h"
 
 typedef struct update_job {
@@ -53,7 +54,11 @@ typedef void (*update_fn)(const nets_update_param *param, const nets_update_args
                           int64_t to);
 
 static const update_fn UPDATES[] = {
-    [NETS_SGD] = update_sgd, [NETS_PLAIN_SGD] = update_plain_sgd, [NETS_ADAMW] = update_adamw};
+    [NETS_SGD] = update_sgd,
+    [NETS_PLAIN_SGD] = update_plain_sgd,
+    [NETS_ADAMW] = update_adamw,
+    [NETS_ADAMW_8BIT] = update_adamw, /* of parameters without codes */
+};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
 static void copy_weight(const nets_update_param *p, int64_t from, int64_t to) {
@@ -73,6 +78,19 @@ static void update(const nets_update_param *p, const nets_update_args *args, flo
         const int64_t end = to - at < BLOCK ? to : at + BLOCK;
         UPDATES[args->optimizer.id](p, args, clip, at, end);
         if (p->copy) copy_weight(p, at, end);
+    }
+}
+
+/* Updates a parameter with codes: of its blocks those that begin in the range. */
+static void update_coded(const nets_update_param *p, const nets_update_args *args, const nets_state_maps *maps,
+                         float clip, int64_t from, int64_t to) {
+    nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
+    if (!p->decayed) f.decay = 0;
+    for (int64_t block = nets_state_blocks(from); block < nets_state_blocks(to); block++) {
+        const int64_t at = block * NETS_STATE_BLOCK, left = p->elems - at;
+        const int n = left < NETS_STATE_BLOCK ? (int)left : NETS_STATE_BLOCK;
+        nets_simd_states_best()(maps, p, f, clip, block, n);
+        if (p->copy) copy_weight(p, at, at + n);
     }
 }
 
@@ -96,7 +114,8 @@ typedef struct pass {
     const nets_update_args *args;
     const nets_update_param *params;
     int n;
-    float clip;            /* the update multiplies gradients by it */
+    float clip; /* the update multiplies gradients by it */
+    const nets_state_maps *maps;
     atomic_bool *overflow; /* set if a gradient overflows; NULL: the pass updates, or sums squares */
     nets_cut cut;          /* for a sum of squares: cuts the range into parts */
     double *parts;         /* the parts' sums; NULL: the pass does not sum squares */
@@ -111,6 +130,8 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
         if (begin >= end) continue;
         if (p->parts)
             p->parts[from / p->cut.each] += squares(param, begin, end);
+        else if (!p->overflow && param->codes[0])
+            update_coded(param, p->args, p->maps, p->clip, begin, end);
         else if (!p->overflow)
             update(param, p->args, p->clip, begin, end);
         else if (overflows(param, p->args->most, begin, end))
@@ -125,7 +146,9 @@ static int64_t elems_of(const nets_update_param *params, int n) {
 }
 
 static void run_pass(const update_job *job, const nets_update_param *params, int n, float clip, atomic_bool *overflow) {
-    const pass all = {.args = &job->args, .params = params, .n = n, .clip = clip, .overflow = overflow};
+    nets_state_maps maps;
+    const pass all = {.args = &job->args, .params = params, .n = n, .clip = clip, .maps = &maps, .overflow = overflow};
+    if (nets_optimizer_traits_of(job->args.optimizer.id)->coded && !overflow) nets_state_maps_make(&maps);
     nets_ranges(job->pool, elems_of(params, n), 16, 1, pass_range, &all);
 }
 

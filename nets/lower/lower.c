@@ -502,7 +502,8 @@ static mm_status allocate(lowering *lo) {
         lo->layers[i].value = lo->layers[i].gradient = -1;
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
-    for (size_t i = 0; i < n_params; i++) out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {0}, 0, {1, 0}};
+    for (size_t i = 0; i < n_params; i++)
+        out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {-1, -1}, {0}, 0, {1, 0}};
     return MM_OK;
 }
 

@@ -7,14 +7,15 @@
  * Managed tensors are called images, labels, <layer>.out; <layer>.mean, <layer>.var, <layer>.index for saved ones; and
  * grad.<layer>.out, or grad.<layer>.out.1, .2, ... for the parts of a sum over several consumers. Persistent tensors
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
- * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
- * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
- * is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
- * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
- * <optimizer>.<layer> if there is one for each layer. Then large parameters' states are cut (param_strips.h): those of
- * strip i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter
- * (nets_freeze) is read only: it has no gradient and no states, and with a bf16 copy no value. What would only give the
- * gradients of frozen parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
+ * state of the optimizer (optimizer.h: momentum.<parameter>; if it is in codes, absmax.<state>.<parameter>, too), loss,
+ * correct, rng, lr, and step if the optimizer counts; with bf16 maps bf16.<parameter>, the copy of a weight that is a
+ * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed. If ranks divide gradients, it is, too, and the
+ * persistent tensor shares.grad has a rank's shares of all. The update's layer is called after the optimizer
+ * (nets_optimizer_traits.layer): <optimizer>; <optimizer>.1, .2, ... for its parts; <optimizer>.<layer> if there is one
+ * for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes: those of strip i are
+ * called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read
+ * only: it has no gradient and no states, and with a bf16 copy no value. What would only give the gradients of frozen
+ * parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -96,6 +97,7 @@ typedef struct nets_step {
 typedef struct nets_param_tensors {
     /* copy: NETS_W16. A parameter that is frozen and has a copy has no value. */
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES];
+    mm_tensor absmax[NETS_OPTIMIZER_STATES]; /* not -1: `state` is codes, of u8 (state_codes.h) */
     nets_order order;
     int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
     nets_strips strips;

@@ -7,6 +7,7 @@
 
 #include "mm/core/graph/graph.h"
 #include "nets/net_ops.h"
+#include "nets/state_codes.h"
 
 mm_status nets_lower_tensor(mm_graph *graph, mm_tensor_kind kind, mm_ownership ownership, mm_dtype dtype, int rank,
                             const int64_t *dims, const char *name, mm_tensor *tensor_out) {
@@ -44,12 +45,37 @@ static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
     return nets_share_room(elems, out->allreduce.n);
 }
 
-/* How the parameter's states are cut: not where one step updates them all, nor where ranks have shares of them. */
-static nets_strips strips_of(const nets_lowered *out, const nets_order *order) {
+/* Whether the parameter's states are codes, by the rules of state_codes.h. */
+static bool is_coded(const nets_lowered *out, const nets_param *param) {
+    const nets_layer *layer = nets_net_layer(out->net, param->layer);
+    return nets_optimizer_traits_of(out->optimizer)->coded && param->elems >= NETS_STATE_LEAST &&
+           !nets_param_spec_of(layer->op, param->place)->looked_up;
+}
+
+/* How the parameter's states are cut: not where one step updates them all, nor where ranks have shares of them, nor
+ * codes, which are small. */
+static nets_strips strips_of(const nets_lowered *out, const nets_param *param, const nets_order *order) {
     const int64_t elems = nets_order_elems(order);
     const bool whole = out->update == NETS_UPDATE_AT_END || nets_lowered_divides(out, NETS_DIVIDE_STATES) ||
-                       !nets_optimizer_traits_of(out->optimizer)->states[0];
+                       !nets_optimizer_traits_of(out->optimizer)->states[0] || is_coded(out, param);
     return whole ? (nets_strips){1, elems} : nets_strips_of(elems, out->strip_elems);
+}
+
+/* Adds a state in codes. */
+static mm_status add_codes(nets_lowered *out, const nets_param *param, const int64_t *dims, const char *name,
+                           nets_param_tensors *tensors, int k) {
+    const int64_t blocks = nets_state_blocks(nets_order_elems(&tensors->order));
+    char of_blocks[NETS_PARAM_NAME_CAPACITY + 24];
+    if (nets_lowered_divides(out, NETS_DIVIDE_STATES))
+        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: ranks cannot divide 8-bit states: use states=32bit",
+                       nets_net_name(out->net));
+    MM_TRY(
+        nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_U8, param->rank, dims, name, &tensors->state[k]));
+    MM_TRY(mm_graph_set_weight(out->graph, tensors->state[k], tensors->value));
+    snprintf(of_blocks, sizeof of_blocks, "absmax.%s", name);
+    MM_TRY(
+        nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, 1, &blocks, of_blocks, &tensors->absmax[k]));
+    return mm_graph_set_weight(out->graph, tensors->absmax[k], tensors->value);
 }
 
 /* Adds the optimizer's i-th state. A share is linked to no weight: it does not have the weight's elements. */
@@ -95,10 +121,11 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
-    tensors->strips = strips_of(out, &tensors->order);
+    tensors->strips = strips_of(out, param, &tensors->order);
     for (int k = 0; k < NETS_OPTIMIZER_STATES && optimizer->states[k]; k++) {
         snprintf(name, sizeof name, "%s.%s", optimizer->states[k], param->name);
-        MM_TRY(add_state(out, param, dims, name, tensors, &tensors->state[k]));
+        MM_TRY(is_coded(out, param) ? add_codes(out, param, dims, name, tensors, k)
+                                    : add_state(out, param, dims, name, tensors, &tensors->state[k]));
     }
     return MM_OK;
 }
@@ -237,8 +264,10 @@ static size_t list_uses(const nets_lowered *out, int from, int to, int strip, bo
         const nets_param_tensors *tensors = &out->params[i];
         if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         if (out->shares < 0) uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
-        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++)
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
             uses[n++] = (mm_use){tensors->state[k] + strip, MM_MODIFY, MM_FORM_VALUE};
+            if (tensors->absmax[k] >= 0) uses[n++] = (mm_use){tensors->absmax[k], MM_MODIFY, MM_FORM_VALUE};
+        }
         uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
         if (tensors->copy >= 0 && !nets_lowered_divides(out, NETS_DIVIDE_STATES))
             uses[n++] = (mm_use){tensors->copy, MM_MODIFY, MM_FORM_VALUE};
@@ -266,7 +295,7 @@ static int count_trained(const nets_lowered *out, int from, int to) {
  * update follows. */
 static mm_status add_update(nets_lowered *out, const char *name, int from, int to, int strip, bool last) {
     nets_step *step = &out->steps[out->n_steps];
-    mm_use *uses = malloc(((3 + NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 5) * sizeof *uses);
+    mm_use *uses = malloc(((3 + 2 * NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 5) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
     const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, strip, last, uses));
     free(uses);
@@ -279,7 +308,7 @@ static mm_status add_update(nets_lowered *out, const char *name, int from, int t
 
 /* Adds the update's parts, the last parameters first, each with at least `least` of the `all` bytes of gradients. */
 static mm_status add_updates(nets_lowered *out, int64_t least, int64_t all) {
-    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->name;
+    const char *optimizer = nets_optimizer_traits_of(out->optimizer)->layer;
     for (int to = nets_net_params(out->net), from = to; to > 0 || out->n_updates == 0; to = from) {
         int64_t part = 0;
         while (from > 0 && (from == to || part < least || all == 0)) {
@@ -314,7 +343,7 @@ static const char *updated_name(const nets_lowered *out, int from) {
 static mm_status add_strips(nets_lowered *out, int param, bool last) {
     for (int i = 0; i < out->params[param].strips.n; i++) {
         char name[NETS_PARAM_NAME_CAPACITY + 32];
-        snprintf(name, sizeof name, "%s.%s[%d]", nets_optimizer_traits_of(out->optimizer)->name,
+        snprintf(name, sizeof name, "%s.%s[%d]", nets_optimizer_traits_of(out->optimizer)->layer,
                  nets_net_param(out->net, param)->name, i);
         MM_TRY(add_update(out, name, param, param + 1, i, last && i == out->params[param].strips.n - 1));
     }
@@ -333,7 +362,7 @@ mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int be
                (!nets_param_trains(nets_net_param(out->net, to)) || complete[to] == behind))
             to++;
         char name[NETS_PARAM_NAME_CAPACITY + 32];
-        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->name, updated_name(out, from));
+        snprintf(name, sizeof name, "%s.%s", nets_optimizer_traits_of(out->optimizer)->layer, updated_name(out, from));
         left -= count_trained(out, from, to);
         MM_TRY(cut ? add_strips(out, from, left == 0) : add_update(out, name, from, to, 0, left == 0));
     }

@@ -132,7 +132,11 @@ static void undecayed_parameters_are_updated_as_without_decay(void **state) {
             for (int t = 0; t < TENSORS; t++) {
                 float *weight = weights[run] + 8 * t, *both = states + 16 * t;
                 for (int i = 0; i < ELEMS; i++) weight[i] = (float)(i + 1);
-                params[t] = (nets_update_param){weight, {both, both + 8}, gradient, ELEMS, t % 3 == 0, NULL};
+                params[t] = (nets_update_param){.weight = weight,
+                                                .state = {both, both + 8},
+                                                .gradient = gradient,
+                                                .elems = ELEMS,
+                                                .decayed = t % 3 == 0};
             }
             const nets_update_args args = {
                 .params = params, .n_params = TENSORS, .lr = lr, .optimizer = optimizer, .rng = rng, .step = count};
@@ -164,7 +168,8 @@ static void plain_gradient_descent_needs_no_state(void **state) {
             gradient[i] = sinf((float)i);
             weights[kept][i] = cosf((float)i);
         }
-        const nets_update_param param = {weights[kept], {momentum}, gradient, ELEMS, true, NULL};
+        const nets_update_param param = {
+            .weight = weights[kept], .state = {momentum}, .gradient = gradient, .elems = ELEMS, .decayed = true};
         nets_update_args args = {.params = &param,
                                  .n_params = 1,
                                  .lr = lr,
@@ -256,6 +261,9 @@ static void optimizers_are_read_as_they_are_told(void **state) {
         {"adamw", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
         {"adamw,beta2=0.99,weight-decay=0,eps=0.3333333333333333",
          "adamw,weight-decay=0,beta1=0.9,beta2=0.99,eps=0.3333333333333333,clip-norm=0"},
+        {"adamw,states=32bit", "adamw,weight-decay=0.01,beta1=0.9,beta2=0.999,eps=1e-08,clip-norm=0"},
+        {"adamw,states=8bit,beta1=0.5",
+         "adamw,weight-decay=0.01,beta1=0.5,beta2=0.999,eps=1e-08,clip-norm=0,states=8bit"},
     };
     static const struct {
         const char *text, *message;
@@ -268,6 +276,10 @@ static void optimizers_are_read_as_they_are_told(void **state) {
         {"adamw,beta2=-0.1", "beta2 is -0.1: must be"},
         {"adamw,eps=0", "eps is 0: must be"},
         {"adamw,eps=nan", "eps is nan: must be"},
+        {"adamw,states=16bit", "states is 16bit: must be 8bit or 32bit"},
+        {"adamw,states=8bits", "'states=8bits': must be OPTION=NUMBERbit"},
+        {"adamw,states=bit", "'states=bit': must be OPTION=NUMBERbit"},
+        {"sgd,states=8bit", "optimizer sgd has no option 'states'"},
         {"sgd,momentum=1.1", "momentum is 1.1: must be from 0 to 1"},
         {"adamw,beta1", "'beta1': must be OPTION=NUMBER"},
         {"adamw,beta1=0.9x", "'beta1=0.9x': must be OPTION=NUMBER"},
@@ -305,7 +317,12 @@ static void a_loss_that_is_not_finite_halts_updates_if_asked(void **state) {
         uint32_t *rng = op_rig_alloc(&rig, NETS_RNG_WORDS * sizeof *rng);
         float *statistic = op_rig_alloc(&rig, 16);
         uint16_t *copy = op_rig_alloc(&rig, 2 * ELEMS);
-        const nets_update_param param[] = {{weight, {momentum}, gradient, ELEMS, true, copy},
+        const nets_update_param param[] = {{.weight = weight,
+                                            .state = {momentum},
+                                            .gradient = gradient,
+                                            .elems = ELEMS,
+                                            .decayed = true,
+                                            .copy = copy},
                                            {.gradient = statistic, .elems = 3}};
         const nets_update_args args = {.params = param,
                                        .n_params = 1,
@@ -381,7 +398,8 @@ static void an_update_in_parts_is_one_update(void **state) {
             for (int t = 0; t < TENSORS; t++) {
                 float *at = all + (in_parts * TENSORS + t) * 32;
                 for (int i = 16; i < 32; i++) at[i] = 0;
-                params[in_parts][t] = (nets_update_param){at, {at + 16, at + 24}, at + 8, ELEMS, true, NULL};
+                params[in_parts][t] = (nets_update_param){
+                    .weight = at, .state = {at + 16, at + 24}, .gradient = at + 8, .elems = ELEMS, .decayed = true};
             }
             nets_update_args args = {.params = params[in_parts],
                                      .n_params = TENSORS,
@@ -417,7 +435,11 @@ static void update_of_very_many_tensors(void **state) {
     nets_update_param *params = calloc(TENSORS, sizeof *params);
     assert_non_null(params);
     for (int t = 0; t < TENSORS; t++)
-        params[t] = (nets_update_param){weights + 4 * t, {momenta + 4 * t}, gradient, ELEMS, true, NULL};
+        params[t] = (nets_update_param){.weight = weights + 4 * t,
+                                        .state = {momenta + 4 * t},
+                                        .gradient = gradient,
+                                        .elems = ELEMS,
+                                        .decayed = true};
     for (int i = 0; i < ELEMS; i++) gradient[i] = (float)(i + 1);
     *lr = 0.5f;
     const nets_update_args args = {.params = params, .n_params = TENSORS, .lr = lr, .rng = rng};
@@ -449,8 +471,10 @@ static void gradients_are_clipped_by_the_norm_of_all_of_them(void **state) {
         for (int i = 0; i < LARGE; i++) large[i] = sinf((float)i);
         for (int i = 0; i < 8 * TENSORS; i++) small[i] = i % 8 < ELEMS ? (i < 8 * FAR ? 0.5f : 3.0f) : 1e20f;
         for (int t = 0; t < TENSORS; t++)
-            params[t] = (nets_update_param){others + 8 * t, {states + 8 * t}, small + 8 * t, ELEMS, false, NULL};
-        params[TENSORS / 2] = (nets_update_param){weights, {state_of}, large, LARGE, false, NULL};
+            params[t] = (nets_update_param){
+                .weight = others + 8 * t, .state = {states + 8 * t}, .gradient = small + 8 * t, .elems = ELEMS};
+        params[TENSORS / 2] =
+            (nets_update_param){.weight = weights, .state = {state_of}, .gradient = large, .elems = LARGE};
         for (int t = 0; t < TENSORS; t++)
             for (int64_t i = 0; i < params[t].elems; i++)
                 squares += (double)params[t].gradient[i] * (double)params[t].gradient[i];

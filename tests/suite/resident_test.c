@@ -79,6 +79,40 @@ static void with_copies_in_bf16(void **state) {
     suite_net_fini(&s);
 }
 
+/* States in codes have homes, too, and lose what they lose whatever the policy, the update and the budget. Weights of
+ * convolutions are in another order on cuda. */
+static void with_states_in_codes(void **state) {
+    static const struct {
+        const char *policy;
+        nets_update_when update;
+    } RUNS[] = {{"liveness:resident=none", NETS_UPDATE_IN_BACKWARD},
+                {"swap-async:resident=needed", NETS_UPDATE_BY_LAYER},
+                {"recompute-swap:when=always,resident=none", NETS_UPDATE_AT_END}};
+    nets_optimizer optimizer;
+    suite_net s;
+    float loss, other;
+    size_t n;
+    assert_int_equal(nets_optimizer_parse("adamw,states=8bit", &optimizer), MM_OK);
+    suite_net_init(&s, *state, VGG, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    const int64_t in_floats = suite_needs(&s, "liveness", 0).device_bytes;
+    s.optimizer = &optimizer;
+    const int64_t in_codes = suite_needs(&s, "liveness", 0).device_bytes;
+    int64_t coded = 0;
+    for (int p = 0; p < nets_net_params(s.net); p++)
+        if (nets_net_param(s.net, p)->elems >= 4096) coded += nets_net_param(s.net, p)->elems;
+    assert_true(coded > 0 && in_floats - in_codes >= coded * 5);
+    float *expected = suite_train(&s, "liveness", ITERATIONS, &loss, &n);
+    for (size_t i = 0; i < sizeof RUNS / sizeof *RUNS; i++) {
+        s.update = RUNS[i].update;
+        float *weights = suite_train(&s, RUNS[i].policy, ITERATIONS, &other, &n);
+        if (other != loss || !suite_same_learned(&s, weights, expected)) fail_msg("%s: other weights", RUNS[i].policy);
+        free(weights);
+    }
+    free(expected);
+    suite_net_fini(&s);
+}
+
 /* The graphs of three passes share their homes. */
 static void in_sub_batches(void **state) {
     suite_net s;
@@ -159,9 +193,13 @@ static void states_take_pinned_memory(void **state) {
 
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
-        SUITE_TEST(with_batch_norm_and_dropout, device), SUITE_TEST(with_a_tied_embedding, device),
-        SUITE_TEST(with_copies_in_bf16, device),         SUITE_TEST(in_sub_batches, device),
-        SUITE_TEST(homes_move_at_run_time, device),      SUITE_TEST(states_take_pinned_memory, device),
+        SUITE_TEST(with_batch_norm_and_dropout, device),
+        SUITE_TEST(with_a_tied_embedding, device),
+        SUITE_TEST(with_copies_in_bf16, device),
+        SUITE_TEST(with_states_in_codes, device),
+        SUITE_TEST(in_sub_batches, device),
+        SUITE_TEST(homes_move_at_run_time, device),
+        SUITE_TEST(states_take_pinned_memory, device),
     };
     return cmocka_run_group_tests_name(device, tests, NULL, NULL);
 }

@@ -94,6 +94,23 @@ an_evaluation_is_in_sub_batches_too_() {
     [[ $(values parts.json test_accuracy) == "$(values whole.json test_accuracy)" ]] || fail "another accuracy"
 }
 
+# Also a run that was saved half way. States of 8 bits and of 32 do not go on from each other.
+states_of_8_bits_are_lossy_and_go_on_from_themselves_() {
+    local net=(train --net gpt,layers=1,width=64,heads=2,context=16,vocabulary=64 --batch 2 --quiet)
+    local bits=(--optimizer adamw,states=8bit)
+    expect 0 "${net[@]}" "${bits[@]}" --iterations 4 --save state --json row
+    says err "mm: --optimizer adamw,states=8bit is lossy"
+    kept_its_budget row
+    expect 0 "${net[@]}" "${bits[@]}" --iterations 2 --save half
+    expect 0 train --load half --iterations 4 --quiet --save on --policy recompute --update by-layer
+    equal state on
+    refused 2 "half was trained with adamw" "${net[@]}" --load half --iterations 4 --optimizer adamw
+    expect 0 "${net[@]}" --load half --iterations 4 --optimizer adamw --reset-optimizer --save floats
+    refused 2 "floats was trained with adamw" "${net[@]}" --load floats --iterations 5 "${bits[@]}"
+    (($(wc -c <floats) > $(wc -c <half) * 3 / 2)) || fail "states of 8 bits are not smaller in the file"
+    refused 1 "ranks cannot divide 8-bit states" plan "${net[@]:1:4}" "${bits[@]}" --ranks 2 --divide states
+}
+
 # The saved state has the chosen sub-batch. Runs that load the state use the same sub-batch in any budget.
 a_sub_batch_is_chosen_for_a_budget_() {
     local vgg=vgg11@32x32,classes=10,thin=16 whole one n

@@ -164,6 +164,7 @@ static mm_status prepare(bench *b) {
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one device; it cannot go with --ranks");
     if ((b->facts || b->predict) && target_may_unfuse(&b->target)) b->target.fuse = "on"; /* facts are of one graph */
     MM_TRY(target_init(&b->target));
+    target_log_lossy(&b->target);
     MM_TRY(bench_check_codecs(b));
     if (!b->simulate_list) MM_TRY(target_probe(&b->target));
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));

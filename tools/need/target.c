@@ -8,6 +8,7 @@
 #include "mm/core/status.h"
 #include "mm/device/contract/device.h"
 #include "nets/adapt.h"
+#include "nets/state_codes.h"
 
 mm_status target_check_device(const char *device) {
     const mm_device_ops *kind;
@@ -164,6 +165,15 @@ void target_log_threads(const target *t, const char *facts, int threads) {
     if (threads > 0 && t->backend->threads > 0 && threads != t->backend->threads)
         fprintf(stderr, "mm: %s: was measured on %d thread%s, but this computes on %d: times and workspaces differ\n",
                 facts, threads, threads > 1 ? "s" : "", t->backend->threads);
+}
+
+void target_log_lossy(const target *t) {
+    const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(t->optimizer.id);
+    if (optimizer->coded)
+        fprintf(stderr,
+                "mm: --optimizer %s,states=8bit is lossy: parameters of %d elements or more, but embeddings, have "
+                "states of 8 bits\n",
+                optimizer->name, NETS_STATE_LEAST);
 }
 
 mm_status target_probe(const target *t) {

@@ -78,8 +78,9 @@ enum { TARGET_LINK_LEAST = 100000 };
         &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0)
 #define TARGET_OPTIMIZER_ARG(t)                                                                                        \
     ARG("--optimizer", "NAME[,k=v..]",                                                                                 \
-        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; both: weight-decay=X, clip-norm=X", ARG_TEXT,             \
-        &(t)->optimizer_text, 0, 0)
+        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X,states=8bit]; both: weight-decay=X, clip-norm=X; 8bit, "    \
+        "lossy: moments of large parameters in a byte each (32bit)",                                                   \
+        ARG_TEXT, &(t)->optimizer_text, 0, 0)
 #define TARGET_UPDATE_ARG(t)                                                                                           \
     ARG("--update", "HOW",                                                                                             \
         "at-end, by-layer, in-backward: update each layer behind its backward step, so that its gradient "             \
@@ -138,6 +139,9 @@ int64_t target_staged_bytes(const target *target, const nets_net *net, int64_t b
 
 /* Warns on stderr if facts were measured with another number of threads than the target has. facts: their name. */
 void target_log_threads(const target *target, const char *facts, int threads);
+
+/* Says on stderr if the optimizer's states are in codes, which is lossy. */
+void target_log_lossy(const target *target);
 
 /* Checks that the device answers. Commands that run on it call this first. */
 MM_CHECKED mm_status target_probe(const target *target);

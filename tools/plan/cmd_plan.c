@@ -158,6 +158,7 @@ static mm_status check(plan_command *c) {
     c->explain |= c->explain_all;
     if (c->batch == 0) c->batch = 128;
     MM_TRY(target_init(&c->target));
+    target_log_lossy(&c->target);
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
     MM_TRY(effort_apply(c->effort, c->policies.text, c->policies.n, &c->texts));
     if (c->gpu && c->facts) return mm_fail(MM_ERR_INVALID, "--gpu and --facts: give one of them");

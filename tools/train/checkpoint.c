@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The state of a training as a safetensors file. Tensors: parameters that are not frozen, under torchvision's names,
  * adapters under peft's; the optimizer's states
- * (nets/optimizer.h) as "<state>.<parameter>"; counts; and error bounds that a policy chose (mm/manager/bounds.h) as
+ * (nets/optimizer.h) as "<state>.<parameter>", and if that is codes (nets/state_codes.h) "absmax.<state>.<parameter>",
+ * for blocks in the device's order; counts; and error bounds that a policy chose (mm/manager/bounds.h) as
  * "bound.<map>", or "bound.last.<map>" for an epoch's last, smaller batch. With sub-batches, "first." or "next." before
  * <map> means the first or a middle sub-batch. Metadata: the progress, and the options of the run. */
 #include <errno.h>
@@ -18,22 +19,40 @@
 #include "tools/train/weights.h"
 
 enum { NAME_CAPACITY = NETS_PARAM_NAME_CAPACITY + 80, RNG_WORDS = 4, VERSION = 1 };
+#define STATE_BLOCKS "state_blocks"
 
-/* The parts of a parameter that are saved: all but the gradient. */
-static const nets_part PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1};
+/* The parts of a parameter that are saved: all but the gradient. ABSMAX + i: that of the i-th state. */
+enum { ABSMAX = NETS_PARTS };
+static const int PARTS[] = {NETS_VALUE, NETS_STATE, NETS_STATE + 1, ABSMAX, ABSMAX + 1};
 enum { N_PARTS = sizeof PARTS / sizeof *PARTS };
 _Static_assert(NETS_STATE_LAST == NETS_STATE + 1, "PARTS has all states");
 
+/* The tensor with the largest magnitudes of a state's blocks; -1: the state is not codes. */
+static mm_tensor absmax_of(const session *s, int param, int state) {
+    return nets_exec_lowered(s->train)->params[param].absmax[state];
+}
+
+static nets_safetensors_tensor describe_absmax(const session *s, int param, int state, const char *name) {
+    const mm_graph *graph = nets_exec_lowered(s->train)->graph;
+    return (nets_safetensors_tensor){.name = name,
+                                     .dtype = NETS_SAFETENSORS_F32,
+                                     .rank = 1,
+                                     .dims = {mm_graph_tensor(graph, absmax_of(s, param, state))->dims[0]}};
+}
+
 /* Name, type and dims of a parameter's part in the file. */
-static nets_safetensors_tensor describe(const session *s, int index, nets_part part, char name[NAME_CAPACITY]) {
+static nets_safetensors_tensor describe(const session *s, int index, int part, char name[NAME_CAPACITY]) {
     const nets_param *param = nets_net_param(s->config.net, index);
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(s->config.target.optimizer.id);
     if (part == NETS_VALUE)
         snprintf(name, NAME_CAPACITY, "%s%s", nets_param_trains(param) ? s->adapters_prefix : "", param->name);
     else
-        snprintf(name, NAME_CAPACITY, "%s.%s", optimizer->states[part - NETS_STATE], param->name);
+        snprintf(name, NAME_CAPACITY, "%s%s.%s", part >= ABSMAX ? "absmax." : "",
+                 optimizer->states[part >= ABSMAX ? part - ABSMAX : part - NETS_STATE], param->name);
+    if (part >= ABSMAX) return describe_absmax(s, index, part - ABSMAX, name);
     nets_safetensors_tensor tensor = {.name = name, .dtype = NETS_SAFETENSORS_F32, .rank = param->rank};
     memcpy(tensor.dims, param->dims, sizeof param->dims);
+    if (part >= NETS_STATE && absmax_of(s, index, part - NETS_STATE) >= 0) tensor.dtype = NETS_SAFETENSORS_U8;
     return tensor;
 }
 
@@ -52,12 +71,13 @@ static const char *name_in_graph(const session *s, const char *name) {
     return strncmp(name, s->adapters_prefix, length) == 0 ? name + length : name;
 }
 
-static bool has_part(const session *s, int param, nets_part part) {
+static bool has_part(const session *s, int param, int part) {
+    if (part >= ABSMAX) return absmax_of(s, param, part - ABSMAX) >= 0;
     return part == NETS_VALUE || nets_exec_param(s->train, param, part) != NULL;
 }
 
 /* What is frozen is not saved. */
-static bool saves_part(const session *s, int param, nets_part part) {
+static bool saves_part(const session *s, int param, int part) {
     return !nets_net_param(s->config.net, param)->frozen && has_part(s, param, part);
 }
 
@@ -187,6 +207,14 @@ static mm_status add_options(const arg *options, nets_safetensors_builder *build
     return MM_OK;
 }
 
+/* What blocks of codes are in, if it is not the order of the file. A device in another order has other blocks. */
+static const char *order_of_blocks(const session *s) {
+    const nets_lowered *lowered = nets_exec_lowered(s->train);
+    for (int i = 0; i < nets_net_params(s->config.net); i++)
+        if (absmax_of(s, i, 0) >= 0 && !nets_order_is_plain(&lowered->params[i].order)) return "channels last";
+    return NULL;
+}
+
 /* The position in the data is saved in images, so that a run with another batch size can go on there. */
 static mm_status add_metadata(const session *s, const arg *options, nets_safetensors_builder *builder) {
     const nets_reader_size *size = &s->train_size;
@@ -197,6 +225,7 @@ static mm_status add_metadata(const session *s, const arg *options, nets_safeten
     MM_TRY(add_count(builder, "iteration", s->iteration));
     MM_TRY(add_count(builder, "epoch", at / size->batches));
     MM_TRY(add_count(builder, "position", at % size->batches * s->config.batch));
+    if (order_of_blocks(s)) MM_TRY(nets_safetensors_add_metadata(builder, STATE_BLOCKS, order_of_blocks(s)));
     return nets_safetensors_add_metadata(builder, "last_batch", s->config.whole_epochs ? "trained" : "left out");
 }
 
@@ -236,14 +265,15 @@ mm_status session_save(session *s, const char *path, const arg *options) {
     return status;
 }
 
-/* Adds a tensor's elements, of four bytes each, to a digest. piece: a buffer of NETS_TRANSFER_BYTES. */
+/* Adds a tensor's elements to a digest, four bytes at a time. piece: a buffer of NETS_TRANSFER_BYTES. */
 static mm_status digest_one(session *s, const nets_safetensors_tensor *tensor, uint32_t *piece, uint64_t *digest) {
     int64_t bytes;
     MM_TRY(nets_safetensors_bytes(tensor, &bytes));
     for (int64_t at = 0; at < bytes; at += NETS_TRANSFER_BYTES) {
         const int64_t n = bytes - at < NETS_TRANSFER_BYTES ? bytes - at : NETS_TRANSFER_BYTES;
         MM_TRY(nets_exec_values_get(s->train, name_in_graph(s, tensor->name), at, piece, n));
-        for (int64_t i = 0; i < n / (int64_t)sizeof *piece; i++) *digest = mm_hash_word(*digest, piece[i]);
+        memset((char *)piece + n, 0, (size_t)(-n & 3));
+        for (int64_t i = 0; i < (n + 3) / (int64_t)sizeof *piece; i++) *digest = mm_hash_word(*digest, piece[i]);
     }
     return MM_OK;
 }
@@ -336,6 +366,17 @@ static mm_status take_states(session *s, const nets_safetensors_file *file, void
     return MM_OK;
 }
 
+/* Refuses codes whose blocks are of other elements here. */
+static mm_status check_blocks(const session *s, const nets_safetensors_file *file) {
+    const char *then = nets_safetensors_metadata(file, STATE_BLOCKS), *now = order_of_blocks(s);
+    if (s->config.reset_optimizer || !nets_optimizer_traits_of(s->config.target.optimizer.id)->coded) return MM_OK;
+    if (strcmp(then ? then : "", now ? now : "") == 0) return MM_OK;
+    return mm_fail(MM_ERR_FORMAT,
+                   "its 8-bit states are in blocks %s, those of device %s are not: use --reset-optimizer to take only "
+                   "its weights",
+                   then ? then : "in the file's order", s->config.target.device);
+}
+
 /* Reads a count from the metadata; 0 if there is none, as in a file of weights alone. */
 static mm_status read_count(const nets_safetensors_file *file, const char *path, const char *key, int64_t most,
                             int64_t *count_out) {
@@ -378,6 +419,7 @@ static mm_status load(session *s, const nets_safetensors_file *file, const char 
     MM_TRY(read_count(file, path, "position", INT32_MAX, &position));
     if (s->config.only_matching) return take_weights(s, file, piece);
     MM_TRY(weights_check(file, s->config.net, WEIGHTS_STATE));
+    MM_TRY(check_blocks(s, file));
     MM_TRY(take_states(s, file, NULL));
     MM_TRY(take_weights(s, file, piece));
     MM_TRY(take_states(s, file, piece));

@@ -117,7 +117,10 @@ static mm_status run_session(train *t, session *s, row *r) {
     train_report_schedule(t, s, &run.schedule);
     if (t->state) MM_TRY(train_log_differences(t, s));
     report_idle(s);
-    if (train_ranks(t) == 1 || comm_rank(t->ranks) == 0) host_rates_tell(&t->rates, "train", t->policy);
+    if (train_ranks(t) == 1 || comm_rank(t->ranks) == 0) {
+        target_log_lossy(&t->target);
+        host_rates_tell(&t->rates, "train", t->policy);
+    }
     run.save_period = t->save_period;
     if (t->save_epochs) {
         run.save_period.every *= s->train_size.batches;

@@ -68,7 +68,7 @@ static mm_status read_optimizer(train *t) {
     if (t->weight_decay >= 0) MM_TRY(nets_optimizer_set(optimizer, "weight-decay", t->weight_decay));
     if (t->clip_norm >= 0) MM_TRY(nets_optimizer_set(optimizer, "clip-norm", t->clip_norm));
     if (t->lr <= 0) t->lr = nets_optimizer_traits_of(optimizer->id)->rate;
-    if (optimizer->id != NETS_ADAMW) t->momentum = optimizer->momentum;
+    if (!nets_optimizer_traits_of(optimizer->id)->counts) t->momentum = optimizer->momentum;
     t->weight_decay = optimizer->weight_decay;
     t->clip_norm = optimizer->clip_norm;
     nets_optimizer_text(optimizer, t->optimizer_text);

@@ -91,6 +91,12 @@ static const char *state_optimizer(const train *t) {
     return optimizer ? optimizer : session_state_says(t->state, "iteration") ? "sgd" : NULL;
 }
 
+/* Whether the optimizer's states are codes. */
+static bool is_coded(const char *optimizer) {
+    nets_optimizer parsed;
+    return nets_optimizer_parse(optimizer, &parsed) == MM_OK && nets_optimizer_traits_of(parsed.id)->coded;
+}
+
 /* Options that are not given are as in the state, except: --optimizer resets its own options and, if it is another
  * optimizer, the learning rate; and --lr-step and --lr-schedule each override the state's other one. */
 static mm_status open_optimizer(train *t) {
@@ -107,12 +113,13 @@ static mm_status open_optimizer(train *t) {
         if (!args_given(t->argc, t->argv, "--weight-decay")) t->weight_decay = -1;
         if (!args_given(t->argc, t->argv, "--clip-norm")) t->clip_norm = -1;
     }
-    if (!then || (strcspn(then, ",") == length && memcmp(then, now, length) == 0)) return MM_OK;
+    const bool same_name = then && strcspn(then, ",") == length && memcmp(then, now, length) == 0;
+    if (!then || (same_name && is_coded(then) == is_coded(now))) return MM_OK;
     if (!t->reset_optimizer && !t->load_matching)
         return mm_fail(MM_ERR_INVALID,
                        "--optimizer %s: %s was trained with %s; use --reset-optimizer to take only its weights", now,
                        t->load, then);
-    if (!args_given(t->argc, t->argv, "--lr")) t->lr = 0;
+    if (!same_name && !args_given(t->argc, t->argv, "--lr")) t->lr = 0;
     return MM_OK;
 }
 

@@ -19,6 +19,7 @@
 #include "nets/cuda/kernels/strips.h"
 #include "nets/optimizer.h"
 #include "nets/rng.h"
+#include "nets/state_codes.h"
 #include "pipeline/codec/block/code_blocks.h"
 
 #ifdef __cplusplus
@@ -108,6 +109,32 @@ void nets_cuda_update_clip(const double *parts, int n, double clip_norm, float *
 void nets_cuda_update_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_plain_sgd(const nets_cuda_update *update, cudaStream_t stream);
 void nets_cuda_update_adamw(const nets_cuda_update *update, cudaStream_t stream);
+
+/* The same for parameters with codes (state_codes.h), op_update_codes_kernels.cu. TENSORS: with that many the argument
+ * has 31 KB. CHUNK: elements that a block's threads update, one block of codes after the other; chosen, so that the
+ * maps, which they copy before, are little beside it. */
+enum { NETS_CUDA_CODED_TENSORS = 400, NETS_CUDA_CODED_CHUNK = 8 * NETS_STATE_BLOCK };
+
+typedef struct nets_cuda_coded_update {
+    struct {
+        float *weight;
+        const float *gradient;
+        uint16_t *copy; /* the weight's bf16 copy; NULL: none */
+        uint8_t *codes[NETS_OPTIMIZER_STATES];
+        float *absmax[NETS_OPTIMIZER_STATES];
+        int64_t elems;
+    } tensors[NETS_CUDA_CODED_TENSORS];
+    uint32_t first_block[NETS_CUDA_CODED_TENSORS + 1];
+    uint32_t decayed[(NETS_CUDA_CODED_TENSORS + 31) / 32];
+    int n;
+    nets_state_maps maps;
+    nets_optimizer optimizer;
+    const float *lr;
+    const uint32_t *step, *halted;
+    const float *clip;
+} nets_cuda_coded_update;
+
+void nets_cuda_update_coded(const nets_cuda_coded_update *update, cudaStream_t stream);
 /* Advances *step by one unless *halted is set. */
 void nets_cuda_update_count(uint32_t *step, const uint32_t *halted, cudaStream_t stream);
 /* Advances NETS_RNG's image by `images`. */

@@ -1,28 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The update step of all parameters: see nets/optimizer.h. One launch; a block finds its tensor by bisection of the
  * list, which lies in the constant bank. */
-#include "nets/cuda/kernels/vector.h"
-
-#define NETS_ADAMW_FUNCTION static __device__ inline
-#include "nets/adamw.h"
-#define NETS_BF16_FUNCTION static __device__ inline
-#include "nets/bf16.h"
-
-static __device__ inline int tensor_of(const nets_cuda_update &update, unsigned block) {
-    int low = 0, high = update.n; /* first_block[low] <= block < first_block[high] */
-    while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (update.first_block[middle] <= block)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static __device__ inline bool is_decayed(const nets_cuda_update &update, int tensor) {
-    return update.decayed[tensor / 32] >> tensor % 32 & 1;
-}
+#include "nets/cuda/kernels/update_list.h"
 
 /* An optimizer's formula for one element of a tensor. `of` makes it from the update: each thread for itself or, if that
  * is expensive, one thread for its block. */
@@ -49,33 +28,6 @@ struct plain_sgd {
     }
     __device__ float move(float w, float g, float *) const { return w - lr * (g + decay * w); }
 };
-
-struct adamw {
-    enum { STATES = 2 };
-    nets_adamw_factors f;
-
-    static __device__ inline adamw of(const nets_cuda_update &update, int tensor) {
-        __shared__ nets_adamw_factors all;
-        if (threadIdx.x == 0) {
-            all = nets_adamw_factors_at(&update.optimizer, *update.step + 1, *update.lr);
-            if (!is_decayed(update, tensor)) all.decay = 0;
-        }
-        __syncthreads();
-        return {all};
-    }
-    __device__ float move(float w, float g, float *state) const {
-        return nets_adamw_move(f, w, g, &state[0], &state[1]);
-    }
-};
-
-static __device__ inline void store_halves(uint16_t *to, const vec<1> &v) {
-    *to = nets_bf16_of(__float_as_uint(v.at[0]));
-}
-static __device__ inline void store_halves(uint16_t *to, const vec<4> &v) {
-    uint32_t bits[4];
-    for (int k = 0; k < 4; k++) bits[k] = nets_bf16_of(__float_as_uint(v.at[k]));
-    *reinterpret_cast<uint2 *>(to) = make_uint2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
-}
 
 /* One thread's vector of a tensor. */
 template <class Rule, int V> struct moving {

@@ -4,7 +4,8 @@
 
 #include "nets/cuda/cuda_ops.h"
 
-static void list_tensors(const nets_update_param *params, int n, nets_cuda_update *update) {
+/* moves: parameters with codes are updated elsewhere (enqueue_coded), and here have no elements. */
+static void list_tensors(const nets_update_param *params, int n, bool moves, nets_cuda_update *update) {
     uint32_t block = 0;
     memset(update->decayed, 0, sizeof update->decayed);
     for (int i = 0; i < n; i++) {
@@ -13,9 +14,9 @@ static void list_tensors(const nets_update_param *params, int n, nets_cuda_updat
         memcpy(update->tensors[i].state, params[i].state, sizeof params[i].state);
         update->tensors[i].gradient = params[i].gradient;
         update->tensors[i].copy = params[i].copy;
-        update->tensors[i].elems = params[i].elems;
+        update->tensors[i].elems = moves && params[i].codes[0] ? 0 : params[i].elems;
         update->first_block[i] = block;
-        block += (uint32_t)((params[i].elems + NETS_CUDA_UPDATE_CHUNK - 1) / NETS_CUDA_UPDATE_CHUNK);
+        block += (uint32_t)((update->tensors[i].elems + NETS_CUDA_UPDATE_CHUNK - 1) / NETS_CUDA_UPDATE_CHUNK);
     }
     update->first_block[n] = block;
     update->n = n;
@@ -25,7 +26,8 @@ typedef void (*update_fn)(const nets_cuda_update *update, cudaStream_t stream);
 
 static const update_fn UPDATES[] = {[NETS_SGD] = nets_cuda_update_sgd,
                                     [NETS_PLAIN_SGD] = nets_cuda_update_plain_sgd,
-                                    [NETS_ADAMW] = nets_cuda_update_adamw};
+                                    [NETS_ADAMW] = nets_cuda_update_adamw,
+                                    [NETS_ADAMW_8BIT] = nets_cuda_update_adamw};
 _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
 
 /* Passes over all tensors, in this order: HALT checks the gradients, NORM sums their squares, MOVE updates the
@@ -41,7 +43,7 @@ static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm 
         int n = all - first;
         if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
         update->rng = first + n == all && !args->goes_on ? args->rng : NULL;
-        list_tensors((pass == MOVE && args->moved ? args->moved : args->params) + first, n, update);
+        list_tensors((pass == MOVE && args->moved ? args->moved : args->params) + first, n, pass == MOVE, update);
         const uint32_t chunks = update->first_block[n];
         if (first == 0) parts = chunks < NETS_CUDA_UPDATE_PARTS ? (int)chunks : NETS_CUDA_UPDATE_PARTS;
         if (pass == HALT)
@@ -55,6 +57,34 @@ static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm 
     if (pass == NORM) nets_cuda_update_clip(norm->parts, parts, args->optimizer.clip_norm, &norm->clip, stream);
 }
 
+/* Adds a parameter with codes. */
+static void add_coded(const nets_update_param *param, nets_cuda_coded_update *update) {
+    const int i = update->n++;
+    update->tensors[i].weight = param->weight;
+    update->tensors[i].gradient = param->gradient;
+    update->tensors[i].copy = param->copy;
+    memcpy(update->tensors[i].codes, param->codes, sizeof param->codes);
+    memcpy(update->tensors[i].absmax, param->absmax, sizeof param->absmax);
+    update->tensors[i].elems = param->elems;
+    update->decayed[i / 32] |= (uint32_t)param->decayed << i % 32;
+    update->first_block[i + 1] =
+        update->first_block[i] + (uint32_t)((param->elems + NETS_CUDA_CODED_CHUNK - 1) / NETS_CUDA_CODED_CHUNK);
+}
+
+/* Updates the parameters with codes: a launch for every NETS_CUDA_CODED_TENSORS. */
+static void enqueue_coded(const nets_update_args *args, const nets_cuda_update *with, cudaStream_t stream) {
+    nets_cuda_coded_update update = {
+        .optimizer = with->optimizer, .lr = with->lr, .step = with->step, .halted = with->halted, .clip = with->clip};
+    nets_state_maps_make(&update.maps);
+    for (int i = 0; i < args->n_params; i++) {
+        if (args->params[i].codes[0]) add_coded(&args->params[i], &update);
+        if (update.n == 0 || (update.n < NETS_CUDA_CODED_TENSORS && i < args->n_params - 1)) continue;
+        nets_cuda_update_coded(&update, stream);
+        update.n = 0;
+        memset(update.decayed, 0, sizeof update.decayed);
+    }
+}
+
 static mm_status enqueue_updates(const nets_update_args *args, nets_cuda_norm *norm, mm_stream *stream) {
     const uint32_t *halted = args->optimizer.only_finite ? args->rng + NETS_RNG_HALTED : NULL;
     const bool clips = args->optimizer.clip_norm > 0, runs[PASSES] = {halted && args->checks, clips, true};
@@ -63,8 +93,11 @@ static mm_status enqueue_updates(const nets_update_args *args, nets_cuda_norm *n
                                .step = args->step,
                                .halted = halted,
                                .clip = clips ? &norm->clip : NULL};
-    for (int pass = 0; pass < PASSES; pass++)
+    for (int pass = 0; pass < PASSES; pass++) {
+        if (pass == MOVE && nets_optimizer_traits_of(args->optimizer.id)->coded)
+            enqueue_coded(args, &update, mm_cuda_stream(stream));
         if (runs[pass]) enqueue_pass(pass, args, norm, &update, mm_cuda_stream(stream));
+    }
     if (args->step && !args->goes_on) nets_cuda_update_count(args->step, halted, mm_cuda_stream(stream));
     return nets_cuda_launched("the update");
 }
