@@ -103,7 +103,9 @@ typedef struct nets_update_args {
     const float *lr;   /* [1] */
     nets_optimizer optimizer;
     bool goes_on;   /* more parts of the update follow: rng and step do not change yet */
-    uint32_t *rng;  /* NETS_RNG: the update increments its iteration or sets its halted word; its image becomes 0 */
+    /* NETS_RNG: the update increments its iteration or sets its halted word; its image becomes 0. NULL: it checks
+     * nothing and counts no iteration (nets_backend_ops.update_now alone) */
+    uint32_t *rng;
     uint32_t *step; /* [1], if the optimizer counts: incremented unless halted */
 } nets_update_args;
 
