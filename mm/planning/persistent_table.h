@@ -15,6 +15,7 @@ typedef struct mm_persistent {
     mm_place place;
     int64_t bytes;
     bool declared; /* a graph that was prepared declares it */
+    bool on_host;  /* a step on the host uses it: its home is in pinned memory, whatever mm_homes says */
 } mm_persistent;
 
 typedef struct mm_persistent_table {

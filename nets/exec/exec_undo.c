@@ -112,6 +112,11 @@ static uint32_t *count_in(const nets_undo *undo, int slot) {
     return (uint32_t *)(copy_of(undo, slot) + undo->rng_offset) + 2;
 }
 
+void nets_undo_mark_now(nets_undo *undo, int slot) {
+    memcpy(mark_of(undo), count_in(undo, slot), sizeof NEVER);
+    mark_of(undo)[MARK_HALTED] = 0;
+}
+
 mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
     if (undo->n_runs > 0) memcpy(count_in(undo, slot), NEVER, sizeof NEVER);
     for (int i = 0; i < undo->n_runs; i++) {

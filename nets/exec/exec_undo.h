@@ -30,6 +30,8 @@ void nets_undo_fini(nets_undo *undo);
 void nets_undo_unmark(nets_undo *undo);
 /* Enqueues a mark of the iteration: it is about to update the first of its weights, unless updates are halted. */
 MM_CHECKED mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream);
+/* The same at once, on a task of the host, for the iteration whose copy is in the slot. */
+void nets_undo_mark_now(nets_undo *undo, int slot);
 
 /* Enqueues the copy for the slot with this index. It must be enqueued before anything else of the slot's iteration. */
 MM_CHECKED mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream);

@@ -9,7 +9,7 @@
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
- * is managed. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
+ * is managed, unless the host updates. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
  * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
  * <optimizer>.<layer> if there is one for each layer. A frozen parameter (nets_freeze) is read only: it has no gradient
  * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
@@ -61,6 +61,7 @@ typedef struct nets_lowering {
     nets_pass pass;           /* one of several passes, of a training in sub-batches. All zero: the whole batch */
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
     bool clips;               /* nets_optimizer.clip_norm is set */
+    bool on_host;             /* nets_optimizer.on_host: updates run on the host (mm_graph_run_on_host) */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -79,6 +80,7 @@ typedef struct nets_step {
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the parameters that train */
+    bool on_host;                 /* an update that runs on the host */
     int part;                     /* an update's number among the graph's updates, from 0 */
     /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
      * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
@@ -101,6 +103,9 @@ typedef struct nets_lowered {
     nets_pass pass;
     nets_optimizer_id optimizer;
     nets_update_when update;
+    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients are
+     * persistent then. */
+    bool on_host;
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;

@@ -17,7 +17,8 @@ typedef struct visit_use {
     bool fetches; /* a visit begins, and the step needs what is at home */
     bool leaves;  /* the visit ends after the step */
     bool writes;
-    int32_t due; /* the step before which a visit that begins is fetched, at the latest its own */
+    bool on_host; /* the step runs on the host, and uses the home: no visit has it */
+    int32_t due;  /* the step before which a visit that begins is fetched, at the latest its own */
 } visit_use;
 
 struct mm_visits {
@@ -27,6 +28,8 @@ struct mm_visits {
     int next_fetch;    /* the use from which on visits are yet to begin */
     bool *changed;     /* per tensor: written since its visit began */
     int32_t *sent;     /* per tensor: node that copied it home last; -1: none */
+    int32_t *fetched;  /* per tensor: node that copied it from home last; -1: none */
+    int32_t *hosted;   /* per tensor: the last step on the host that used it; -1: none */
     int32_t *needed;   /* per tensor that was fetched early: the step that needs it */
     int64_t ahead_bytes, ahead_most;
     int first_node; /* the node of the first step; -1: it is yet to come */
@@ -59,10 +62,11 @@ static void list_uses(const mm_schedule *s, mm_visits *v) {
             visit_use *own = (visit_use *)use_of(v, step, use->tensor);
             if (!own) {
                 own = &v->uses[v->n++];
-                *own = (visit_use){.tensor = use->tensor, .step = step, .last = -1, .next = -1, .due = step};
+                *own = (visit_use){
+                    .tensor = use->tensor, .step = step, .last = -1, .next = -1, .on_host = info->on_host, .due = step};
                 v->first_of[step + 1] = v->n;
             }
-            own->fetches |= use->access != MM_WRITE; /* for now: it needs a value */
+            own->fetches |= use->access != MM_WRITE && !info->on_host; /* for now: it needs a value */
             own->writes |= use->access != MM_READ;
         }
     }
@@ -95,7 +99,7 @@ static void divide(const mm_schedule *s, mm_visits *v, const int64_t *begins, in
         if (!before) continue;
         before->next = i;
         use->last = before->step;
-        before->leaves = !stays(s, use->tensor, before->step, use->step, begins);
+        before->leaves = before->on_host || use->on_host || !stays(s, use->tensor, before->step, use->step, begins);
         use->fetches &= before->leaves;
     }
 }
@@ -139,13 +143,15 @@ mm_status mm_visits_init(mm_schedule *s) {
                          .first_of = calloc(steps, sizeof *v->first_of),
                          .changed = calloc(tensors, sizeof *v->changed),
                          .sent = malloc(tensors * sizeof *v->sent),
+                         .fetched = malloc(tensors * sizeof *v->fetched),
+                         .hosted = malloc(tensors * sizeof *v->hosted),
                          .needed = malloc(tensors * sizeof *v->needed),
                          .ahead_most = s->ahead_bytes,
                          .first_node = -1};
     }
-    if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->needed)
+    if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->fetched || !v->hosted || !v->needed)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    for (size_t t = 0; t < tensors; t++) v->sent[t] = v->needed[t] = -1;
+    for (size_t t = 0; t < tensors; t++) v->sent[t] = v->fetched[t] = v->hosted[t] = v->needed[t] = -1;
     MM_TRY(step_begins(s, &begins));
     list_uses(s, v);
     divide(s, v, begins, v->needed);
@@ -161,6 +167,8 @@ void mm_visits_fini(mm_visits *v) {
     free(v->first_of);
     free(v->changed);
     free(v->sent);
+    free(v->fetched);
+    free(v->hosted);
     free(v->needed);
     free(v);
 }
@@ -178,6 +186,8 @@ static bool fetch(mm_schedule *s, mm_tensor tensor) {
     s->plan->segments[segment].category = MM_CAT_VISIT;
     if (v->first_node >= 0) mm_plan_wait(s->plan, node, v->first_node);
     if (v->sent[tensor] >= 0) mm_plan_wait(s->plan, node, v->sent[tensor]);
+    if (v->hosted[tensor] >= 0) mm_plan_wait(s->plan, node, v->hosted[tensor]);
+    v->fetched[tensor] = node;
     s->tensors[tensor].value = segment;
     s->tensors[tensor].value_node = node;
     v->changed[tensor] = false;
@@ -208,6 +218,16 @@ bool mm_visits_before(mm_schedule *s, int step) {
     return true;
 }
 
+void mm_visits_use_homes(mm_schedule *s, int step, int node) {
+    const mm_visits *v = s->visits;
+    for (int i = v ? v->first_of[step] : 0; v && i < v->first_of[step + 1]; i++) {
+        const visit_use *use = &v->uses[i];
+        if (v->first_node >= 0) mm_plan_wait(s->plan, node, v->first_node);
+        if (v->sent[use->tensor] >= 0) mm_plan_wait(s->plan, node, v->sent[use->tensor]);
+        if (use->writes && v->fetched[use->tensor] >= 0) mm_plan_wait(s->plan, node, v->fetched[use->tensor]);
+    }
+}
+
 /* Ends the tensor's visit after the step at `node`. */
 static bool leave(mm_schedule *s, mm_tensor tensor, int node) {
     mm_visits *v = s->visits;
@@ -216,6 +236,7 @@ static bool leave(mm_schedule *s, mm_tensor tensor, int node) {
         const int sent = mm_plan_op(s->plan, MM_NODE_OUT, tensor, s->tensors[tensor].value, home);
         if (sent < 0) return false;
         mm_plan_wait(s->plan, sent, node);
+        if (v->hosted[tensor] >= 0) mm_plan_wait(s->plan, sent, v->hosted[tensor]);
         v->sent[tensor] = sent;
     }
     v->changed[tensor] = false;
@@ -229,6 +250,10 @@ bool mm_visits_after(mm_schedule *s, int step, int node) {
     if (v->first_node < 0) v->first_node = node;
     for (int i = v->first_of[step]; i < v->first_of[step + 1]; i++) {
         const visit_use *use = &v->uses[i];
+        if (use->on_host) {
+            v->hosted[use->tensor] = node;
+            continue;
+        }
         if (v->needed[use->tensor] == step) {
             v->ahead_bytes -= mm_graph_tensor(s->graph, use->tensor)->bytes;
             v->needed[use->tensor] = -1;
@@ -261,11 +286,11 @@ void mm_visits_after_again(mm_schedule *s, int step, int when) {
         const mm_tensor tensor = v->uses[i].tensor;
         const visit_use *next = &v->uses[i];
         bool there = v->changed[tensor] || v->needed[tensor] >= 0;
-        while (next && next->step < when) {
+        while (next && !next->on_host && next->step < when) {
             there |= !next->leaves && next->next >= 0 && v->uses[next->next].step >= when;
             next = next->next >= 0 ? &v->uses[next->next] : NULL;
         }
-        if (there || (next && next->step <= when + NEAR_STEPS)) continue;
+        if (there || (next && !next->on_host && next->step <= when + NEAR_STEPS)) continue;
         s->tensors[tensor].value = s->tensors[tensor].value_node = -1;
     }
 }

@@ -78,8 +78,9 @@ enum { TARGET_LINK_LEAST = 100000 };
         &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0)
 #define TARGET_OPTIMIZER_ARG(t)                                                                                        \
     ARG("--optimizer", "NAME[,k=v..]",                                                                                 \
-        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; both: weight-decay=X, clip-norm=X", ARG_TEXT,             \
-        &(t)->optimizer_text, 0, 0)
+        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X]; both: weight-decay=X, clip-norm=X, on=host (update on "   \
+        "CPUs)",                                                                                                       \
+        ARG_TEXT, &(t)->optimizer_text, 0, 0)
 #define TARGET_UPDATE_ARG(t)                                                                                           \
     ARG("--update", "HOW",                                                                                             \
         "at-end, by-layer, in-backward: update each layer behind its backward step, so that its gradient "             \
