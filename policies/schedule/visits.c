@@ -7,6 +7,7 @@
 
 #include "mm/core/status.h"
 #include "mm/core/time/node_time.h"
+#include "policies/schedule/leaving.h"
 
 /* A use of a visiting tensor by a step. */
 typedef struct visit_use {
@@ -32,6 +33,8 @@ struct mm_visits {
     int32_t *hosted;   /* per tensor: the last step on the host that used it; -1: none */
     int32_t *needed;   /* per tensor that was fetched early: the step that needs it */
     int64_t ahead_bytes, ahead_most;
+    int64_t *begins; /* when each step begins, if nothing waits; NULL: times are not known */
+    mm_leaving leaving;
     int first_node; /* the node of the first step; -1: it is yet to come */
 };
 
@@ -152,12 +155,13 @@ mm_status mm_visits_init(mm_schedule *s) {
     if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->fetched || !v->hosted || !v->needed)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
     for (size_t t = 0; t < tensors; t++) v->sent[t] = v->fetched[t] = v->hosted[t] = v->needed[t] = -1;
+    MM_TRY(mm_leaving_init(&v->leaving, n, s->ahead_bytes));
     MM_TRY(step_begins(s, &begins));
+    v->begins = begins;
     list_uses(s, v);
     divide(s, v, begins, v->needed);
     for (size_t t = 0; t < tensors; t++) v->needed[t] = -1;
     if (begins) find_due(s, v, begins);
-    free(begins);
     return MM_OK;
 }
 
@@ -170,6 +174,8 @@ void mm_visits_fini(mm_visits *v) {
     free(v->fetched);
     free(v->hosted);
     free(v->needed);
+    free(v->begins);
+    mm_leaving_fini(&v->leaving);
     free(v);
 }
 
@@ -203,6 +209,7 @@ static bool fetch_ahead(mm_schedule *s, const visit_use *use) {
 
 bool mm_visits_before(mm_schedule *s, int step) {
     mm_visits *v = s->visits;
+    if (v && v->begins) mm_leaving_look(&v->leaving, s, v->begins[step]);
     for (; v && v->next_fetch < v->n; v->next_fetch++) {
         const visit_use *use = &v->uses[v->next_fetch];
         if (!use->fetches || s->tensors[use->tensor].value >= 0) {
@@ -231,8 +238,12 @@ void mm_visits_use_homes(mm_schedule *s, int step, int node) {
 /* Ends the tensor's visit after the step at `node`. */
 static bool leave(mm_schedule *s, mm_tensor tensor, int node) {
     mm_visits *v = s->visits;
-    const int home = mm_graph_tensor(s->graph, tensor)->persistent;
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    const int home = info->persistent;
     if (v->changed[tensor]) {
+        if (v->begins)
+            mm_leaving_add(&v->leaving, s, s->tensors[tensor].value, v->begins[s->plan->nodes[node].step + 1],
+                           mm_rate_ns(s->facts->out_bytes_per_s, info->bytes) / 4 * SLACK);
         const int sent = mm_plan_op(s->plan, MM_NODE_OUT, tensor, s->tensors[tensor].value, home);
         if (sent < 0) return false;
         mm_plan_wait(s->plan, sent, node);
