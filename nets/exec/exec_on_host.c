@@ -7,14 +7,16 @@ struct nets_on_host_call {
     mm_call call;
     nets_backend *backend;
     nets_update_args args;
-    nets_undo *undo; /* NULL: not the first part */
-    int slot;
+    nets_undo *undo;
+    int slot, part;
 };
 
 static mm_status run(void *arg) {
     const nets_on_host_call *c = arg;
-    if (c->undo) nets_undo_mark_now(c->undo, c->slot);
-    return c->backend->ops->update_now(c->backend, &c->args);
+    if (c->part == 0) nets_undo_host_begins(c->undo, c->slot);
+    MM_TRY(c->backend->ops->update_now(c->backend, &c->args));
+    if (!c->args.goes_on) nets_undo_host_ended(c->undo, c->slot);
+    return MM_OK;
 }
 
 mm_status nets_on_host_init(nets_on_host *host, const nets_lowered *lowered, int threads) {
@@ -35,7 +37,6 @@ void nets_on_host_fini(nets_on_host *host) {
 mm_status nets_on_host_enqueue(nets_on_host *host, int slot, int part, const nets_update_args *args, nets_undo *undo,
                                mm_stream *stream) {
     nets_on_host_call *c = &host->calls[slot * host->n_parts + part];
-    *c = (nets_on_host_call){
-        .call = {run, c}, .backend = host->backend, .args = *args, .undo = part == 0 ? undo : NULL, .slot = slot};
+    *c = (nets_on_host_call){{run, c}, host->backend, *args, undo, slot, part};
     return mm_call_async(stream, &c->call);
 }

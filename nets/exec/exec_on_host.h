@@ -23,7 +23,7 @@ MM_CHECKED mm_status nets_on_host_init(nets_on_host *host, const nets_lowered *l
 void nets_on_host_fini(nets_on_host *host);
 
 /* Enqueues part `part` of iteration slot `slot`; args: as of nets_backend_ops.update_now, its arrays valid until the
- * work is done. The first part marks the iteration in `undo`. */
+ * work is done. `undo` gets to know when the host begins and has ended. */
 MM_CHECKED mm_status nets_on_host_enqueue(nets_on_host *host, int slot, int part, const nets_update_args *args,
                                           nets_undo *undo, mm_stream *stream);
 
