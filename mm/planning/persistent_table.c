@@ -98,8 +98,11 @@ void mm_persistent_table_settle(mm_persistent_table *d, const mm_homes *homes) {
 
 int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph *graph) {
     int64_t bytes = d->bytes;
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->persistent >= 0) bytes -= mm_align(mm_graph_tensor(graph, t)->bytes);
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        const int entry = tensor->persistent >= 0 ? mm_names_find(&d->names, tensor->name) : -1;
+        if (entry >= 0 && !d->entries[entry].place.pinned) bytes -= mm_align(tensor->bytes);
+    }
     return bytes;
 }
 

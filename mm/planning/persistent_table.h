@@ -56,7 +56,8 @@ MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persi
 /* Moves the entries to where they are with these homes; their bytes are the caller's business. */
 void mm_persistent_table_settle(mm_persistent_table *persistents, const mm_homes *homes);
 
-/* Bytes, aligned, of the table's tensors that the graph does not declare; all that it declares must be in the table. */
+/* Bytes on the device, aligned, of the table's tensors that the graph does not declare; all that it declares must be in
+ * the table. */
 int64_t mm_persistent_table_beside(const mm_persistent_table *persistents, const mm_graph *graph);
 
 /* Bytes, aligned, of the persistent tensors of `other` that `graph` does not declare. */
