@@ -638,6 +638,18 @@ MM_API void mm_host_memory_get(mm_host_memory *memory_out);
  * graph. MM_ERR_UNSUPPORTED: the iteration is recorded for replay (mm_record_begin), which takes mm's own stream. */
 MM_API MM_CHECKED mm_status mm_layer_begin_on(mm_manager *manager, mm_layer layer, mm_phase phase, void *stream);
 
+/* Declares that the step added last, of the phase MM_UPDATE, runs on the host: on CPUs, beside the device's steps. Its
+ * tensors have their homes in pinned memory, under any policy, where the step finds them; for the device's steps plans
+ * fetch copies, and send home what these write. So an optimizer's states need no memory of the device. It begins with
+ * mm_layer_begin. With a stream there, enqueue its work on mm_host_stream instead; with NULL, do it before
+ * mm_layer_end. Later steps that use what it writes wait for it. It is never recorded (mm_record_begin).
+ * MM_ERR_ORDER: there is no step. MM_ERR_INVALID: the step has another phase, a workspace, or a tensor that is not
+ * persistent or is all-reduced. mm_graph_freeze also refuses that the graph's first step uses such a tensor. */
+MM_API MM_CHECKED mm_status mm_graph_run_on_host(mm_graph *graph);
+
+/* The stream of steps on the host, for tasks of the CPU; within such a step only, else NULL. The manager owns it. */
+MM_API mm_stream *mm_host_stream(mm_manager *manager);
+
 /* A code that a step reads or writes by itself, strip by strip (mm_strips), instead of a codec that does it before or
  * after the step. */
 typedef struct mm_code_use {

@@ -66,8 +66,9 @@ static mm_status no_option(const nets_optimizer *optimizer, int length, const ch
         size_t n = strlen(all);
         snprintf(all + n, sizeof all - n, "%s%s", i > 0 ? ", " : "", option->name);
     }
-    return mm_fail(MM_ERR_INVALID, "optimizer %s has no option '%.*s'%s; it has %s", TABLE[optimizer->id].name, length,
-                   name, MM_DID_YOU_MEAN(&near), all);
+    mm_nearest_try(&near, "on");
+    return mm_fail(MM_ERR_INVALID, "optimizer %s has no option '%.*s'%s; it has %s, on", TABLE[optimizer->id].name,
+                   length, name, MM_DID_YOU_MEAN(&near), all);
 }
 
 /* NULL: it has no such option. */
@@ -117,8 +118,24 @@ static mm_status find(const char *text, size_t length, nets_optimizer *out) {
                    MM_DID_YOU_MEAN(&near), TABLE[NETS_SGD].name, TABLE[NETS_ADAMW].name);
 }
 
+/* Reads "on=PLACE". Returns whether it was that option. */
+static bool read_place(nets_optimizer *optimizer, const char *text, size_t length, mm_status *status_out) {
+    if (length < 3 || memcmp(text, "on=", 3) != 0) return false;
+    text += 3;
+    length -= 3;
+    const bool host = length == 4 && memcmp(text, "host", 4) == 0;
+    optimizer->on_host = host;
+    *status_out = MM_OK;
+    if (!host && (length != 6 || memcmp(text, "device", 6) != 0))
+        *status_out = mm_fail(MM_ERR_INVALID, "optimizer %s: on=%.*s: must be host or device",
+                              TABLE[optimizer->id].name, (int)length, text);
+    return true;
+}
+
 /* `text` is "OPTION=X", up to the next comma or the end. */
 static mm_status read_option(nets_optimizer *optimizer, const char *text, size_t length) {
+    mm_status placed;
+    if (read_place(optimizer, text, length, &placed)) return placed;
     const char *equals = memchr(text, '=', length), *end_of_text = text + length;
     const size_t name = equals ? (size_t)(equals - text) : 0;
     const nets_optimizer_option *option = find_option(optimizer, text, name);

@@ -49,6 +49,10 @@ typedef struct nets_optimizer {
      * NETS_GRADIENT_MOST in magnitude. Nor does any iteration after it. If ranks update in parts while gradients are
      * being all-reduced, each checks its own gradients, up to NETS_GRADIENT_MOST divided by the number of ranks. */
     bool only_finite;
+    /* States, f32 weights and gradients have their homes in pinned memory, and CPUs update each layer behind its
+     * backward step (NETS_UPDATE_IN_BACKWARD), with the bits of the device. No text of it says so: a state of either
+     * place goes on in the other. */
+    bool on_host;
 } nets_optimizer;
 
 /* An option: a number of nets_optimizer, within [least, most], or [least, most) if `below`. */
@@ -78,7 +82,7 @@ typedef struct nets_optimizer_traits {
 
 const nets_optimizer_traits *nets_optimizer_traits_of(nets_optimizer_id id);
 
-/* Reads "NAME[,OPTION=X,...]", such as "adamw,beta2=0.99"; other options have their defaults. MM_ERR_INVALID: the
+/* Reads "NAME[,OPTION=X,...]", such as "adamw,beta2=0.99" or "adamw,on=host" (or device, the default); other options have their defaults. MM_ERR_INVALID: the
  * message says what is wrong, and what there is. */
 MM_CHECKED mm_status nets_optimizer_parse(const char *text, nets_optimizer *optimizer_out);
 /* Writes the optimizer as a text that nets_optimizer_parse reads back to equal options. */
@@ -119,8 +123,10 @@ typedef struct nets_update_args {
     const float *loss; /* [1]; NULL: it is not checked */
     const float *lr;   /* [1] */
     nets_optimizer optimizer;
-    bool goes_on;   /* more parts of the update follow: rng and step do not change yet */
-    uint32_t *rng;  /* NETS_RNG: the update increments its iteration or sets its halted word; its image becomes 0 */
+    bool goes_on; /* more parts of the update follow: rng and step do not change yet */
+    /* NETS_RNG: the update increments its iteration or sets its halted word; its image becomes 0. NULL: it checks
+     * nothing and counts no iteration (nets_backend_ops.update_now alone) */
+    uint32_t *rng;
     uint32_t *step; /* [1], if the optimizer counts: incremented unless halted */
 } nets_update_args;
 

@@ -114,10 +114,7 @@ static void run_job(void *ctx, int32_t index) {
 /* ---------------------------------------------------------------- steps */
 
 /* The one piece of a step. */
-static int piece_of_step(const mm_dispatch *d, int node) {
-    const mm_program *pieces = d->execution->program;
-    return pieces->at[MM_STREAM_COMPUTE][pieces->first[node]];
-}
+static int piece_of_step(const mm_dispatch *d, int node) { return mm_program_piece(d->execution->program, node, 0); }
 
 /* For a caller that computes inline: blocks until the pieces that the step needs have ended. */
 static mm_status await_inputs(mm_dispatch *d, const mm_piece *piece) {
@@ -151,8 +148,10 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     if (stream && stream != d->compute)
         return mm_fail(MM_ERR_INVALID, "the stream is not this manager's compute stream (mm_compute_stream)");
     if (stream) MM_TRY(mm_stream_check(stream));
+    if (stream) stream = mm_dispatch_stream(d, &d->execution->plan->nodes[node]);
     d->waited_ns = 0;
-    if (piece->seq == 0 && d->execution->begin) MM_TRY(mm_event_record(d->execution->begin, d->compute));
+    if (piece->seq == 0 && piece->stream == MM_STREAM_COMPUTE && d->execution->begin)
+        MM_TRY(mm_event_record(d->execution->begin, d->compute));
     MM_TRY(mm_runtime_alloc_take(d->execution, node));
     MM_TRY(stream ? enqueue_waits(d, piece) : await_inputs(d, piece));
     MM_TRY(mm_allreduce_step_begin(d, node, stream));
@@ -194,11 +193,12 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     trace_step_end(d);
     mm_traced_step_end(p, index);
     MM_TRY(mm_self_check_after(p, node));
-    MM_TRY(record(d, index, d->compute));
+    MM_TRY(record(d, index, mm_dispatch_stream(d, &p->plan->nodes[node])));
+    if (mm_node_on_host(&p->plan->nodes[node])) mark_issued(d, &p->program->pieces[index]);
     MM_TRY(mm_allreduce_step_end(d, node));
     mm_runtime_alloc_give(p, node);
     count_codes(d, node);
-    for (int i = index + 1; i < p->program->n && p->program->pieces[i].stream != MM_STREAM_COMPUTE; i++)
+    for (int i = index + 1; i < p->program->n && !mm_node_runs_step(&p->plan->nodes[p->program->pieces[i].node]); i++)
         mm_worker_push(d->worker[p->program->pieces[i].stream], i);
     return MM_OK;
 }
@@ -214,7 +214,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
         int jobs = execution->program->count[s];
         if (jobs == 0) continue;
         if (!d->worker[s]) {
-            bool threaded = d->config.issue == MM_ISSUE_THREAD;
+            const bool threaded = d->config.issue == MM_ISSUE_THREAD && s != MM_STREAM_HOST; /* the caller issues */
             mm_worker *worker;
             MM_TRY(mm_worker_create(d->config.device, names[s], threaded, run_job, d, &worker));
             pthread_mutex_lock(&d->lock); /* mm_dispatch_stats_get reads it from any thread */
@@ -424,6 +424,8 @@ void mm_dispatch_destroy(mm_dispatch *d) {
 }
 
 mm_stream *mm_dispatch_compute(const mm_dispatch *d) { return d->compute; }
+
+mm_stream *mm_dispatch_host(const mm_dispatch *d) { return mm_worker_stream(d->worker[MM_STREAM_HOST]); }
 
 void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     mm_stream *streams[MM_STREAM_COUNT];

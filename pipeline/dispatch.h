@@ -67,6 +67,8 @@ MM_CHECKED mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dis
 void mm_dispatch_destroy(mm_dispatch *dispatch);
 /* The compute stream, owned by the dispatcher. */
 mm_stream *mm_dispatch_compute(const mm_dispatch *dispatch);
+/* The stream of steps on the host. Call it while a program that has such a step is issued. */
+mm_stream *mm_dispatch_host(const mm_dispatch *dispatch);
 
 /* Makes a program ready to run. Borrows the program, facts and codecs (codecs[c] is the facts' codec c) until
  * destroyed. To be called, and destroyed, between iterations. MM_ERR_NOMEM, MM_ERR_DEVICE. */

@@ -12,6 +12,7 @@ static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (d->config.self_check) return "it is checked at run time (self_check)";
     if (p->total_ns) return "its times are measured (measure_times)";
     if (d->timeline) return "it is traced";
+    if (p->program->count[MM_STREAM_HOST] > 0) return "a step of it runs on the host";
     if (mm_allreduce_is_called(p)) return "other processes' gradients are added to its own";
     return NULL;
 }

@@ -304,6 +304,10 @@ mm_status mm_layer_begin(mm_manager *m, mm_layer layer, mm_phase phase, mm_strea
 mm_status mm_layer_begin_on(mm_manager *m, mm_layer layer, mm_phase phase, void *handle) {
     mm_stream *stream;
     MM_TRY(check_step(m, MM_MOVE_STEP_BEGIN, "mm_layer_begin_on", layer, phase));
+    const mm_graph *graph = m->now.ready->prepared->graph;
+    if (mm_graph_step(graph, m->now.step)->on_host)
+        return mm_fail(MM_ERR_UNSUPPORTED, "mm_layer_begin_on(%s %s): the step runs on the host: mm_layer_begin",
+                       mm_graph_layer(graph, layer)->name, mm_phase_name(phase));
     MM_TRY(mm_caller_stream_use(m, handle, &stream));
     return begin_step(m, layer, stream);
 }
@@ -376,6 +380,11 @@ static bool is_coded(const mm_manager *m, mm_tensor tensor) {
     if (segment < 0) return false;
     const mm_plan *plan = planned_now(m)->plan;
     return mm_use_is_coded(&mm_graph_step(plan->graph, current_node(m)->step)->uses[use], &plan->segments[segment]);
+}
+
+mm_stream *mm_host_stream(mm_manager *m) {
+    const mm_node *node = m ? current_node(m) : NULL;
+    return node && mm_node_on_host(node) ? mm_dispatch_host(m->dispatch) : NULL;
 }
 
 mm_form mm_tensor_form(mm_manager *m, mm_tensor tensor) {

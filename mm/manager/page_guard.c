@@ -126,7 +126,7 @@ static bool in_flight(const mm_page_guard *g, int operation, int step_piece) {
 
 static size_t find_used(const mm_page_guard *g, int node) {
     const mm_plan *plan = g->program->plan;
-    const int piece = g->program->at[MM_STREAM_COMPUTE][g->program->first[node]];
+    const int piece = mm_program_piece(g->program, node, 0);
     size_t n = add_used(plan, &plan->nodes[node], g->used, 0);
     for (int i = 0; i < node; i++)
         if (in_flight(g, i, piece)) n = add_used(plan, &plan->nodes[i], g->used, n);

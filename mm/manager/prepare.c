@@ -14,12 +14,19 @@ static mm_status check_frozen(const mm_graph *graph) {
     return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
 }
 
+/* Whether a tensor that has been on the device is used by a step on the host now. */
+static bool leaves_device(const mm_manager *m) {
+    for (int i = 0; i < m->persistents.n; i++)
+        if (m->persistents.entries[i].on_host && !m->persistents.entries[i].place.pinned) return true;
+    return false;
+}
+
 /* Plans the graph beside those that are prepared. Its persistent tensors are in the table, whose end was at `base`. */
 static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
     /* Plans lie above the persistent tensors, so every plan moves up when those grow; and homes are chosen for all
      * graphs together. */
     const bool homes_stay = m->plans.policy_now.config.resident == MM_RESIDENT_ALL;
-    const bool moved = !homes_stay || (m->persistents.bytes != base && m->n_ready > 0);
+    const bool moved = !homes_stay || ((m->persistents.bytes != base || leaves_device(m)) && m->n_ready > 0);
     const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, &m->plans.policy, added->graph));
     return mm_budget_keep(m, budget, mm_manager_add(m, added, !moved));

@@ -32,7 +32,7 @@ static bool *find_written(const mm_graph *graph) {
 
 static bool may_leave(const mm_tensor_info *info, int64_t least) {
     const bool kind = info->kind == MM_WEIGHT || info->kind == MM_OPTIMIZER || info->kind == MM_WEIGHT_GRADIENT;
-    return info->persistent >= 0 && kind && info->shared == MM_ALLREDUCE_NOT && info->first_use > 0 &&
+    return info->persistent >= 0 && kind && !info->on_host && info->shared == MM_ALLREDUCE_NOT && info->first_use > 0 &&
            info->bytes >= least;
 }
 
@@ -116,6 +116,7 @@ typedef struct search {
     void *ctx;
     int64_t device_bytes;
     bool pinned_free; /* of all trials */
+    bool copies;      /* tensors that steps on the host use are copied even if no other leaves */
     mm_home_trial last;
 } search;
 
@@ -175,6 +176,16 @@ static mm_status find_fastest(search *s, int least, int most, mm_home_result *re
     return MM_OK;
 }
 
+/* Tries with no tensor of the order in pinned memory. What is there anyway comes as early as fits. */
+static mm_status attempt_none(search *s, mm_home_result *result_out) {
+    for (int a = s->copies && s->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
+        const int part = AHEAD_PARTS[a];
+        MM_TRY(attempt(s, (mm_home_trial){.ahead_bytes = part ? s->device_bytes / part : 0}, result_out));
+        if (result_out->fits) break;
+    }
+    return MM_OK;
+}
+
 /* Searches among plans with at least one tensor in pinned memory. *result_out: of the last try. */
 static mm_status find(search *s, mm_resident resident, int n, mm_home_result *result_out) {
     int least = n, most = n;
@@ -188,10 +199,11 @@ static mm_status find(search *s, mm_resident resident, int n, mm_home_result *re
     return find_fastest(s, least, most, result_out);
 }
 
-mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx) {
-    search s = {.try = try, .ctx = ctx, .device_bytes = limits->device_bytes};
+mm_status mm_homes_search(mm_resident resident, int n, bool on_host, const mm_limits *limits, mm_home_try try,
+                          void *ctx) {
+    search s = {.try = try, .ctx = ctx, .device_bytes = limits->device_bytes, .copies = on_host};
     mm_home_result r = {0};
-    if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}, &r));
+    if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt_none(&s, &r));
     if (r.fits || resident == MM_RESIDENT_ALL || n == 0) return MM_OK;
     const bool lacks_pinned = r.lacks_pinned;
     s.pinned_free = true;
@@ -199,7 +211,7 @@ mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, 
     if (!r.fits || r.pinned_bytes <= limits->pinned_bytes) return MM_OK;
     s.pinned_free = false;
     MM_TRY(find(&s, resident, n, &r));
-    return r.fits || !lacks_pinned ? MM_OK : attempt(&s, (mm_home_trial){.n = 0}, &r);
+    return r.fits || !lacks_pinned ? MM_OK : attempt_none(&s, &r);
 }
 
 /* ---------------------------------------------------------------- a graph alone */
@@ -223,6 +235,7 @@ static mm_limits place(const lone *l, int n) {
         const mm_tensor_info *info = mm_graph_tensor(l->graph, t);
         if (info->persistent < 0) continue;
         mm_place *at = &l->places[info->persistent];
+        at->pinned |= info->on_host;
         int64_t *next = at->pinned ? &limits.pinned_base_bytes : &end;
         at->offset = *next;
         *next += mm_align(info->bytes);
@@ -261,7 +274,8 @@ static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                  const mm_limits *limits) {
     const mm_resident resident = policy->config.resident;
-    if (resident == MM_RESIDENT_ALL) return mm_planned_make(planned, policy, graph, limits);
+    const bool on_host = mm_graph_uses_host(graph);
+    if (resident == MM_RESIDENT_ALL && !on_host) return mm_planned_make(planned, policy, graph, limits);
     lone l = {.planned = planned,
               .policy = policy,
               .graph = graph,
@@ -269,7 +283,7 @@ mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, c
               .places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *l.places)};
     if (!l.places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     mm_status status = mm_home_order_init(graph, &l.order);
-    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, limits, try_alone, &l);
+    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, on_host, limits, try_alone, &l);
     mm_home_order_fini(&l.order);
     free(l.places);
     return status;

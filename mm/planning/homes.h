@@ -47,8 +47,10 @@ static inline void mm_homes_make_room(mm_limits *limits) {
 /* Finds how many of an order's n tensors leave the device, with some ten tries, and tries this last. Searches without a
  * limit of pinned memory first, and with it only if the result exceeds it: so the plan stays the same if the limit is
  * set to just what it takes. What fits a budget
- * does not depend on how early copies begin. Where nothing fits, all have left, or, for want of pinned memory, none. */
-MM_CHECKED mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx);
+ * does not depend on how early copies begin. on_host: steps on the host use tensors; these are not in the order, for
+ * their homes are in pinned memory anyway. Where nothing fits, all have left, or, for want of pinned memory, none. */
+MM_CHECKED mm_status mm_homes_search(mm_resident resident, int n, bool on_host, const mm_limits *limits,
+                                     mm_home_try try, void *ctx);
 
 /* As mm_planned_make, for a graph alone, whose persistent tensors lie one after the other from 0 in the limits' base:
  * chooses their homes, too. With resident=all the two are the same. limits.places must be NULL. */

@@ -72,6 +72,12 @@ static const mm_graph *graph_to_house(const mm_plan_set *set, const mm_plan_requ
     return most;
 }
 
+static bool uses_host(const mm_plan_set *set, const mm_plan_request *a) {
+    bool any = a->added && mm_graph_uses_host(a->added->graph);
+    for (int i = 0; i < set->n; i++) any |= mm_graph_uses_host(set->prepared[i]->graph);
+    return any;
+}
+
 static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
                               mm_misfit *misfit_out) {
     housing h = {.set = set,
@@ -80,7 +86,8 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
                  .pinned = calloc((size_t)set->sources.persistents->n + 1, 1)};
     if (!h.pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
-    if (status == MM_OK) status = mm_homes_search(a->policy->config.resident, h.order.n, &a->limits, try_homes, &h);
+    if (status == MM_OK)
+        status = mm_homes_search(a->policy->config.resident, h.order.n, uses_host(set, a), &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;
     if (status == MM_OK) {
         *draft_out = h.draft;
@@ -98,6 +105,7 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
 mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
                             mm_misfit *misfit_out) {
     if (a->others_stay || a->homes_stay) return mm_plan_set_draft_with(set, a, &set->homes, draft_out, misfit_out);
-    if (a->policy->config.resident != MM_RESIDENT_ALL) return draft_housed(set, a, draft_out, misfit_out);
+    if (a->policy->config.resident != MM_RESIDENT_ALL || uses_host(set, a))
+        return draft_housed(set, a, draft_out, misfit_out);
     return mm_plan_set_draft_with(set, a, &(mm_homes){.n = set->sources.persistents->n}, draft_out, misfit_out);
 }

@@ -44,6 +44,7 @@ mm_status mm_persistent_table_add(mm_persistent_table *d, const mm_graph *graph)
                 MM_ERR_INVALID, "graph %s: persistent tensor %s has %lld bytes, but %lld in an earlier graph",
                 mm_graph_name(graph), tensor->name, (long long)tensor->bytes, (long long)d->entries[known].bytes);
         if (known < 0) MM_TRY(mm_persistent_table_append(d, tensor->name, tensor->bytes));
+        d->entries[known < 0 ? d->n - 1 : known].on_host |= tensor->on_host;
     }
     return MM_OK;
 }
@@ -53,6 +54,10 @@ void mm_persistent_table_declare(mm_persistent_table *d, const mm_graph *graph) 
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
         if (tensor->ownership == MM_PERSISTENT) d->entries[mm_names_find(&d->names, tensor->name)].declared = true;
     }
+}
+
+static bool is_pinned(const mm_persistent_table *d, const mm_homes *homes, int entry) {
+    return d->entries[entry].on_host || mm_homes_are_pinned(homes, entry);
 }
 
 /* The place of the next home in one of the memories, whose ends so far are given. */
@@ -72,7 +77,7 @@ mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_home
         free(places);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensors of %s", mm_graph_name(graph));
     }
-    for (int i = 0; i < d->n; i++) all[i] = place_after(ends, mm_homes_are_pinned(homes, i), d->entries[i].bytes);
+    for (int i = 0; i < d->n; i++) all[i] = place_after(ends, is_pinned(d, homes, i), d->entries[i].bytes);
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
         if (tensor->persistent >= 0) places[tensor->persistent] = all[mm_names_find(&d->names, tensor->name)];
@@ -86,16 +91,18 @@ mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_home
 
 void mm_persistent_table_settle(mm_persistent_table *d, const mm_homes *homes) {
     int64_t ends[2] = {0, 0};
-    for (int i = 0; i < d->n; i++)
-        d->entries[i].place = place_after(ends, mm_homes_are_pinned(homes, i), d->entries[i].bytes);
+    for (int i = 0; i < d->n; i++) d->entries[i].place = place_after(ends, is_pinned(d, homes, i), d->entries[i].bytes);
     d->bytes = ends[0];
     d->pinned_bytes = ends[1];
 }
 
 int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph *graph) {
     int64_t bytes = d->bytes;
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->persistent >= 0) bytes -= mm_align(mm_graph_tensor(graph, t)->bytes);
+    for (int t = 0; t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        const int entry = tensor->persistent >= 0 ? mm_names_find(&d->names, tensor->name) : -1;
+        if (entry >= 0 && !d->entries[entry].place.pinned) bytes -= mm_align(tensor->bytes);
+    }
     return bytes;
 }
 

@@ -15,6 +15,7 @@ typedef struct mm_persistent {
     mm_place place;
     int64_t bytes;
     bool declared; /* a graph that was prepared declares it */
+    bool on_host;  /* a step on the host uses it: its home is in pinned memory, whatever mm_homes says */
 } mm_persistent;
 
 typedef struct mm_persistent_table {
@@ -55,7 +56,8 @@ MM_CHECKED mm_status mm_persistent_table_places(const mm_persistent_table *persi
 /* Moves the entries to where they are with these homes; their bytes are the caller's business. */
 void mm_persistent_table_settle(mm_persistent_table *persistents, const mm_homes *homes);
 
-/* Bytes, aligned, of the table's tensors that the graph does not declare; all that it declares must be in the table. */
+/* Bytes on the device, aligned, of the table's tensors that the graph does not declare; all that it declares must be in
+ * the table. */
 int64_t mm_persistent_table_beside(const mm_persistent_table *persistents, const mm_graph *graph);
 
 /* Bytes, aligned, of the persistent tensors of `other` that `graph` does not declare. */

@@ -57,8 +57,16 @@ static mm_status make(const mm_refused *r, const mm_new_graph *graph, const mm_p
     int64_t ns = INT64_MAX;
     MM_TRY(add_times(r, graph->graph, planned->facts));
     mm_planned_set_rates(planned, &r->rates);
-    MM_TRY(is_alone(r) ? mm_planned_make_housed(planned, policy, graph->graph, limits)
-                       : mm_planned_make(planned, policy, graph->graph, limits));
+    mm_limits own = *limits;
+    const bool on_host = mm_graph_uses_host(graph->graph);
+    if (on_host) { /* some of its homes are in pinned memory: it counts as alone */
+        own.base_bytes = mm_plan_base(graph->graph);
+        own.pinned_base_bytes = 0;
+        own.places = NULL;
+    }
+    mm_homes_make_room(&own);
+    MM_TRY(is_alone(r) || on_host ? mm_planned_make_housed(planned, policy, graph->graph, &own)
+                                  : mm_planned_make(planned, policy, graph->graph, &own));
     const bool again = recomputes(planned->plan);
     t->recomputes |= again;
     t->needs_function |= again && !graph->recomputes;

@@ -69,17 +69,23 @@ static mm_limits limits_of(const maker *m, int64_t device_bytes, const mm_place 
     return (mm_limits){.device_bytes = device_bytes,
                        .pinned_bytes = m->request->limits.pinned_bytes,
                        .base_bytes = m->persistents.bytes,
+                       .pinned_base_bytes = m->persistents.pinned_bytes,
                        .places = places,
                        .stop = m->request->limits.stop_search,
                        .no_recompute = m->request->limits.no_recompute};
 }
 
 /* Plans within so many bytes. Of a graph alone the homes are chosen, too; of several, all persistent tensors stay on
- * the device. */
+ * the device, but for those that steps on the host use. */
 static mm_status plan_within(const maker *m, const mm_graph *graph, const mm_place *places, int64_t device_bytes,
                              mm_planned *planned) {
-    const bool alone = m->request->n == 1 && m->persistents.bytes == mm_plan_base(graph);
-    const mm_limits limits = limits_of(m, device_bytes, alone ? NULL : places);
+    const bool alone = m->request->n == 1 && m->persistents.n == mm_graph_persistents(graph);
+    mm_limits limits = limits_of(m, device_bytes, alone ? NULL : places);
+    if (alone) {
+        limits.base_bytes = mm_plan_base(graph);
+        limits.pinned_base_bytes = 0;
+    }
+    mm_homes_make_room(&limits);
     return alone ? mm_planned_make_housed(planned, &m->policy, graph, &limits)
                  : mm_planned_make(planned, &m->policy, graph, &limits);
 }
@@ -301,6 +307,7 @@ static mm_status place(maker *m) {
     for (int i = 0; beside && i < beside->n; i++)
         MM_TRY(mm_persistent_table_append(&m->persistents, beside->entries[i].name, beside->entries[i].bytes));
     for (int i = 0; i < m->request->n; i++) MM_TRY(mm_persistent_table_add(&m->persistents, m->request->graphs[i]));
+    mm_persistent_table_settle(&m->persistents, &(mm_homes){0});
     return MM_OK;
 }
 

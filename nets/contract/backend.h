@@ -42,6 +42,9 @@ typedef struct nets_backend_ops {
     mm_status (*open)(int ordinal, const nets_backend_config *config, nets_backend **backend_out);
     void (*close)(nets_backend *backend);
     mm_status (*update)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
+    /* The same at once, on the calling thread and the backend's; all pointers are to the CPU's memory. Any thread may
+     * call it, one at a time. NULL: the device is not the CPU. */
+    mm_status (*update_now)(nets_backend *backend, const nets_update_args *args);
     /* Only the update's check; reads params, n_checked, most, late, loss and rng of `args`. */
     mm_status (*check)(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
     /* Ends a pass that goes on: advances NETS_RNG_IMAGE by `images`. */

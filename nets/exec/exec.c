@@ -94,8 +94,11 @@ static mm_status check_update(const nets_exec *exec, const nets_lowering *how) {
     if (exec->sub_batch != exec->batch) whole.pass.whole = exec->batch;
     const char *refusal = nets_update_refusal(&whole, exec->optimizer.clip_norm > 0);
     if (!refusal) return MM_OK;
-    return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated %s: %s", nets_net_name(exec->net),
-                   how->update == NETS_UPDATE_BY_LAYER ? "by layer" : "in the backward pass", refusal);
+    static const char *const words[] = {[NETS_UPDATE_AT_END] = "at the end",
+                                        [NETS_UPDATE_BY_LAYER] = "by layer",
+                                        [NETS_UPDATE_IN_BACKWARD] = "in the backward pass"};
+    return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated %s: %s", nets_net_name(exec->net), words[how->update],
+                   refusal);
 }
 
 static mm_status create(nets_exec *exec, const nets_lowering *how) {
@@ -120,6 +123,7 @@ static mm_status create(nets_exec *exec, const nets_lowering *how) {
     if (how->mode != NETS_TRAIN) return MM_OK;
     MM_TRY(nets_undo_init(&exec->undo, exec->manager, exec->lowered));
     MM_TRY(collect_params(exec));
+    MM_TRY(nets_on_host_init(&exec->on_host, exec->lowered, exec->backend->threads));
     return nets_divider_init(&exec->divider, exec);
 }
 
@@ -140,6 +144,7 @@ mm_status nets_exec_create_with(const nets_net *net, int64_t batch, nets_mode mo
                                .no_fuse = options->no_fuse,
                                .strip_elems = options->strip_elems,
                                .clips = exec->optimizer.clip_norm > 0,
+                               .on_host = exec->optimizer.on_host,
                                .allreduce = options->allreduce};
     mm_status status = create(exec, &how);
     nets_exec_stepped_down(exec);
@@ -179,6 +184,7 @@ void nets_exec_destroy(nets_exec *exec) {
         if (exec->pass[i].prepared && mm_manager_forget(exec->manager, exec->pass[i].lowered->graph) != MM_OK) return;
     nets_staging_fini(&exec->staging);
     nets_divider_fini(&exec->divider);
+    nets_on_host_fini(&exec->on_host);
     nets_ring_fini(&exec->ring);
     nets_undo_fini(&exec->undo);
     for (int i = 0; i < exec->n_passes; i++) nets_lowered_destroy(exec->pass[i].lowered);

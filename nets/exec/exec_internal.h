@@ -9,6 +9,7 @@
 #include "mm/core/graph/graph.h"
 #include "nets/exec/exec.h"
 #include "nets/exec/exec_divide.h"
+#include "nets/exec/exec_on_host.h"
 #include "nets/exec/exec_ring.h"
 #include "nets/exec/exec_staging.h"
 #include "nets/exec/exec_strips.h"
@@ -41,6 +42,7 @@ struct nets_exec {
     int *param_of;        /* per tensor of `lowered`: index in `params` of the parameter whose gradient it is, or -1 */
     mm_call vote;         /* the call that nets_exec_enqueue_vote enqueues */
     nets_divider divider; /* what ranks divide; all zero: nothing */
+    nets_on_host on_host; /* updates on the host; all zero: none */
     nets_ring ring;
     nets_undo undo;       /* copies to undo an iteration from; used in training */
     nets_staging staging; /* its stream NULL: batches are copied on the compute stream */

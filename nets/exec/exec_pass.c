@@ -108,7 +108,52 @@ static mm_status check_update(nets_exec *exec, const nets_iteration *it, const n
     return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
 }
 
+static mm_status enqueue_on_host(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    bind(exec, step->first_updated, step->n_updated);
+    nets_update_args args = {.params = exec->params + step->first_updated,
+                             .n_params = step->n_updated,
+                             .lr = it->slot->lr,
+                             .optimizer = exec->optimizer,
+                             .goes_on = step->part < exec->lowered->n_updates - 2,
+                             .step = nets_exec_place(exec, exec->lowered->step)};
+    args.optimizer.only_finite = false; /* gradients are checked on the device, as they are written */
+    return nets_on_host_enqueue(&exec->on_host, (int)(it->slot - exec->ring.slot), step->part, &args, &exec->undo,
+                                mm_host_stream(exec->manager));
+}
+
+/* Behind a backward step: checks on the device the gradients that the host is about to update by. The host does not wait
+ * for the result: what is found ends the training, and no state is saved. */
+static mm_status check_for_host(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    const nets_step *end = exec->lowered->steps + exec->lowered->n_steps;
+    for (const nets_step *update = step + 1; update < end && update->on_host; update++)
+        for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+            const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+            const int param = gradient < 0 ? -1 : exec->param_of[gradient] - update->first_updated;
+            if (param < 0 || param >= update->n_updated) continue;
+            nets_update_param *written = &exec->written[update->first_updated + param];
+            set_place(exec, gradient, &written->gradient);
+            MM_TRY(enqueue_check(exec, written, 1, NETS_GRADIENT_MOST, true, NULL, stream));
+        }
+    return MM_OK;
+}
+
+/* The last update when the host updates: checks what it has not, and counts. */
+static mm_status end_on_host(nets_exec *exec, mm_stream *stream) {
+    const int statistics = exec->n_checked - exec->n_params;
+    const float *loss = nets_exec_place(exec, exec->lowered->loss);
+    bind(exec, exec->n_params, statistics);
+    if (exec->optimizer.only_finite)
+        MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, true, loss, stream));
+    const nets_update_args args = {.params = exec->params,
+                                   .lr = nets_exec_place(exec, exec->lowered->lr),
+                                   .optimizer = {.id = NETS_PLAIN_SGD, .only_finite = exec->optimizer.only_finite},
+                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
+    return exec->backend->ops->update(exec->backend, &args, stream);
+}
+
 static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
+    if (step->on_host) return enqueue_on_host(exec, it, step);
+    if (exec->lowered->on_host) return end_on_host(exec, it->stream);
     const bool parts = nets_exec_updates_in_parts(exec), last = step->part == exec->lowered->n_updates - 1;
     const int first = parts ? step->first_updated : 0, n = parts ? step->n_updated : exec->n_params;
     const bool checked = parts || nets_divider_sums(&exec->divider);
@@ -227,6 +272,8 @@ static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const n
         MM_TRY(nets_exec_enqueue_word(exec, it->slot, it->stream));
     /* A sum of the ranks' gradients is then at most NETS_GRADIENT_MOST. */
     const float most = NETS_GRADIENT_MOST / (float)lowered->allreduce.n;
+    if (lowered->on_host && exec->optimizer.only_finite && !it->rehearsed)
+        MM_TRY(check_for_host(exec, step, it->stream));
     return checks ? check_gradients(exec, step, most, it->stream) : MM_OK;
 }
 

@@ -11,6 +11,9 @@
 /* A mark: NETS_RNG's count of updates and halted word as they were before the iteration's first update. */
 enum { MARK_HALTED = NETS_RNG_HALTED - NETS_RNG_ITERATION, MARK_WORDS };
 
+/* A copy's count of updates, two words of NETS_RNG; NEVER until the copy is made. */
+static const uint32_t NEVER[2] = {UINT32_MAX, UINT32_MAX};
+
 struct nets_undo_run {
     const char *name; /* of its first tensor */
     uint8_t *place;   /* at first; homes of persistent tensors may move, but those of a run stay together */
@@ -82,6 +85,9 @@ mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowere
     MM_TRY(mm_device_reserve(undo->device, MM_MEMORY_PINNED, NETS_AHEAD * undo->bytes + undo->mark_bytes, &memory));
     undo->memory = memory;
     nets_undo_unmark(undo);
+    undo->on_host = lowered->on_host;
+    memcpy(undo->host_began, NEVER, sizeof undo->host_began);
+    memcpy(undo->host_ended, NEVER, sizeof undo->host_ended);
     return MM_OK;
 }
 
@@ -93,9 +99,6 @@ void nets_undo_fini(nets_undo *undo) {
 }
 
 static uint8_t *copy_of(const nets_undo *undo, int slot) { return undo->memory + slot * undo->bytes; }
-
-/* A copy's count of updates, two words of NETS_RNG; NEVER until the copy is made. */
-static const uint32_t NEVER[2] = {UINT32_MAX, UINT32_MAX};
 
 static uint32_t *mark_of(const nets_undo *undo) { return (uint32_t *)copy_of(undo, NETS_AHEAD); }
 
@@ -110,6 +113,14 @@ mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream) {
 
 static uint32_t *count_in(const nets_undo *undo, int slot) {
     return (uint32_t *)(copy_of(undo, slot) + undo->rng_offset) + 2;
+}
+
+void nets_undo_host_begins(nets_undo *undo, int slot) {
+    memcpy(undo->host_began, count_in(undo, slot), sizeof undo->host_began);
+}
+
+void nets_undo_host_ended(nets_undo *undo, int slot) {
+    memcpy(undo->host_ended, count_in(undo, slot), sizeof undo->host_ended);
 }
 
 mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
@@ -136,6 +147,14 @@ static mm_status tear(nets_undo *undo) {
     return mm_persistent_set(undo->manager, undo->rng, NETS_RNG_HALTED * sizeof torn, &torn, sizeof torn);
 }
 
+/* Whether the host has updated weights of the slot's iteration, and the iteration is not whole. counted: the device has
+ * counted it, which it does without waiting for the host. */
+static bool is_torn_on_host(const nets_undo *undo, int slot, bool counted) {
+    const bool began = memcmp(undo->host_began, count_in(undo, slot), sizeof undo->host_began) == 0;
+    const bool ended = memcmp(undo->host_ended, count_in(undo, slot), sizeof undo->host_ended) == 0;
+    return undo->on_host && (began || counted) && !(ended && counted);
+}
+
 mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *undone_out) {
     uint32_t now[NETS_RNG_WORDS];
     *undone_out = true;
@@ -146,8 +165,9 @@ mm_status nets_undo_apply(nets_undo *undo, int slot, mm_stream *stream, bool *un
     const bool begun = undo->mark_bytes > 0 && memcmp(mark_of(undo), count_in(undo, slot), sizeof NEVER) == 0 &&
                        mark_of(undo)[MARK_HALTED] == 0;
     const bool torn = now[NETS_RNG_HALTED] == NETS_TORN;
-    *undone_out = !counted && !begun && !torn;
-    if (begun && !counted) return tear(undo);
+    const bool torn_on_host = is_torn_on_host(undo, slot, counted);
+    *undone_out = !counted && !begun && !torn && !torn_on_host;
+    if ((begun && !counted) || torn_on_host) return tear(undo);
     mm_status status = *undone_out ? put_back(undo, slot, stream) : MM_OK;
     if (status != MM_OK) mm_stream_reset(stream);
     return status;

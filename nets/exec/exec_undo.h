@@ -19,6 +19,10 @@ typedef struct nets_undo {
     int64_t mark_bytes; /* of the mark behind the copies (nets_undo_mark); 0: all weights are updated at the end */
     const char *rng;    /* the name of NETS_RNG's tensor */
     int64_t rng_offset; /* its offset in a copy */
+    /* The host updates; the counts of updates before the iteration of which it has updated a weight, and before that of
+     * which it has updated all. Its tasks write them; read when these are done. */
+    bool on_host;
+    uint32_t host_began[2], host_ended[2];
 } nets_undo;
 
 /* For a training graph that the manager has prepared. Call fini also after a failure. */
@@ -30,6 +34,10 @@ void nets_undo_fini(nets_undo *undo);
 void nets_undo_unmark(nets_undo *undo);
 /* Enqueues a mark of the iteration: it is about to update the first of its weights, unless updates are halted. */
 MM_CHECKED mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream);
+/* Called by tasks of the host stream, if the host updates: it is about to update the first weights of the iteration
+ * whose copy is in the slot; it has updated the last. */
+void nets_undo_host_begins(nets_undo *undo, int slot);
+void nets_undo_host_ended(nets_undo *undo, int slot);
 
 /* Enqueues the copy for the slot with this index. It must be enqueued before anything else of the slot's iteration. */
 MM_CHECKED mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream);

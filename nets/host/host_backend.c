@@ -43,6 +43,7 @@ const nets_backend_ops nets_host_backend_ops = {
     .open = open_host,
     .close = close_host,
     .update = nets_host_update,
+    .update_now = nets_host_update_now,
     .check = nets_host_check,
     .pass_on = nets_host_pass_on,
     .add = nets_host_add,

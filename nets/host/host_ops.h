@@ -44,6 +44,7 @@ void nets_host_free(nets_op *op);
 
 /* Implemented in host_update.c. */
 MM_CHECKED mm_status nets_host_update(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_host_update_now(nets_backend *backend, const nets_update_args *args);
 mm_status nets_host_check(nets_backend *backend, const nets_update_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_host_pass_on(nets_backend *backend, uint32_t *rng, int64_t images, mm_stream *stream);
 MM_CHECKED mm_status nets_host_add(nets_backend *backend, float *sum, const float *addend, int64_t elems,

@@ -3,15 +3,13 @@
  * checks the gradients. */
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "mm/device/host/device_host.h"
-#include "nets/adamw.h"
-#include "nets/bf16.h"
 #include "nets/contract/op_sizes.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 #include "nets/host/simd_states.h"
+#include "nets/host/simd_update.h"
 #include "nets/role.h"
 
 typedef struct update_job {
@@ -19,65 +17,29 @@ typedef struct update_job {
     nets_update_args args;
 } update_job;
 
-/* `clip`: gradients are multiplied by it. */
-static void update_sgd(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from, int64_t to) {
-    float *weight = p->weight, *momentum = p->state[0];
-    const float *gradient = p->gradient;
-    float lr = *args->lr, keep = (float)args->optimizer.momentum;
-    float decay = p->decayed ? (float)args->optimizer.weight_decay : 0;
-    for (int64_t i = from; i < to; i++) {
-        float v = keep * momentum[i] + (clip * gradient[i] + decay * weight[i]);
-        momentum[i] = v;
-        weight[i] -= lr * v;
-    }
-}
-
-static void update_plain_sgd(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from,
-                             int64_t to) {
-    float *restrict weight = p->weight;
-    const float *restrict gradient = p->gradient;
-    const float lr = *args->lr, decay = p->decayed ? (float)args->optimizer.weight_decay : 0;
-    for (int64_t i = from; i < to; i++) weight[i] -= lr * (clip * gradient[i] + decay * weight[i]);
-}
-
-static void update_adamw(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from,
-                         int64_t to) {
-    float *restrict weight = p->weight, *restrict average = p->state[0], *restrict square = p->state[1];
-    const float *restrict gradient = p->gradient;
-    nets_adamw_factors f = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
-    if (!p->decayed) f.decay = 0;
-    for (int64_t i = from; i < to; i++)
-        weight[i] = nets_adamw_move(f, weight[i], clip * gradient[i], &average[i], &square[i]);
-}
-
-typedef void (*update_fn)(const nets_update_param *param, const nets_update_args *args, float clip, int64_t from,
-                          int64_t to);
-
-static const update_fn UPDATES[] = {
-    [NETS_SGD] = update_sgd,
-    [NETS_PLAIN_SGD] = update_plain_sgd,
-    [NETS_ADAMW] = update_adamw,
-    [NETS_ADAMW_8BIT] = update_adamw, /* of parameters without codes */
-};
-_Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update for each");
-
-static void copy_weight(const nets_update_param *p, int64_t from, int64_t to) {
-    const float *restrict weight = p->weight;
-    uint16_t *restrict copy = p->copy;
-    for (int64_t i = from; i < to; i++) {
-        uint32_t bits;
-        memcpy(&bits, &weight[i], sizeof bits);
-        copy[i] = nets_bf16_of(bits);
-    }
+/* The numbers with which a parameter is updated. `clip`: gradients are multiplied by it. */
+static nets_simd_move move_of(const nets_update_param *p, const nets_update_args *args, float clip) {
+    nets_simd_move by = {.clip = clip,
+                         .lr = *args->lr,
+                         .keep = (float)args->optimizer.momentum,
+                         .decay = p->decayed ? (float)args->optimizer.weight_decay : 0};
+    if (args->optimizer.id != NETS_ADAMW && args->optimizer.id != NETS_ADAMW_8BIT) return by;
+    by.adamw = nets_adamw_factors_at(&args->optimizer, *args->step + 1, *args->lr);
+    if (!p->decayed) by.adamw.decay = 0;
+    return by;
 }
 
 /* Updates by blocks, whose weights are still in cache when they are copied. */
 static void update(const nets_update_param *p, const nets_update_args *args, float clip, int64_t from, int64_t to) {
     enum { BLOCK = 8192 };
+    const nets_simd_update *simd = nets_simd_update_best();
+    const nets_simd_move by = move_of(p, args, clip);
     for (int64_t at = from; at < to; at += BLOCK) {
-        const int64_t end = to - at < BLOCK ? to : at + BLOCK;
-        UPDATES[args->optimizer.id](p, args, clip, at, end);
-        if (p->copy) copy_weight(p, at, end);
+        const int64_t n = to - at < BLOCK ? to - at : BLOCK;
+        float *const state[NETS_OPTIMIZER_STATES] = {p->state[0] ? p->state[0] + at : NULL,
+                                                     p->state[1] ? p->state[1] + at : NULL};
+        simd->move[args->optimizer.id](&by, p->weight + at, state, p->gradient + at, n);
+        if (p->copy) simd->copy(p->weight + at, n, p->copy + at);
     }
 }
 
@@ -90,16 +52,8 @@ static void update_coded(const nets_update_param *p, const nets_update_args *arg
         const int64_t at = block * NETS_STATE_BLOCK, left = p->elems - at;
         const int n = left < NETS_STATE_BLOCK ? (int)left : NETS_STATE_BLOCK;
         nets_simd_states_best()(maps, p, f, clip, block, n);
-        if (p->copy) copy_weight(p, at, at + n);
+        if (p->copy) nets_simd_update_best()->copy(p->weight + at, n, p->copy + at);
     }
-}
-
-/* Whether a gradient overflows. The loop does not end early, so that the compiler vectorises it and only memory limits
- * its speed. */
-static bool overflows(const nets_update_param *p, float most, int64_t from, int64_t to) {
-    int32_t bad = 0;
-    for (int64_t i = from; i < to; i++) bad |= !(fabsf(p->gradient[i]) <= most);
-    return bad;
 }
 
 static double squares(const nets_update_param *p, int64_t from, int64_t to) {
@@ -134,7 +88,7 @@ static void pass_range(const void *ctx, int64_t from, int64_t to) {
             update_coded(param, p->args, p->maps, p->clip, begin, end);
         else if (!p->overflow)
             update(param, p->args, p->clip, begin, end);
-        else if (overflows(param, p->args->most, begin, end))
+        else if (nets_simd_update_best()->overflows(param->gradient + begin, end - begin, p->args->most))
             atomic_store(p->overflow, true);
     }
 }
@@ -196,8 +150,8 @@ static mm_status run_check(void *arg) {
 static mm_status run_update(void *arg) {
     const update_job *job = arg;
     const nets_update_args *args = &job->args;
-    args->rng[NETS_RNG_IMAGE] = 0;
-    if (args->optimizer.only_finite) {
+    if (args->rng) args->rng[NETS_RNG_IMAGE] = 0;
+    if (args->rng && args->optimizer.only_finite) {
         if (args->checks) check(job);
         if (args->rng[NETS_RNG_HALTED]) return MM_OK;
     }
@@ -205,9 +159,14 @@ static mm_status run_update(void *arg) {
     MM_TRY(find_clip(job, &clip));
     run_pass(job, args->moved ? args->moved : args->params, args->n_params, clip, NULL);
     if (args->goes_on) return MM_OK;
-    if (++args->rng[2] == 0) args->rng[3]++;
+    if (args->rng && ++args->rng[2] == 0) args->rng[3]++;
     if (args->step) ++*args->step;
     return MM_OK;
+}
+
+mm_status nets_host_update_now(nets_backend *backend, const nets_update_args *args) {
+    update_job job = {.pool = nets_host_pool(backend), .args = *args};
+    return run_update(&job);
 }
 
 _Static_assert(sizeof(update_job) <= MM_HOST_ARG_CAPACITY, "a job is copied into the stream's queue");

@@ -474,12 +474,16 @@ static mm_status lower_backward_pass(lowering *lo, const int *complete) {
     MM_TRY(nets_lower_allreduces(out));
     for (int i = n - 1; i >= 0 && out->update == NETS_UPDATE_BY_LAYER && !out->pass.goes_on; i--)
         MM_TRY(nets_lower_layer_update(out, complete, i));
+    if (out->on_host) return nets_lower_host_end(out);
     if (out->n_updates == 0) MM_TRY(nets_lower_update(out));
     return nets_lowered_divides(out, NETS_DIVIDE_STATES) && !out->pass.goes_on ? nets_lower_gather(out) : MM_OK;
 }
 
 const char *nets_update_refusal(const nets_lowering *how, bool clips) {
-    if (how->mode != NETS_TRAIN || how->update == NETS_UPDATE_AT_END) return NULL;
+    if (how->mode != NETS_TRAIN) return NULL;
+    if (how->on_host && how->update != NETS_UPDATE_IN_BACKWARD)
+        return "the host (on=host) updates each layer behind its backward step: in-backward";
+    if (how->update == NETS_UPDATE_AT_END) return NULL;
     if (clips) return "clipping needs all gradients before the first update";
     if (how->update == NETS_UPDATE_BY_LAYER) return NULL;
     if (how->pass.whole > 0) return "gradients of sub-batches add up, and so must be kept";
@@ -509,7 +513,7 @@ static mm_status allocate(lowering *lo) {
 
 /* An update's part has a parameter at least, or a strip of one. */
 static mm_status allocate_steps(nets_lowered *out) {
-    size_t n = 3 * (size_t)nets_net_layers(out->net) + 2;
+    size_t n = 3 * (size_t)nets_net_layers(out->net) + 3;
     for (int i = 0; i < nets_net_params(out->net); i++) n += (size_t)out->params[i].strips.n;
     out->steps = calloc(n, sizeof *out->steps);
     return out->steps ? MM_OK : mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(out->net));
@@ -589,8 +593,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
                      nets_lowered **lowered_out) {
     const char *refusal = nets_update_refusal(how, false);
     if (refusal)
-        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated in the backward pass: %s", nets_net_name(net),
-                       refusal);
+        return mm_fail(MM_ERR_UNSUPPORTED, "net %s: cannot be updated like this: %s", nets_net_name(net), refusal);
     nets_lowered *out = calloc(1, sizeof *out);
     if (!out) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(net));
     out->net = net;
@@ -600,6 +603,7 @@ mm_status nets_lower(const nets_net *net, nets_backend *backend, int64_t batch, 
     out->optimizer = how->optimizer;
     out->strip_elems = how->strip_elems > 0 ? how->strip_elems : nets_strip_most(trained_elems(net));
     if (how->mode == NETS_TRAIN) out->update = how->update;
+    out->on_host = how->mode == NETS_TRAIN && how->on_host;
     if (how->mode == NETS_TRAIN) out->allreduce = how->allreduce;
     if (out->allreduce.n > 1) out->pass.whole = (how->pass.whole > 0 ? how->pass.whole : batch) * out->allreduce.n;
     out->images = out->labels = out->loss = out->correct = out->rng = out->lr = out->step = out->word = out->shares =

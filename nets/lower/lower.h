@@ -9,10 +9,10 @@
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>; if it is in codes, absmax.<state>.<parameter>, too), loss,
  * correct, rng, lr, and step if the optimizer counts; with bf16 maps bf16.<parameter>, the copy of a weight that is a
- * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed. If ranks divide gradients, it is, too, and the
+ * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed, unless the host updates. If ranks divide gradients, it is, too, and the
  * persistent tensor shares.grad has a rank's shares of all. The update's layer is called after the optimizer
  * (nets_optimizer_traits.layer): <optimizer>; <optimizer>.1, .2, ... for its parts; <optimizer>.<layer> if there is one
- * for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes: those of strip i are
+ * for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes or the host updates: those of strip i are
  * called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read
  * only: it has no gradient and no states, and with a bf16 copy no value. What would only give the gradients of frozen
  * parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
@@ -66,6 +66,7 @@ typedef struct nets_lowering {
     bool no_fuse;             /* layer by layer, without fusion (fuse.h) */
     bool clips;               /* nets_optimizer.clip_norm is set */
     int64_t strip_elems;      /* of each strip of a large parameter, at most; 0: nets_strip_most */
+    bool on_host;             /* nets_optimizer.on_host: updates run on the host (mm_graph_run_on_host) */
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
@@ -84,6 +85,7 @@ typedef struct nets_step {
     int64_t addend[NETS_MAX_PARAMS];
     int64_t op_workspace_at;      /* where the op's own workspace begins: behind the addends */
     int first_updated, n_updated; /* an update's range of the parameters that train */
+    bool on_host;                 /* an update that runs on the host */
     int part;                     /* an update's number among the graph's updates, from 0 */
     int strip;                    /* of the update's one parameter, if it is cut: the strip that is updated */
     /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
@@ -111,6 +113,9 @@ typedef struct nets_lowered {
     nets_optimizer_id optimizer;
     nets_update_when update;
     int64_t strip_elems; /* of a strip, at most */
+    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients are
+     * persistent then. */
+    bool on_host;
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
     nets_step *steps;

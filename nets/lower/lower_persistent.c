@@ -53,11 +53,11 @@ static bool is_coded(const nets_lowered *out, const nets_param *param) {
 }
 
 /* How the parameter's states are cut: not where one step updates them all, nor where ranks have shares of them, nor
- * codes, which are small. */
+ * codes, which are small, nor where the host updates, which has them all. */
 static nets_strips strips_of(const nets_lowered *out, const nets_param *param, const nets_order *order) {
     const int64_t elems = nets_order_elems(order);
     const bool whole = out->update == NETS_UPDATE_AT_END || nets_lowered_divides(out, NETS_DIVIDE_STATES) ||
-                       !nets_optimizer_traits_of(out->optimizer)->states[0] || is_coded(out, param);
+                       !nets_optimizer_traits_of(out->optimizer)->states[0] || is_coded(out, param) || out->on_host;
     return whole ? (nets_strips){1, elems} : nets_strips_of(elems, out->strip_elems);
 }
 
@@ -115,7 +115,8 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     }
     if (!nets_param_trains(param) || out->mode != NETS_TRAIN) return MM_OK;
     snprintf(name, sizeof name, "grad.%s", param->name);
-    const bool managed = out->update == NETS_UPDATE_IN_BACKWARD || nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
+    const bool in_backward = out->update == NETS_UPDATE_IN_BACKWARD && !out->on_host;
+    const bool managed = in_backward || nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
     MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, managed ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
                              dims, name, &tensors->gradient));
     MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
@@ -280,6 +281,32 @@ static size_t list_uses(const nets_lowered *out, int from, int to, int strip, bo
     return n;
 }
 
+/* The same for an update on the host. */
+static size_t list_host_uses(const nets_lowered *out, int from, int to, bool last, mm_use *uses) {
+    size_t n = 0;
+    for (int i = from; i < to; i++) {
+        const nets_param_tensors *tensors = &out->params[i];
+        if (!nets_param_trains(nets_net_param(out->net, i))) continue;
+        uses[n++] = (mm_use){tensors->gradient, MM_READ, MM_FORM_VALUE};
+        for (int k = 0; k < NETS_OPTIMIZER_STATES && tensors->state[k] >= 0; k++) {
+            uses[n++] = (mm_use){tensors->state[k], MM_MODIFY, MM_FORM_VALUE};
+            if (tensors->absmax[k] >= 0) uses[n++] = (mm_use){tensors->absmax[k], MM_MODIFY, MM_FORM_VALUE};
+        }
+        uses[n++] = (mm_use){tensors->value, MM_MODIFY, MM_FORM_VALUE};
+        if (tensors->copy >= 0) uses[n++] = (mm_use){tensors->copy, MM_WRITE, MM_FORM_VALUE};
+    }
+    if (out->step >= 0) uses[n++] = (mm_use){out->step, last ? MM_MODIFY : MM_READ, MM_FORM_VALUE};
+    return n;
+}
+
+mm_status nets_lower_host_end(nets_lowered *out) {
+    const mm_use uses[] = {
+        {out->rng, MM_MODIFY, MM_FORM_VALUE}, {out->lr, MM_READ, MM_FORM_VALUE}, {out->loss, MM_READ, MM_FORM_VALUE}};
+    MM_TRY(add_update_step(out, nets_optimizer_traits_of(out->optimizer)->layer, uses, sizeof uses / sizeof *uses));
+    out->steps[out->n_steps - 1].part = out->n_updates++;
+    return MM_OK;
+}
+
 static int64_t gradient_bytes(const nets_lowered *out, int param) {
     const mm_tensor gradient = out->params[param].gradient;
     return gradient >= 0 ? mm_graph_tensor(out->graph, gradient)->bytes : 0;
@@ -297,8 +324,13 @@ static mm_status add_update(nets_lowered *out, const char *name, int from, int t
     nets_step *step = &out->steps[out->n_steps];
     mm_use *uses = malloc(((3 + 2 * NETS_OPTIMIZER_STATES) * (size_t)(to - from) + 5) * sizeof *uses);
     if (!uses) return mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower its update", nets_net_name(out->net));
-    const mm_status status = add_update_step(out, name, uses, list_uses(out, from, to, strip, last, uses));
+    const size_t n =
+        out->on_host ? list_host_uses(out, from, to, last, uses) : list_uses(out, from, to, strip, last, uses);
+    mm_status status = add_update_step(out, name, uses, n);
     free(uses);
+    if (status == MM_OK && out->on_host) status = mm_graph_run_on_host(out->graph);
+    if (status == MM_OK && out->on_host) step->tensors[NETS_RNG] = -1;
+    step->on_host = out->on_host;
     step->first_updated = count_trained(out, 0, from);
     step->n_updated = count_trained(out, from, to);
     step->part = out->n_updates++;

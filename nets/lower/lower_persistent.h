@@ -25,6 +25,9 @@ MM_CHECKED mm_status nets_lower_allreduces(nets_lowered *out);
  * are none. complete: for each parameter the layer behind which its gradient is complete. */
 MM_CHECKED mm_status nets_lower_layer_update(nets_lowered *out, const int *complete, int behind);
 
+/* Adds the last step of a graph whose updates run on the host. */
+MM_CHECKED mm_status nets_lower_host_end(nets_lowered *out);
+
 /* Adds, behind a backward step, the step that adds up the ranks' gradients that it was the last to write. `written`:
  * per NETS_DPARAM + i, such a gradient, or -1. `last`: no such step follows. */
 MM_CHECKED mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor written[NETS_MAX_PARAMS],

@@ -32,7 +32,7 @@ static bool is_brief(const mm_engine *e, const mm_map *m) {
 static void wait_for_step(mm_engine *e, int node) {
     mm_plan *plan = e->schedule.plan;
     int step = node - 1;
-    while (step >= 0 && !mm_node_runs_step(&plan->nodes[step])) step--;
+    while (step >= 0 && !mm_node_computes(&plan->nodes[step])) step--;
     if (step >= 0) mm_plan_wait(plan, node, step);
 }
 

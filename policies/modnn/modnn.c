@@ -303,6 +303,9 @@ static mm_status plan_timed(const mm_graph *graph, const mm_graph_facts *facts, 
 
 static mm_status modnn_plan(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             const mm_engine_config *config, mm_plan **plan_out) {
+    if (mm_graph_uses_host(graph))
+        return mm_fail(MM_ERR_UNSUPPORTED, "policy modnn keeps weights on the device, but steps of %s run on the host",
+                       mm_graph_name(graph));
     mm_graph_facts nominal = {0};
     mm_status status = MM_OK;
     const bool due = mm_nominal_is_due(facts);

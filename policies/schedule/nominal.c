@@ -38,6 +38,7 @@ static int64_t step_ns(const mm_graph *graph, const mm_step_info *step, double s
     const bool expensive = mm_graph_layer(graph, step->layer)->properties.cost == MM_LAYER_EXPENSIVE;
     int rate = expensive ? ARITHMETIC_RATE : MEMORY_RATE;
     int64_t ns = LAUNCH_NS;
+    if (step->on_host) return 0;
     for (int u = 0; u < step->n_uses; u++)
         ns = add_bytes(ns, mm_graph_tensor(graph, step->uses[u].tensor)->bytes, scale * rate);
     return ns;
@@ -100,6 +101,7 @@ mm_status mm_nominal_check_times(const mm_graph *graph, const mm_graph_facts *fa
     for (int s = 0; s < facts->n_steps; s++) {
         const mm_layer_info *layer = mm_graph_layer(graph, mm_graph_step(graph, s)->layer);
         if (facts->variants[facts->variant_first[s]].ns > 0 || layer->kind == MM_LAYER_DATA) continue;
+        if (mm_graph_step(graph, s)->on_host) continue;
         snprintf(what, sizeof what, "time of %s", mm_graph_step_name(graph, s, step, sizeof step));
         return mm_nominal_lacks(what);
     }

@@ -174,6 +174,10 @@ int mm_schedule_step(mm_schedule *s, int step, const uint8_t *region_of) {
     const mm_step_info *info = mm_graph_step(s->graph, step);
     int node = mm_visits_before(s, step) ? mm_plan_step(s->plan, step) : -1;
     if (node < 0) return -1;
+    if (info->on_host) { /* bound to its homes */
+        mm_visits_use_homes(s, step, node);
+        return mm_visits_after(s, step, node) ? node : -1;
+    }
     /* Binds inputs first, because an output written in place looks up where its input lies. */
     for (int pass = 0; pass < 2; pass++)
         for (int u = 0; u < info->n_uses; u++) {

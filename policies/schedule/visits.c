@@ -7,6 +7,7 @@
 
 #include "mm/core/status.h"
 #include "mm/core/time/node_time.h"
+#include "policies/schedule/leaving.h"
 
 /* A use of a visiting tensor by a step. */
 typedef struct visit_use {
@@ -17,7 +18,8 @@ typedef struct visit_use {
     bool fetches; /* a visit begins, and the step needs what is at home */
     bool leaves;  /* the visit ends after the step */
     bool writes;
-    int32_t due; /* the step before which a visit that begins is fetched, at the latest its own */
+    bool on_host; /* the step runs on the host, and uses the home: no visit has it */
+    int32_t due;  /* the step before which a visit that begins is fetched, at the latest its own */
 } visit_use;
 
 struct mm_visits {
@@ -27,8 +29,12 @@ struct mm_visits {
     int next_fetch;    /* the use from which on visits are yet to begin */
     bool *changed;     /* per tensor: written since its visit began */
     int32_t *sent;     /* per tensor: node that copied it home last; -1: none */
+    int32_t *fetched;  /* per tensor: node that copied it from home last; -1: none */
+    int32_t *hosted;   /* per tensor: the last step on the host that used it; -1: none */
     int32_t *needed;   /* per tensor that was fetched early: the step that needs it */
     int64_t ahead_bytes, ahead_most;
+    int64_t *begins; /* when each step begins, if nothing waits; NULL: times are not known */
+    mm_leaving leaving;
     int first_node; /* the node of the first step; -1: it is yet to come */
 };
 
@@ -59,10 +65,11 @@ static void list_uses(const mm_schedule *s, mm_visits *v) {
             visit_use *own = (visit_use *)use_of(v, step, use->tensor);
             if (!own) {
                 own = &v->uses[v->n++];
-                *own = (visit_use){.tensor = use->tensor, .step = step, .last = -1, .next = -1, .due = step};
+                *own = (visit_use){
+                    .tensor = use->tensor, .step = step, .last = -1, .next = -1, .on_host = info->on_host, .due = step};
                 v->first_of[step + 1] = v->n;
             }
-            own->fetches |= use->access != MM_WRITE; /* for now: it needs a value */
+            own->fetches |= use->access != MM_WRITE && !info->on_host; /* for now: it needs a value */
             own->writes |= use->access != MM_READ;
         }
     }
@@ -95,7 +102,7 @@ static void divide(const mm_schedule *s, mm_visits *v, const int64_t *begins, in
         if (!before) continue;
         before->next = i;
         use->last = before->step;
-        before->leaves = !stays(s, use->tensor, before->step, use->step, begins);
+        before->leaves = before->on_host || use->on_host || !stays(s, use->tensor, before->step, use->step, begins);
         use->fetches &= before->leaves;
     }
 }
@@ -139,19 +146,22 @@ mm_status mm_visits_init(mm_schedule *s) {
                          .first_of = calloc(steps, sizeof *v->first_of),
                          .changed = calloc(tensors, sizeof *v->changed),
                          .sent = malloc(tensors * sizeof *v->sent),
+                         .fetched = malloc(tensors * sizeof *v->fetched),
+                         .hosted = malloc(tensors * sizeof *v->hosted),
                          .needed = malloc(tensors * sizeof *v->needed),
                          .ahead_most = s->ahead_bytes,
                          .first_node = -1};
     }
-    if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->needed)
+    if (!v || !v->uses || !v->first_of || !v->changed || !v->sent || !v->fetched || !v->hosted || !v->needed)
         return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
-    for (size_t t = 0; t < tensors; t++) v->sent[t] = v->needed[t] = -1;
+    for (size_t t = 0; t < tensors; t++) v->sent[t] = v->fetched[t] = v->hosted[t] = v->needed[t] = -1;
+    MM_TRY(mm_leaving_init(&v->leaving, n, s->ahead_bytes));
     MM_TRY(step_begins(s, &begins));
+    v->begins = begins;
     list_uses(s, v);
     divide(s, v, begins, v->needed);
     for (size_t t = 0; t < tensors; t++) v->needed[t] = -1;
     if (begins) find_due(s, v, begins);
-    free(begins);
     return MM_OK;
 }
 
@@ -161,7 +171,11 @@ void mm_visits_fini(mm_visits *v) {
     free(v->first_of);
     free(v->changed);
     free(v->sent);
+    free(v->fetched);
+    free(v->hosted);
     free(v->needed);
+    free(v->begins);
+    mm_leaving_fini(&v->leaving);
     free(v);
 }
 
@@ -178,6 +192,8 @@ static bool fetch(mm_schedule *s, mm_tensor tensor) {
     s->plan->segments[segment].category = MM_CAT_VISIT;
     if (v->first_node >= 0) mm_plan_wait(s->plan, node, v->first_node);
     if (v->sent[tensor] >= 0) mm_plan_wait(s->plan, node, v->sent[tensor]);
+    if (v->hosted[tensor] >= 0) mm_plan_wait(s->plan, node, v->hosted[tensor]);
+    v->fetched[tensor] = node;
     s->tensors[tensor].value = segment;
     s->tensors[tensor].value_node = node;
     v->changed[tensor] = false;
@@ -193,6 +209,7 @@ static bool fetch_ahead(mm_schedule *s, const visit_use *use) {
 
 bool mm_visits_before(mm_schedule *s, int step) {
     mm_visits *v = s->visits;
+    if (v && v->begins) mm_leaving_look(&v->leaving, s, v->begins[step]);
     for (; v && v->next_fetch < v->n; v->next_fetch++) {
         const visit_use *use = &v->uses[v->next_fetch];
         if (!use->fetches || s->tensors[use->tensor].value >= 0) {
@@ -208,14 +225,29 @@ bool mm_visits_before(mm_schedule *s, int step) {
     return true;
 }
 
+void mm_visits_use_homes(mm_schedule *s, int step, int node) {
+    const mm_visits *v = s->visits;
+    for (int i = v ? v->first_of[step] : 0; v && i < v->first_of[step + 1]; i++) {
+        const visit_use *use = &v->uses[i];
+        if (v->first_node >= 0) mm_plan_wait(s->plan, node, v->first_node);
+        if (v->sent[use->tensor] >= 0) mm_plan_wait(s->plan, node, v->sent[use->tensor]);
+        if (use->writes && v->fetched[use->tensor] >= 0) mm_plan_wait(s->plan, node, v->fetched[use->tensor]);
+    }
+}
+
 /* Ends the tensor's visit after the step at `node`. */
 static bool leave(mm_schedule *s, mm_tensor tensor, int node) {
     mm_visits *v = s->visits;
-    const int home = mm_graph_tensor(s->graph, tensor)->persistent;
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    const int home = info->persistent;
     if (v->changed[tensor]) {
+        if (v->begins)
+            mm_leaving_add(&v->leaving, s, s->tensors[tensor].value, v->begins[s->plan->nodes[node].step + 1],
+                           mm_rate_ns(s->facts->out_bytes_per_s, info->bytes) / 4 * SLACK);
         const int sent = mm_plan_op(s->plan, MM_NODE_OUT, tensor, s->tensors[tensor].value, home);
         if (sent < 0) return false;
         mm_plan_wait(s->plan, sent, node);
+        if (v->hosted[tensor] >= 0) mm_plan_wait(s->plan, sent, v->hosted[tensor]);
         v->sent[tensor] = sent;
     }
     v->changed[tensor] = false;
@@ -229,6 +261,10 @@ bool mm_visits_after(mm_schedule *s, int step, int node) {
     if (v->first_node < 0) v->first_node = node;
     for (int i = v->first_of[step]; i < v->first_of[step + 1]; i++) {
         const visit_use *use = &v->uses[i];
+        if (use->on_host) {
+            v->hosted[use->tensor] = node;
+            continue;
+        }
         if (v->needed[use->tensor] == step) {
             v->ahead_bytes -= mm_graph_tensor(s->graph, use->tensor)->bytes;
             v->needed[use->tensor] = -1;
@@ -261,11 +297,11 @@ void mm_visits_after_again(mm_schedule *s, int step, int when) {
         const mm_tensor tensor = v->uses[i].tensor;
         const visit_use *next = &v->uses[i];
         bool there = v->changed[tensor] || v->needed[tensor] >= 0;
-        while (next && next->step < when) {
+        while (next && !next->on_host && next->step < when) {
             there |= !next->leaves && next->next >= 0 && v->uses[next->next].step >= when;
             next = next->next >= 0 ? &v->uses[next->next] : NULL;
         }
-        if (there || (next && next->step <= when + NEAR_STEPS)) continue;
+        if (there || (next && !next->on_host && next->step <= when + NEAR_STEPS)) continue;
         s->tensors[tensor].value = s->tensors[tensor].value_node = -1;
     }
 }

@@ -55,7 +55,7 @@ static mm_layer layer(mm_graph *graph, const char *name, mm_layer_kind kind) {
 #define STEP(layer, phase, n, work, ...)                                                                               \
     expect_ok(mm_graph_add_step(graph, layer, phase, (mm_use[]){__VA_ARGS__}, n, work))
 
-mm_graph *graph_files_everything(void) {
+static mm_graph *everything(bool hosts) {
     mm_graph *graph;
     expect_ok(mm_graph_create("all \"that\" there is, \xc3\xa9", &graph));
     const mm_tensor x = tensor(graph, "x", MM_INPUT, MM_EXTERNAL), w = tensor(graph, "w", MM_WEIGHT, MM_PERSISTENT);
@@ -95,9 +95,17 @@ mm_graph *graph_files_everything(void) {
     STEP(norm, MM_BACKWARD, 5, 64, USE(x, MM_READ), USE(w, MM_READ), USE(mean, MM_READ), USE(dh, MM_READ),
          USE(dw, MM_WRITE));
     STEP(update, MM_UPDATE, 3, 0, USE(w, MM_MODIFY), USE(moments, MM_MODIFY), USE(dw, MM_READ));
+    if (hosts) {
+        const mm_tensor count = tensor(graph, "count", MM_OPTIMIZER, MM_PERSISTENT);
+        STEP(layer(graph, "host", MM_LAYER_UPDATE), MM_UPDATE, 1, 0, USE(count, MM_MODIFY));
+        expect_ok(mm_graph_run_on_host(graph));
+    }
     expect_ok(mm_graph_freeze(graph));
     return graph;
 }
+
+mm_graph *graph_files_everything(void) { return everything(false); }
+mm_graph *graph_files_with_host(void) { return everything(true); }
 
 /* ---------------------------------------------------------------- the comparison */
 
@@ -121,6 +129,7 @@ static void expect_same_tensors(const mm_tensor_info *x, const mm_tensor_info *y
     assert_int_equal(x->last_forward, y->last_forward);
     assert_int_equal(x->first_backward, y->first_backward);
     assert_int_equal(x->writes, y->writes);
+    assert_int_equal(x->on_host, y->on_host);
 }
 
 static void expect_same_layers(const mm_layer_info *x, const mm_layer_info *y) {

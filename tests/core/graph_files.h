@@ -16,6 +16,8 @@ char *graph_files_read(const char *path, size_t *n_out);
 
 /* Frozen; the caller destroys it. */
 mm_graph *graph_files_everything(void);
+/* The same with a step on the host. */
+mm_graph *graph_files_with_host(void);
 
 /* Fails unless the graphs are equal in all that a policy or an executor may read. */
 void graph_files_expect_same(const mm_graph *a, const mm_graph *b);

@@ -377,6 +377,68 @@ static void bad_codes_are_refused(void **state) {
     mm_graph_destroy(graph);
 }
 
+static void steps_on_the_host_are_updates_of_persistent_tensors_alone(void **state) {
+    mm_graph *graph = *state;
+    const mm_ownership ownerships[] = {MM_PERSISTENT, MM_PERSISTENT, MM_MANAGED, MM_PERSISTENT};
+    static const char *const names[] = {"weight", "state", "managed", "shared"};
+    mm_tensor t[4];
+    mm_layer data, layer;
+    EXPECT(MM_ERR_ORDER, "before any step", mm_graph_run_on_host(graph));
+    for (int i = 0; i < 4; i++)
+        EXPECT(MM_OK, "",
+               mm_graph_add_tensor(graph,
+                                   &(mm_tensor_desc){.name = names[i],
+                                                     .kind = ownerships[i] == MM_MANAGED ? MM_FEATURE_MAP : MM_STATE,
+                                                     .ownership = ownerships[i],
+                                                     .rank = 1,
+                                                     .dims = {64}},
+                                   &t[i]));
+    const mm_use uses[4] = {{t[0], MM_MODIFY, MM_FORM_VALUE},
+                            {t[1], MM_MODIFY, MM_FORM_VALUE},
+                            {t[2], MM_READ, MM_FORM_VALUE},
+                            {t[3], MM_READ, MM_FORM_VALUE}};
+    EXPECT(MM_OK, "", mm_graph_add_layer(graph, "data", MM_LAYER_DATA, &data));
+    EXPECT(MM_OK, "",
+           mm_graph_add_step(graph, data, MM_FORWARD,
+                             (mm_use[]){{t[2], MM_WRITE, MM_FORM_VALUE}, {t[3], MM_WRITE, MM_FORM_VALUE}}, 2, 0));
+    EXPECT(MM_ERR_INVALID, "only an update", mm_graph_run_on_host(graph));
+    EXPECT(MM_OK, "", mm_graph_allreduce(graph, t[3], MM_ALLREDUCE_AT_END, MM_REDUCE_SUM));
+    const struct {
+        int first, n, workspace;
+        const char *why;
+    } cases[] = {{0, 1, 8, "workspace"},
+                 {1, 2, 0, "tensor managed is not persistent"},
+                 {3, 1, 0, "tensor shared is all-reduced"},
+                 {0, 2, 0, ""}};
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "u%d", i);
+        EXPECT(MM_OK, "", mm_graph_add_layer(graph, name, MM_LAYER_UPDATE, &layer));
+        EXPECT(MM_OK, "",
+               mm_graph_add_step(graph, layer, MM_UPDATE, uses + cases[i].first, (size_t)cases[i].n,
+                                 (size_t)cases[i].workspace));
+        EXPECT(*cases[i].why ? MM_ERR_INVALID : MM_OK, cases[i].why, mm_graph_run_on_host(graph));
+    }
+    EXPECT(MM_OK, "", mm_graph_freeze(graph));
+    assert_true(mm_graph_uses_host(graph));
+    for (int i = 0; i < 4; i++) assert_int_equal(mm_graph_tensor(graph, t[i])->on_host, i < 2);
+    for (int s = 0; s < mm_graph_steps(graph); s++) assert_int_equal(mm_graph_step(graph, s)->on_host, s == 4);
+}
+
+/* No copy can come before the first step. */
+static void freeze_refuses_a_first_step_that_uses_what_the_host_does(void **state) {
+    mm_graph *graph = *state;
+    mm_tensor t;
+    mm_layer layer;
+    const mm_tensor_desc desc = {.name = "w", .kind = MM_WEIGHT, .ownership = MM_PERSISTENT, .rank = 1, .dims = {4}};
+    EXPECT(MM_OK, "", mm_graph_add_tensor(graph, &desc, &t));
+    EXPECT(MM_OK, "", mm_graph_add_layer(graph, "fc", MM_LAYER_LINEAR, &layer));
+    EXPECT(MM_OK, "", mm_graph_add_step(graph, layer, MM_FORWARD, &(mm_use){t, MM_READ, MM_FORM_VALUE}, 1, 0));
+    EXPECT(MM_OK, "", mm_graph_add_step(graph, layer, MM_UPDATE, &(mm_use){t, MM_MODIFY, MM_FORM_VALUE}, 1, 0));
+    EXPECT(MM_OK, "", mm_graph_run_on_host(graph));
+    EXPECT(MM_ERR_INVALID, "the first step cannot use it", mm_graph_freeze(graph));
+}
+
 static void destroy_takes_null(void **state) {
     (void)state;
     mm_graph_destroy(NULL);
@@ -424,6 +486,8 @@ int main(void) {
         CASE(freeze_refuses_workspaces_above_2_to_the_60_bytes),
         cmocka_unit_test(frozen_graph_takes_nothing_more),
         cmocka_unit_test(bad_codes_are_refused),
+        CASE(steps_on_the_host_are_updates_of_persistent_tensors_alone),
+        CASE(freeze_refuses_a_first_step_that_uses_what_the_host_does),
         cmocka_unit_test(destroy_takes_null),
         cmocka_unit_test(random_graphs_are_the_same_for_the_same_seed),
     };

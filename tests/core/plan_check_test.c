@@ -47,7 +47,7 @@ static void place_persistents(world *w, uint64_t seed) {
         const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
         if (tensor->persistent < 0) continue;
         w->places[i].offset = mm_align(tensor->bytes); /* for now, how large it is */
-        w->places[i++].pinned = some_visit && may_visit(tensor) && random_chance(&seed, 60);
+        w->places[i++].pinned = (some_visit && may_visit(tensor) && random_chance(&seed, 60)) || tensor->on_host;
     }
     for (int i = 0; i < n; i++) {
         mm_place *place = &w->places[order[i]];
@@ -63,7 +63,7 @@ static void place_persistents(world *w, uint64_t seed) {
 
 static world world_create(uint64_t seed, int layers) {
     world w = {0};
-    random_graph_options graph_options = {.seed = seed, .layers = layers, .max_channels = 6};
+    random_graph_options graph_options = {.seed = seed, .layers = layers, .max_channels = 6, .hosts = seed % 4 == 1};
     assert_int_equal(random_graph_create(&graph_options, &w.graph), MM_OK);
     assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
     if (seed % 2)
@@ -147,7 +147,7 @@ TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
         moves[2] = {0}; /* raw, coded */
-    int visits = 0, returns = 0;
+    int visits = 0, returns = 0, hosts = 0;
     told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
@@ -159,6 +159,7 @@ TEST_CASE(check_accepts_random_right_plans) {
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
             ops += n->kind != MM_NODE_STEP;
+            hosts += mm_node_on_host(n);
             const bool of_home = mm_plan_visits(w.plan, n->tensor >= 0 ? n->tensor : 0);
             visits += n->kind == MM_NODE_IN && of_home;
             returns += n->kind == MM_NODE_OUT && of_home;
@@ -186,8 +187,9 @@ TEST_CASE(check_accepts_random_right_plans) {
         "%d spills)\n",
         GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, measures[0], measures[1], waits, inplace, aliases,
         dynamic, pinned, bodies, pinned_pools, spills);
-    print_message("%d persistent tensors fetched from homes in pinned memory, %d sent there\n", visits, returns);
-    assert_true(visits > 100 && returns > 50);
+    print_message("%d persistent tensors fetched from homes in pinned memory, %d sent there; %d steps on the host\n",
+                  visits, returns, hosts);
+    assert_true(visits > 100 && returns > 50 && hosts > 50);
     assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(measures[0] > 100 && measures[1] > 100);
@@ -223,7 +225,7 @@ static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at
         const mm_step_info *step = mm_graph_step(plan->graph, node->step);
         for (int u = 0; u < step->n_uses && n < most; u++) {
             const int segment = plan->bindings[node->first_binding + u];
-            if (step->uses[u].access != MM_READ || segment < 0 || !exact[segment]) continue;
+            if (step->uses[u].access != MM_READ || segment < 0 || !exact[segment] || mm_node_on_host(node)) continue;
             if (plan->segments[segment].content != MM_CONTENT_RAW || plan->segments[segment].dynamic) continue;
             if (mm_graph_tensor(plan->graph, step->uses[u].tensor)->dtype == MM_F32)
                 at[n++] = (mm_measure_at){i, segment};

@@ -187,6 +187,49 @@ static bool lie_among_homes(mutant *m) {
     return false;
 }
 
+/* ---------------------------------------------------------------- steps on the host */
+
+/* A step on the host begins without a wait for copies to or from its homes, or for any. */
+static bool host_step_at_once(mutant *m) {
+    mm_node *n = mutant_find_node(m, mm_node_on_host);
+    const int all = n ? mutant_below(m, 2) : 0;
+    for (int s = 0; n && s < MM_STREAM_COUNT; s++)
+        if (all || s == MM_STREAM_OUT || s == MM_STREAM_IN) n->wait[s] = -1;
+    return n != NULL;
+}
+
+/* A step on the host uses another segment than the home. */
+static bool host_step_elsewhere(mutant *m) {
+    const mm_node *n = mutant_find_node(m, mm_node_on_host);
+    if (!n) return false;
+    const int use = mutant_below(m, mm_graph_step(m->plan->graph, n->step)->n_uses);
+    int32_t *binding = &m->plan->bindings[n->first_binding + use];
+    const int other = mutant_find_sibling(m, *binding);
+    if (other >= 0) *binding = other;
+    return other >= 0;
+}
+
+/* A step on the host runs on the compute stream, or a step of the device on the host's. */
+static bool step_of_other_stream(mutant *m) {
+    mm_node *n = mutant_find_node(m, mm_node_on_host);
+    if (!n) return false;
+    n->stream = MM_STREAM_COMPUTE;
+    n->wait[MM_STREAM_COMPUTE] = -1;
+    mutant_renumber(m->plan);
+    for (int i = 0; i < m->plan->n_nodes; i++)
+        for (int s = 0; s < MM_STREAM_COUNT; s++) m->plan->nodes[i].wait[s] = -1;
+    return true;
+}
+
+/* What a step on the host wrote is fetched without a wait for it. */
+static bool fetch_before_the_host(mutant *m) {
+    mm_node *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_nodes; i++)
+        if (m->plan->nodes[i].wait[MM_STREAM_HOST] >= 0 && mutant_below(m, ++seen) == 0) found = &m->plan->nodes[i];
+    if (found) found->wait[MM_STREAM_HOST] = -1;
+    return found != NULL;
+}
+
 static bool raise_pinned_base(mutant *m) {
     m->limits.pinned_base_bytes += MM_ALIGN;
     return true;
@@ -211,5 +254,9 @@ const mutation mutations_of_persistents[] = {
     {"visit_in_home_region", visit_in_home_region},
     {"lie_among_homes", lie_among_homes},
     {"raise_pinned_base", raise_pinned_base},
+    {"host_step_at_once", host_step_at_once},
+    {"host_step_elsewhere", host_step_elsewhere},
+    {"step_of_other_stream", step_of_other_stream},
+    {"fetch_before_the_host", fetch_before_the_host},
     {NULL, NULL},
 };

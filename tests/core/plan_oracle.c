@@ -166,12 +166,13 @@ static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
     return true;
 }
 
-/* Whether each operation of a side stream on a persistent tensor comes after some step. */
+/* Whether each operation of a side stream on a persistent tensor, and each step on the host, comes after some step on
+ * the device. */
 static bool good_begin(const mm_plan *plan, const closure *c, const access *list, int n) {
     for (int i = 0; i < n; i++) {
-        bool after = mm_node_runs_step(&plan->nodes[list[i].node]) || !oracle_persists(plan, list[i].segment);
+        bool after = mm_node_computes(&plan->nodes[list[i].node]) || !oracle_persists(plan, list[i].segment);
         for (int node = 0; node < plan->n_nodes && !after; node++)
-            after = mm_node_runs_step(&plan->nodes[node]) && closure_before(c, node, list[i].node);
+            after = mm_node_computes(&plan->nodes[node]) && closure_before(c, node, list[i].node);
         if (!after) return false;
     }
     return true;

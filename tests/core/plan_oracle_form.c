@@ -168,8 +168,9 @@ static bool good_codes(const mm_plan *plan, const mm_graph_facts *facts, const m
 
 /* Whether a node that runs a step, for the first time or again, is well-formed. */
 static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
-    if (n->stream != MM_STREAM_COMPUTE || n->src != -1 || n->dst != -1 || n->stage != -1 || n->tensor != -1 ||
-        n->throttle != 0)
+    const bool host = n->kind == MM_NODE_STEP && mm_graph_step(plan->graph, n->step)->on_host;
+    if (n->stream != (host ? MM_STREAM_HOST : MM_STREAM_COMPUTE) || n->src != -1 || n->dst != -1 || n->stage != -1 ||
+        n->tensor != -1 || n->throttle != 0)
         return false;
     int first = facts->variant_first[n->step], count = facts->variant_first[n->step + 1] - first;
     if (!known(n->variant, count)) return false;
@@ -180,6 +181,8 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
         if (external(plan, t) ? segment != -1 : segment < 0 || plan->segments[segment].tensor != plan->alias[t])
             return false;
         const int home = mm_graph_tensor(plan->graph, t)->persistent;
+        if (host && segment == home && plan->segments[home].pinned) continue;
+        if (host) return false;
         if (!managed(plan, t) && segment >= 0 && segment != home && !plan->segments[home].pinned) return false;
         if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
             return false;

@@ -32,7 +32,9 @@ typedef struct layer {
 typedef struct builder {
     mm_graph *graph;
     mm_dtype dtype;
-    uint64_t random, codes; /* codes: of the codes that steps take; apart, so as not to change the graphs */
+    /* codes, hosts: of the codes that steps take, and of updates on the host; apart, so as not to change the graphs */
+    uint64_t random, codes, hosts;
+    bool uses_host;
     int max_channels, images;
     map *maps;
     layer *layers;
@@ -365,10 +367,22 @@ static void backward(builder *b, const layer *l) {
     }
 }
 
+/* Whether a layer's update can run on the host: its tensors are persistent, and the first step does not use them. */
+static bool may_host(const builder *b, const layer *l) {
+    return b->uses_host && b->status == MM_OK && mm_graph_layer(b->graph, l->id)->step[MM_FORWARD] > 0 &&
+           mm_graph_tensor(b->graph, l->weight_gradient)->ownership == MM_PERSISTENT;
+}
+
 static void update(builder *b, const layer *l) {
     reads(b, l->weight_gradient);
     modifies(b, l->weight);
     if (l->optimizer >= 0) modifies(b, l->optimizer);
+    if (may_host(b, l) && random_chance(&b->hosts, 60)) {
+        b->status = mm_graph_add_step(b->graph, l->id, MM_UPDATE, b->uses, (size_t)b->n_uses, 0);
+        if (b->status == MM_OK) b->status = mm_graph_run_on_host(b->graph);
+        b->n_uses = 0;
+        return;
+    }
     add_step(b, l->id, MM_UPDATE);
 }
 
@@ -415,6 +429,8 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
     size_t capacity = 10 * (size_t)options->layers + 16;
     builder b = {.random = options->seed,
                  .codes = options->seed + 1,
+                 .hosts = options->seed + 2,
+                 .uses_host = options->hosts && options->shares == MM_ALLREDUCE_NOT,
                  .dtype = options->dtype,
                  .max_channels = options->max_channels,
                  .images = options->images,

@@ -15,6 +15,7 @@ typedef struct random_graph_options {
     int images;               /* first dimension of maps; 0: 1 or 2 */
     mm_dtype dtype;           /* of feature and gradient maps: a float type */
     mm_allreduce_when shares; /* how weights' gradients that persist, and the loss, are shared */
+    bool hosts;               /* some updates run on the host, unless gradients are shared */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,

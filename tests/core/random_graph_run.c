@@ -278,11 +278,12 @@ mm_status random_facts_create(const mm_graph *graph, uint64_t seed, mm_graph_fac
     facts->variants = variants;
     uint64_t random = seed;
     for (int s = 0, n = 0; s < facts->n_steps; s++) {
+        const int64_t more_bytes = mm_graph_step(graph, s)->on_host ? 0 : 100;
         facts->variant_first[s] = n;
         for (int v = 0, more = random_below(&random, 3); v <= more; v++)
             variants[n++] = (mm_variant){.id = v,
                                          .deterministic = random_chance(&random, 80),
-                                         .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes + 100 * v,
+                                         .workspace_bytes = mm_graph_step(graph, s)->workspace_bytes + more_bytes * v,
                                          .ns = 1 + random_below(&random, 10000)};
         facts->variant_first[s + 1] = n;
     }

@@ -469,22 +469,26 @@ static void begin_early(planner *p, int s) {
         const int next = next_step(p, t, s);
         if (!visits(p, t) || p->storages[t].raw >= 0 || next > s + 3 || next == mm_graph_steps(p->graph)) continue;
         const mm_step_info *step = mm_graph_step(p->graph, next);
+        if (step->on_host) continue;
         for (int u = 0; u < step->n_uses; u++)
             if (step->uses[u].tensor == t && step->uses[u].access != MM_WRITE && chance(p, 30))
                 begin_visit(p, &step->uses[u]);
     }
 }
 
-/* Ends the visit of a tensor after step `s` by chance, and if no later step uses the tensor. */
-static void end_visit(planner *p, mm_tensor tensor, int s, bool changed) {
+static void go_home(planner *p, mm_tensor tensor) {
     storage *st = &p->storages[tensor];
-    if (!visits(p, tensor)) return;
-    st->changes |= changed;
-    if (next_step(p, tensor, s + 1) < mm_graph_steps(p->graph) && chance(p, 40)) return;
     const int home = mm_graph_tensor(p->graph, tensor)->persistent;
     if (st->changes) add_idle_waits(p, add_node(p, MM_NODE_OUT, tensor, st->raw, home));
     st->changes = false;
     st->raw = -1;
+}
+
+/* Ends the visit of a tensor after step `s` by chance, and if no later step uses the tensor. */
+static void end_visit(planner *p, mm_tensor tensor, int s, bool changed) {
+    if (!visits(p, tensor)) return;
+    p->storages[tensor].changes |= changed;
+    if (next_step(p, tensor, s + 1) == mm_graph_steps(p->graph) || !chance(p, 40)) go_home(p, tensor);
 }
 
 /* The segment that a step which is run again writes to: a new one, or one that still has the same elements. */
@@ -562,9 +566,26 @@ static void measure_after(planner *p, const mm_use *use) {
     add_idle_waits(p, node);
 }
 
+/* Appends a step on the host, for which its tensors go home. */
+static void add_host_step(planner *p, int s) {
+    const mm_step_info *step = mm_graph_step(p->graph, s);
+    for (int u = 0; u < step->n_uses; u++)
+        if (p->storages[step->uses[u].tensor].raw >= 0) go_home(p, step->uses[u].tensor);
+    const int node = mm_plan_step(p->plan, s);
+    if (node < 0) abort();
+    p->plan->nodes[node].variant =
+        random_below(&p->random, p->facts->variant_first[s + 1] - p->facts->variant_first[s]);
+    mm_plan_wait(p->plan, node, chance(p, 50) ? latest_node(p, MM_STREAM_COMPUTE) : 0);
+    add_idle_waits(p, node);
+}
+
 static void add_nodes(planner *p) {
     for (int s = 0; s < mm_graph_steps(p->graph); s++) {
         const mm_step_info *step = mm_graph_step(p->graph, s);
+        if (step->on_host) {
+            add_host_step(p, s);
+            continue;
+        }
         fetch_before(p, s, chance(p, 40) ? random_below(&p->random, 4) : 0);
         begin_visits(p, s);
         begin_early(p, s);

@@ -780,3 +780,49 @@ TEST_CASE(a_measure_takes_its_bytes_at_the_memorys_rate_beside_the_steps) {
     mm_simulation_fini(&sim);
     fixture_destroy(&f);
 }
+
+/* Two steps of the device, and between them one on the host that changes 4000 bytes. */
+TEST_CASE(a_step_on_the_host_takes_its_bytes_at_the_hosts_rate_beside_the_others) {
+    mm_graph *graph;
+    mm_graph_facts *facts;
+    mm_plan *plan;
+    mm_tensor weight, loss;
+    mm_layer layers[3];
+    const mm_tensor_desc descs[] = {{"weight", MM_WEIGHT, MM_PERSISTENT, MM_F32, 1, {1000}},
+                                    {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 1, {1}}};
+    const mm_place places[] = {{0, true}, {0, false}};
+    const mm_limits limits = {.base_bytes = 512, .pinned_base_bytes = 4096, .places = places};
+    assert_int_equal(mm_graph_create("hosting", &graph), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &descs[0], &weight), MM_OK);
+    assert_int_equal(mm_graph_add_tensor(graph, &descs[1], &loss), MM_OK);
+    for (int i = 0; i < 3; i++) {
+        const mm_use use = {i == 1 ? weight : loss, MM_MODIFY, MM_FORM_VALUE};
+        assert_int_equal(mm_graph_add_layer(graph, "layer", MM_LAYER_UPDATE, &layers[i]), MM_OK);
+        assert_int_equal(mm_graph_add_step(graph, layers[i], MM_UPDATE, &use, 1, 0), MM_OK);
+        if (i == 1) assert_int_equal(mm_graph_run_on_host(graph), MM_OK);
+    }
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    assert_int_equal(mm_graph_facts_create(graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_plan_create(graph, &limits, &plan), MM_OK);
+    facts->variants[0].ns = facts->variants[2].ns = 1000;
+    for (int s = 0; s < 3; s++) assert_int_equal(mm_plan_step(plan, s), s);
+    mm_plan_wait(plan, 1, 0);
+    assert_int_equal(mm_plan_finish(plan), MM_OK);
+    const struct {
+        int64_t rate, ns;
+    } cases[] = {{INT64_C(8000000000), 1000}, {INT64_C(2000000000), 4000}, {0, 44}}; /* 0: MM_HOST_BYTES_PER_S */
+    for (int i = 0; i < 3; i++) {
+        mm_simulation sim;
+        facts->host_bytes_per_s = cases[i].rate;
+        assert_int_equal(mm_simulate(plan, facts, &sim), MM_OK);
+        assert_int_equal(sim.nodes[1].start_ns, 1000);
+        assert_int_equal(sim.nodes[1].end_ns, 1000 + cases[i].ns);
+        assert_int_equal(sim.busy_ns[MM_STREAM_HOST], cases[i].ns);
+        assert_int_equal(sim.nodes[2].end_ns, 2000);
+        assert_int_equal(sim.iteration_ns, cases[i].ns > 1000 ? 1000 + cases[i].ns : 2000);
+        mm_simulation_fini(&sim);
+    }
+    mm_plan_destroy(plan);
+    mm_graph_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}

@@ -17,7 +17,8 @@ static void mix_all(uint64_t *digest, const int64_t *words, size_t n) {
     mix_all(digest, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 static void mix_waits(uint64_t *d, const int32_t wait[MM_STREAM_COUNT]) {
-    for (int s = 0; s < MM_STREAM_COUNT; s++) mix(d, wait[s]);
+    for (int s = 0; s < MM_STREAM_HOST; s++) mix(d, wait[s]);
+    if (wait[MM_STREAM_HOST] >= 0) mix(d, wait[MM_STREAM_HOST]); /* most plans have no step on the host */
 }
 
 static void mix_node(uint64_t *d, const mm_plan *plan, const mm_node *n) {

@@ -137,6 +137,7 @@ static mm_status plan(const suite_net *s, const nets_exec_graph *graph, const ch
     const nets_lowering how = {.mode = NETS_TRAIN,
                                .optimizer = optimizer_of(s)->id,
                                .update = s->update,
+                               .on_host = optimizer_of(s)->on_host,
                                .pass = graph->pass,
                                .no_fuse = s->no_fuse,
                                .strip_elems = s->strip_elems};

@@ -230,6 +230,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(get_integer(&r, root, "", "contention_permille", MM_CONTENTION_MOST, &m.contention_permille));
     MM_TRY(get_integer(&r, root, "", "link_contention_permille", MM_CONTENTION_MOST, &m.link_contention_permille));
     MM_TRY(get_if_there(&r, root, "", "host_sum_bytes_per_s", LEAST_RATE, MOST_RATE, &m.host_sum_bytes_per_s));
+    MM_TRY(get_if_there(&r, root, "", "host_bytes_per_s", LEAST_RATE, MOST_RATE, &m.host_bytes_per_s));
     MM_TRY(get_if_there(&r, root, "", "link_sharers", 1, MM_RANKS_MOST, &m.link_sharers));
     MM_TRY(read_contention(&r, json_object_get(root, "contention"), &m.contention));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
@@ -357,7 +358,7 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_graph_
         n += found;
         for (int v = first; found == 0 && v < end; v++) {
             variants[n] = facts->variants[v];
-            variants[n++].ns = step_ns(m, graph, step, &p, NULL);
+            variants[n++].ns = step->on_host ? 0 : step_ns(m, graph, step, &p, NULL);
         }
     }
     facts->variant_first[facts->n_steps] = n;
@@ -418,6 +419,7 @@ mm_status machine_facts(const machine *m, const mm_graph *graph, mm_graph_facts 
     facts->contention_permille = (int)m->contention_permille;
     facts->link_contention_permille = (int)m->link_contention_permille;
     facts->contention = m->contention;
+    facts->host_bytes_per_s = (int64_t)m->host_bytes_per_s;
     facts->host_sum_bytes_per_s = (int64_t)m->host_sum_bytes_per_s;
     facts->link_sharers = (int)m->link_sharers;
     facts->issue_ns = m->issue_ns;

@@ -7,7 +7,7 @@
  *     "launch_ns": ..., "passes": { "batch_norm": 1.6, ... },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
- *     "host_sum_bytes_per_s": ..., "link_sharers": ...,
+ *     "host_bytes_per_s": ..., "host_sum_bytes_per_s": ..., "link_sharers": ...,
  *     "contention_permille": ..., "link_contention_permille": ..., "issue_ns": ..., "alloc_ns": ...,
  *     "contention": { "dear": { "encode": ..., "decode": ..., "link": ... }, ... },
  *     "codecs": { "zfp:rate=4": { "encode_bytes_per_s": ..., "decode_bytes_per_s": ... }, "zfp": { ... } },
@@ -36,6 +36,8 @@
  * host_sum_bytes_per_s (default none: adding takes no time) and link_sharers (default 1), if several devices each train
  * a part of a batch: how fast a core of the host adds the gradients that the devices send, and how many devices share
  * the link's rates (mm_graph_facts).
+ *
+ * host_bytes_per_s (default MM_HOST_BYTES_PER_S): what updates on the host (--optimizer on=host) read and write.
  *
  * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
  * contention_permille and link_contention_permille.
@@ -94,7 +96,7 @@ typedef struct machine {
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
     mm_contention contention;
-    double host_sum_bytes_per_s, link_sharers;
+    double host_bytes_per_s, host_sum_bytes_per_s, link_sharers;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
     double half_rate_elems, linear_half_rate_elems, attention_half_rate_elems; /* elements of the output */

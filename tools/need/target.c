@@ -136,6 +136,7 @@ nets_lowering target_lowering(const target *t, nets_mode mode) {
                            .update = t->update,
                            .no_fuse = t->apart,
                            .clips = t->optimizer.clip_norm > 0,
+                           .on_host = t->optimizer.on_host,
                            .allreduce = t->allreduce};
 }
 

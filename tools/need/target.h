@@ -78,8 +78,8 @@ enum { TARGET_LINK_LEAST = 100000 };
         &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0)
 #define TARGET_OPTIMIZER_ARG(t)                                                                                        \
     ARG("--optimizer", "NAME[,k=v..]",                                                                                 \
-        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X,states=8bit]; both: weight-decay=X, clip-norm=X; 8bit, "    \
-        "lossy: moments of large parameters in a byte each (32bit)",                                                   \
+        "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X,states=8bit]; both: weight-decay=X, clip-norm=X, on=host "  \
+        "(update on CPUs); 8bit, lossy: moments of large parameters in a byte each (32bit)",                           \
         ARG_TEXT, &(t)->optimizer_text, 0, 0)
 #define TARGET_UPDATE_ARG(t)                                                                                           \
     ARG("--update", "HOW",                                                                                             \

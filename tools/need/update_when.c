@@ -36,7 +36,9 @@ mm_status update_when_read(target *t, const update_runs *runs) {
                                         [NETS_UPDATE_BY_LAYER] = "by-layer",
                                         [NETS_UPDATE_IN_BACKWARD] = "in-backward"};
     enum { WORDS = sizeof words / sizeof *words };
-    const char *text = t->update_text ? t->update_text : words[NETS_UPDATE_AT_END], *why;
+    const bool on_host = t->optimizer.on_host;
+    const char *text = words[on_host ? NETS_UPDATE_IN_BACKWARD : NETS_UPDATE_AT_END], *why;
+    if (t->update_text && (!on_host || strcmp(t->update_text, "auto") != 0)) text = t->update_text;
     if (strcmp(text, "auto") == 0) {
         why = refusal(t, NETS_UPDATE_IN_BACKWARD, runs);
         t->update = why ? NETS_UPDATE_AT_END : NETS_UPDATE_IN_BACKWARD;
@@ -48,7 +50,9 @@ mm_status update_when_read(target *t, const update_runs *runs) {
     if (when == WORDS)
         return mm_fail(MM_ERR_INVALID, "--update %s: must be at-end, by-layer, in-backward or auto", text);
     why = refusal(t, (nets_update_when)when, runs);
-    if (why) return mm_fail(MM_ERR_INVALID, "--update %s: %s", text, why);
+    if (why)
+        return mm_fail(MM_ERR_INVALID, "%s%s: %s",
+                       on_host && !t->update_text ? "--optimizer on=host: update " : "--update ", text, why);
     t->update = (nets_update_when)when;
     return MM_OK;
 }

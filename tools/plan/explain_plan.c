@@ -161,7 +161,7 @@ static spent sum_times(const plan_case *c, const explained *e) {
     spent t = {0};
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if (mm_node_runs_step(n))
+        if (mm_node_computes(n))
             *(n->kind == MM_NODE_STEP ? &t.steps_ns : &t.again_ns) += mm_simulate_node_ns(plan, &e->times, n);
     }
     t.slowed_ns = c->sim.compute_ns - t.steps_ns - t.again_ns;

@@ -152,8 +152,12 @@ static mm_status check_bindings(const mm_check *c, int node) {
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
-        const bool at_home = in_range(segment, persistents) && !c->plan->segments[segment].pinned;
+        const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].pinned == step->on_host;
         if (at_home && c->plan->segments[segment].tensor == tensor) continue;
+        if (step->on_host)
+            return mm_check_refuse(c, node, tensor,
+                                   "runs on the host, but is bound to segment %d, not to the home in pinned memory",
+                                   segment);
         if (!is_managed(c, tensor) && !mm_plan_visits(c->plan, tensor)) {
             if (segment == -1 && is_external(c, tensor)) continue;
             return mm_check_refuse(c, node, tensor, "is bound to segment %d, but has a fixed place", segment);
@@ -363,10 +367,16 @@ static mm_status check_op(const mm_check *c, int node) {
     return mm_check_refuse(c, node, -1, "is a step and an operation");
 }
 
+/* The stream of a node of a known kind. */
+static mm_stream_id stream_due(const mm_check *c, const mm_node *n) {
+    const bool of_graph = n->kind == MM_NODE_STEP && in_range(n->step, mm_graph_steps(c->graph));
+    return of_graph && mm_graph_step(c->graph, n->step)->on_host ? MM_STREAM_HOST : mm_node_stream(n->kind);
+}
+
 /* issued: per stream, number of nodes before this one. */
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
-    if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != mm_node_stream(n->kind))
+    if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != stream_due(c, n))
         return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind, or on another kind's stream", node);
     if (n->seq != issued[n->stream])
         return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);

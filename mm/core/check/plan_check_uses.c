@@ -197,11 +197,23 @@ static void remember_values(mm_check *c, int node, const mm_step_info *step, boo
     }
 }
 
+/* Checks that what touches a persistent tensor beside the compute stream comes after the first step. Iterations follow
+ * each other on the compute stream, so what comes after the first step comes after the whole previous iteration. */
+static mm_status check_after_begin(const mm_check *c, int node) {
+    const mm_node *n = &c->plan->nodes[node];
+    if (!mm_node_on_host(n) && !is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;
+    if (c->clocks[mm_program_piece(c->program, node, 0)][MM_STREAM_COMPUTE] >= 0) return MM_OK;
+    return mm_check_refuse(c, node, n->tensor,
+                           "touches a persistent tensor without a wait for any step: the iteration "
+                           "before may still use it");
+}
+
 static mm_status walk_step(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     c->ran[n->step] = node;
+    if (mm_node_on_host(n)) MM_TRY(check_after_begin(c, node));
     remember_values(c, node, step, false);
     MM_TRY(step_reads(c, node, step, bindings));
     MM_TRY(step_writes(c, node, step, bindings));
@@ -258,17 +270,6 @@ static mm_status walk_recompute(mm_check *c, int node) {
 }
 
 /* ---------------------------------------------------------------- operations */
-
-/* Checks that an operation on a persistent tensor comes after the first step. Iterations follow each other on the
- * compute stream, so an operation after the first step comes after the whole previous iteration. */
-static mm_status check_after_begin(const mm_check *c, int node) {
-    const mm_node *n = &c->plan->nodes[node];
-    if (!is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;
-    if (c->clocks[mm_program_piece(c->program, node, 0)][MM_STREAM_COMPUTE] >= 0) return MM_OK;
-    return mm_check_refuse(c, node, n->tensor,
-                           "touches a persistent tensor without a wait for any step: the iteration "
-                           "before may still use it");
-}
 
 /* Adds a user to the pool of a code's body, and to the pool's spill. */
 static void use_pool(mm_check *c, int node, int code) {

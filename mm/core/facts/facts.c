@@ -150,6 +150,9 @@ static mm_status check_contention(const mm_graph_facts *f, const char *graph) {
 
 mm_status mm_facts_check(const mm_graph_facts *f, const char *graph) {
     MM_TRY(check_contention(f, graph));
+    if (f->host_bytes_per_s < 0)
+        return mm_fail(MM_ERR_INVALID, "facts for %s: host_bytes_per_s %lld is out of range", graph,
+                       (long long)f->host_bytes_per_s);
     if (f->host_sum_bytes_per_s < 0 || f->link_sharers < 0 || f->ranks < 0)
         return mm_fail(MM_ERR_INVALID,
                        "facts for %s: out of range: ranks %d, link_sharers %d or host_sum_bytes_per_s %lld", graph,

@@ -88,6 +88,9 @@ typedef struct mm_graph_facts {
     mm_code_facts *codes;                              /* [codec * n_tensors + tensor] */
     int64_t out_bytes_per_s, in_bytes_per_s;           /* the link's rates to the host and back, one at a time */
     int64_t out_both_bytes_per_s, in_both_bytes_per_s; /* with both directions busy */
+    /* Bytes that steps on the host (mm_graph_run_on_host) read and write, together; 0: MM_HOST_BYTES_PER_S. Their
+     * variants have no times. */
+    int64_t host_bytes_per_s;
     int64_t memory_bytes_per_s;                        /* rate of the device's memory; nominal times scale with it
                                                           (policies/schedule/nominal.h). 0: not known */
     /* How much longer steps take while a codec (the first) or a copy over the link (the second) runs. Codecs and copies
@@ -144,6 +147,10 @@ struct mm_facts {
  * several pieces. No file of facts contains it, because processes that all-reduce piece by piece must all have the same
  * value. */
 enum { MM_PIECE_BYTES = 4 << 20 };
+
+/* Rate of steps on the host if no facts say it. A socket with eight channels of DDR5-4800 has 307 GB/s (Intel, Xeon
+ * Platinum 8480+); updates are taken to reach 0.6 of that, chosen: on an EPYC they exceed memcpy's rate. */
+#define MM_HOST_BYTES_PER_S INT64_C(180000000000)
 
 /* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each
  * kind of work slows another down at most tenfold, and each direction of the link the other at most tenfold. */

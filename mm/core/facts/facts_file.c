@@ -121,7 +121,10 @@ static json_t *facts_json(const mm_graph *graph, const mm_graph_facts *facts) {
                   "issue_ns", (json_int_t)facts->issue_ns, "alloc_ns", (json_int_t)facts->alloc_ns, "cache_bytes",
                   (json_int_t)facts->cache_bytes, "far_ps_per_byte", (json_int_t)facts->far_ps_per_byte, "threads",
                   facts->threads, "steps", steps, "codecs", codecs);
-    if (!root || !facts->contention.known || add_contention(root, facts)) return root;
+    const bool host =
+        !root || facts->host_bytes_per_s == 0 ||
+        json_object_set_new(root, "host_bytes_per_s", json_integer((json_int_t)facts->host_bytes_per_s)) == 0;
+    if (!root || (host && (!facts->contention.known || add_contention(root, facts)))) return root;
     json_decref(root);
     return NULL;
 }
@@ -241,6 +244,8 @@ static mm_status load_link(loader *l, const json_t *root) {
     MM_TRY(load_contention(l, json_object_get(root, "contention")));
     if (json_object_get(root, "host_sum_bytes_per_s")) /* older files have neither of these two */
         MM_TRY(get_integer(l, root, "device", "host_sum_bytes_per_s", 0, MAX_BYTES, &f->host_sum_bytes_per_s));
+    if (json_object_get(root, "host_bytes_per_s")) /* of steps on the host; few files have it */
+        MM_TRY(get_integer(l, root, "device", "host_bytes_per_s", 0, MAX_BYTES, &f->host_bytes_per_s));
     if (json_object_get(root, "link_sharers"))
         MM_TRY(get_int(l, root, "device", "link_sharers", 0, MM_RANKS_MOST, &f->link_sharers));
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));

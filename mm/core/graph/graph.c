@@ -463,6 +463,53 @@ mm_status mm_graph_allow_workspace(mm_graph *graph, size_t workspace_bytes) {
     return MM_OK;
 }
 
+/* Why a step on the host cannot use the tensor; NULL: it can. */
+static const char *not_on_host(const mm_tensor_info *tensor, const mm_use *use) {
+    if (tensor->ownership != MM_PERSISTENT) return "is not persistent";
+    if (tensor->shared != MM_ALLREDUCE_NOT) return "is all-reduced";
+    return use->form == MM_FORM_VALUE ? NULL : "is read as signs";
+}
+
+static mm_status check_on_host(const mm_graph *graph, const mm_step_info *info) {
+    const char *name = graph->layers[info->layer].name, *phase = mm_phase_name(info->phase);
+    if (info->phase != MM_UPDATE)
+        return mm_fail(MM_ERR_INVALID, "%s %s: only an update can run on the host", name, phase);
+    if (info->workspace_bytes > 0)
+        return mm_fail(MM_ERR_INVALID, "%s %s: runs on the host, so it cannot have a workspace", name, phase);
+    for (int u = 0; u < info->n_uses; u++) {
+        const mm_tensor_info *tensor = &graph->tensors[info->uses[u].tensor];
+        const char *why = not_on_host(tensor, &info->uses[u]);
+        if (why)
+            return mm_fail(MM_ERR_INVALID, "%s %s: runs on the host, but tensor %s %s", name, phase, tensor->name, why);
+    }
+    return MM_OK;
+}
+
+mm_status mm_graph_run_on_host(mm_graph *graph) {
+    MM_TRY(check_open(graph, "mm_graph_run_on_host"));
+    if (graph->n_steps == 0)
+        return mm_fail(MM_ERR_ORDER, "graph %s: mm_graph_run_on_host comes before any step", graph->name);
+    mm_step_info *last = &graph->steps[graph->n_steps - 1].info;
+    MM_TRY(check_on_host(graph, last));
+    last->on_host = true;
+    return MM_OK;
+}
+
+/* Marks the tensors that steps on the host use. A tensor may have been declared as all-reduced behind its step. */
+static mm_status find_on_host(mm_graph *graph) {
+    for (int s = 0; s < graph->n_steps; s++) {
+        const mm_step_info *info = &graph->steps[s].info;
+        if (!info->on_host) continue;
+        MM_TRY(check_on_host(graph, info));
+        for (int u = 0; u < info->n_uses; u++) graph->tensors[info->uses[u].tensor].on_host = true;
+    }
+    for (int t = 0; t < graph->n_tensors; t++)
+        if (graph->tensors[t].on_host && graph->tensors[t].first_use == 0)
+            return mm_fail(MM_ERR_INVALID, "graph %s: tensor %s is used on the host, so the first step cannot use it",
+                           graph->name, graph->tensors[t].name);
+    return MM_OK;
+}
+
 static mm_status account_use(mm_graph *graph, int s, const mm_use *use) {
     mm_tensor_info *tensor = &graph->tensors[use->tensor];
     const mm_step_info *info = &graph->steps[s].info;
@@ -555,6 +602,7 @@ mm_status mm_graph_freeze(mm_graph *graph) {
             return mm_fail(MM_ERR_INVALID, "graph %s: no step uses tensor %s", graph->name, graph->tensors[t].name);
     MM_TRY(check_values(graph));
     MM_TRY(check_shared(graph));
+    MM_TRY(find_on_host(graph));
     graph->frozen = true;
     return MM_OK;
 }
@@ -573,6 +621,11 @@ const char *mm_graph_name(const mm_graph *graph) { return graph->name; }
 bool mm_graph_frozen(const mm_graph *graph) { return graph->frozen; }
 int mm_graph_tensors(const mm_graph *graph) { return graph->n_tensors; }
 int mm_graph_persistents(const mm_graph *graph) { return graph->n_persistents; }
+bool mm_graph_uses_host(const mm_graph *graph) {
+    for (int s = 0; s < graph->n_steps; s++)
+        if (graph->steps[s].info.on_host) return true;
+    return false;
+}
 int mm_graph_layers(const mm_graph *graph) { return graph->n_layers; }
 int mm_graph_steps(const mm_graph *graph) { return graph->n_steps; }
 mm_tensor mm_graph_index(const mm_graph *graph, const char *name) { return mm_names_find(&graph->names, name); }

@@ -26,6 +26,7 @@ typedef struct mm_tensor_info {
     int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
     int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */
     int writes;         /* number of steps that write or modify it */
+    bool on_host;       /* a step on the host uses it (mm_graph_run_on_host): its home is in pinned memory */
 } mm_tensor_info;
 
 /* Whether a tensor is all-reduced through copies in pinned memory; and whether its all-reduce, through copies or in
@@ -86,6 +87,7 @@ typedef struct mm_step_info {
     uint64_t given;
     const mm_step_code *codes;
     int n_codes;
+    bool on_host; /* mm_graph_run_on_host */
     int64_t workspace_bytes;
     const int64_t *less_bytes; /* bytes of smaller workspaces that the step can run with, descending */
     int n_less;
@@ -100,6 +102,8 @@ bool mm_graph_frozen(const mm_graph *graph);
 int mm_graph_tensors(const mm_graph *graph);
 /* Number of persistent tensors. */
 int mm_graph_persistents(const mm_graph *graph);
+/* Whether a step runs on the host. */
+bool mm_graph_uses_host(const mm_graph *graph);
 int mm_graph_layers(const mm_graph *graph);
 int mm_graph_steps(const mm_graph *graph);
 /* The tensor with that name; -1: there is none. */

@@ -181,9 +181,10 @@ static mm_status read_given(const reader *r, const json_t *value) {
 }
 
 static mm_status read_step(const reader *r, json_t *entry) {
-    static const char *const keys[] = {"layer", "phase", "workspace_bytes", "uses", "less_workspace_bytes",
-                                       "pairs", "given", "codes",           NULL};
+    static const char *const keys[] = {"layer", "phase", "workspace_bytes", "uses",    "less_workspace_bytes",
+                                       "pairs", "given", "codes",           "on_host", NULL};
     json_t *array;
+    const json_t *on_host = json_object_get(entry, "on_host");
     MM_TRY(mm_graph_check_keys(r, entry, keys));
     MM_TRY(declare_step(r, entry));
     MM_TRY(mm_graph_array(r, entry, "less_workspace_bytes", FEW_MOST, &array));
@@ -194,7 +195,8 @@ static mm_status read_step(const reader *r, json_t *entry) {
     for (size_t i = 0; i < json_array_size(array); i++) MM_TRY(read_given(r, json_array_get(array, i)));
     MM_TRY(mm_graph_array(r, entry, "codes", FEW_MOST, &array));
     for (size_t i = 0; i < json_array_size(array); i++) MM_TRY(read_code(r, json_array_get(array, i)));
-    return MM_OK;
+    if (on_host && !json_is_true(on_host)) return mm_graph_bad_key(r, "on_host", "is not true");
+    return on_host ? mm_graph_declared(r, mm_graph_run_on_host(r->graph)) : MM_OK;
 }
 
 /* ---------------------------------------------------------------- graphs */

@@ -151,6 +151,7 @@ static json_t *step_json(const mm_graph *graph, const mm_step_info *step) {
     if (whole && step->n_less > 0)
         whole = add(object, "less_workspace_bytes", integers(step->less_bytes, step->n_less));
     if (whole && step->n_pairs > 0) whole = add(object, "pairs", pairs_json(graph, step));
+    if (whole && step->on_host) whole = add(object, "on_host", json_true());
     if (whole && step->given) whole = add(object, "given", given_json(graph, step));
     if (whole && step->n_codes > 0) whole = add(object, "codes", codes_json(graph, step));
     return finish(object, whole);

@@ -133,14 +133,14 @@ static int add_step(mm_plan *plan, mm_node_kind kind, int step) {
     const mm_step_info *info = mm_graph_step(plan->graph, step);
     const int n_uses = info->n_uses;
     if (!grow((void **)&plan->bindings, plan->n_bindings, n_uses, sizeof *plan->bindings)) return no_memory();
-    int index = add_node(plan, kind, MM_STREAM_COMPUTE);
+    int index = add_node(plan, kind, info->on_host ? MM_STREAM_HOST : MM_STREAM_COMPUTE);
     if (index < 0) return -1;
     plan->nodes[index].step = step;
     plan->nodes[index].first_binding = plan->n_bindings;
     for (int u = 0; u < n_uses; u++) {
         const mm_tensor tensor = info->uses[u].tensor;
         plan->bindings[plan->n_bindings++] =
-            mm_plan_visits(plan, tensor) ? -1 : mm_graph_tensor(plan->graph, tensor)->persistent;
+            mm_plan_visits(plan, tensor) && !info->on_host ? -1 : mm_graph_tensor(plan->graph, tensor)->persistent;
     }
     return index;
 }

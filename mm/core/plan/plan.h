@@ -2,7 +2,8 @@
 /* The plan: what happens to every tensor in one iteration of one graph, as plain data. Policies make it, the check
  * proves it, the simulator times it, the pipeline executes it.
  *
- * NODES are in issue order. A node is a step of the graph on the compute stream, or an operation on a side stream.
+ * NODES are in issue order. A node is a step of the graph, on the compute stream or, if it runs on the host
+ * (mm_graph_run_on_host), on the host stream; or an operation on a side stream.
  * When a step ends, the operations that follow it in the array, up to the next step, are queued. A node waits for at
  * most one node of each other stream, and so for all nodes before that one on its stream. It waits only for nodes that
  * are earlier in issue order. So no plan can deadlock, and vector clocks (mm_program_clocks) tell which nodes have
@@ -11,9 +12,9 @@
  * SEGMENTS say where bytes lie: one for each place and form of a tensor (raw, coded, decoded again), and one for each
  * workspace. The first segments are the HOMES of the graph's persistent tensors, in the order of their declaration:
  * each has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of
- * the previous iteration. A home is on the device, where steps use it, or in pinned memory. In pinned memory, no step
- * uses it: the plan copies the tensor to segments on the device, which steps use, and copies what they write there
- * back.
+ * the previous iteration. A home is on the device, where steps use it, or in pinned memory. There only steps on
+ * the host use it. For the others the plan copies the tensor to segments on the device, which they use, and copies
+ * what they write there back.
  *
  * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
  * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows

@@ -16,7 +16,8 @@ uint64_t mm_plan_digest(const mm_plan *plan) {
         const int64_t words[] = {n->kind,  n->step,     n->tensor,  n->src,    n->dst,       n->work,
                                  n->stage, n->throttle, n->variant, n->stream, n->first_code};
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
-        for (int s = 0; s < MM_STREAM_COUNT; s++) d = mix(d, n->wait[s]);
+        for (int s = 0; s < MM_STREAM_HOST; s++) d = mix(d, n->wait[s]);
+        if (n->wait[MM_STREAM_HOST] >= 0) d = mix(d, n->wait[MM_STREAM_HOST]); /* most plans have none on the host */
         d = mix(d, (int64_t)n->given);
     }
     for (int i = 0; i < plan->n_segments; i++) {

@@ -11,7 +11,8 @@
     X(ENCODE, "encode")                                                                                                \
     X(DECODE, "decode")                                                                                                \
     X(OUT, "out")                                                                                                      \
-    X(IN, "in")
+    X(IN, "in")                                                                                                        \
+    X(HOST, "host")
 
 #define MM_STREAM_ID(name, word) MM_STREAM_##name,
 typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream_id;
@@ -25,7 +26,8 @@ const char *mm_stream_id_name(mm_stream_id id);
  * not delay other kinds. A new cost (mm_node_cost) needs a case in each switch that checks or times operations; without
  * it, that code does not compile.
  *
- * STEP       a step of the graph
+ * STEP       a step of the graph; on the host stream if it runs on the host (mm_graph_run_on_host). Such a step uses
+ *            homes in pinned memory, and nothing else
  * ENCODE     src raw -> dst coded
  * DECODE     src coded -> dst raw
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
@@ -83,6 +85,7 @@ typedef struct mm_node_traits {
 
 extern const mm_node_traits mm_node_table[MM_NODE_KINDS];
 
+/* The stream of the kind's nodes, except for steps on the host. */
 static inline mm_stream_id mm_node_stream(mm_node_kind kind) { return mm_node_table[kind].stream; }
 
 /* The kind's word; "unknown" for a number that is no kind. */
@@ -113,6 +116,12 @@ typedef struct mm_node {
 static inline bool mm_node_runs_step(const mm_node *node) {
     return node->kind == MM_NODE_STEP || node->kind == MM_NODE_RECOMPUTE;
 }
+
+/* Whether a node runs a step on the device, or on the host. */
+static inline bool mm_node_computes(const mm_node *node) {
+    return mm_node_runs_step(node) && node->stream == MM_STREAM_COMPUTE;
+}
+static inline bool mm_node_on_host(const mm_node *node) { return node->stream == MM_STREAM_HOST; }
 
 /* Whether a recomputation is given the output of its use u: it reads it instead of writing it. */
 static inline bool mm_node_is_given(const mm_node *node, int u) { return u < MM_GIVEN_USES && node->given >> u & 1; }

@@ -79,9 +79,10 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
  *  4. pinned bytes are within their limit;
  *  5. the home of each persistent tensor is at the place that the limits give, apart from all others; no other segment
  *     lies below the base of either memory. A home holds a value before the first node, and after the last node
- *     exactly what was last written to its tensor. Steps use homes on the device only. A persistent tensor is never
- *     held in a lossy code. A side stream accesses a home only after the first step, because iterations follow each
- *     other on the compute stream, which waits at their end for all side streams;
+ *     exactly what was last written to its tensor. Steps use homes on the device only; steps on the host use homes in
+ *     pinned memory only. A persistent tensor is never held in a lossy code. A side stream accesses a home only after
+ *     the first step, because iterations follow each other on the compute stream, which waits at their end for all
+ *     side streams;
  *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
  *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
  *     encoded and decoded, and nothing else: not copied over the link, not staged, not read or written by a step;

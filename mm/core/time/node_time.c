@@ -16,8 +16,20 @@ int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *n) {
     return n->given ? ns - ns / 3 : ns;
 }
 
+/* Bytes that a step on the host reads and writes. */
+static int64_t host_bytes(const mm_graph *graph, const mm_step_info *step) {
+    int64_t bytes = 0;
+    for (int u = 0; u < step->n_uses; u++)
+        bytes += (step->uses[u].access == MM_MODIFY ? 2 : 1) * mm_graph_tensor(graph, step->uses[u].tensor)->bytes;
+    return bytes;
+}
+
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     const mm_node_cost cost = mm_node_table[n->kind].cost;
+    if (mm_node_on_host(n)) {
+        const int64_t rate = facts->host_bytes_per_s > 0 ? facts->host_bytes_per_s : MM_HOST_BYTES_PER_S;
+        return mm_rate_ns(rate, host_bytes(plan->graph, mm_graph_step(plan->graph, n->step)));
+    }
     const mm_segment *stored = cost == MM_COST_STEP ? NULL : &plan->segments[mm_program_stored(n)];
     switch (cost) {
     case MM_COST_STEP:

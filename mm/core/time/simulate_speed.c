@@ -82,7 +82,7 @@ static mm_status node_ns(const mm_simulator *s, const mm_node *n, int64_t *ns_ou
     int64_t ns;
     if (mm_node_runs_step(n)) {
         ns = mm_simulate_node_ns(plan, facts, n);
-        if (s->miss_bytes && ns >= 0 && ns <= MM_NS_MOST)
+        if (s->miss_bytes && !mm_node_on_host(n) && ns >= 0 && ns <= MM_NS_MOST)
             ns = mm_add_ns(ns, (double)s->miss_bytes[n - plan->nodes] * 1e-3 * (double)facts->far_ps_per_byte);
     } else
         ns = operation_ns(s, n);
@@ -124,6 +124,7 @@ mm_work mm_sim_work_of(const mm_plan *plan, const mm_node *n) {
     case MM_STREAM_OUT:
     case MM_STREAM_IN:
         return MM_WORK_LINK;
+    case MM_STREAM_HOST: /* of no meaning: it runs at full speed, and slows nothing down */
     case MM_STREAM_COMPUTE:
     case MM_STREAM_COUNT:
         break;
@@ -162,6 +163,7 @@ static int64_t contention(const mm_simulator *s, mm_stream_id t) {
 
 int64_t mm_sim_speed(const mm_simulator *s, mm_stream_id t) {
     const mm_graph_facts *f = s->facts;
+    if (t == MM_STREAM_HOST) return MM_SIM_FULL_SPEED;
     const int64_t beside = INT64_C(1000) * MM_SIM_FULL_SPEED / (1000 + contention(s, t));
     const bool out = t == MM_STREAM_OUT;
     if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return beside;

@@ -98,6 +98,8 @@ static mm_status run_step(rig *r, mm_manager *m, int s, bool on_stream) {
     mm_stream *stream = on_stream ? mm_compute_stream(m) : NULL;
     MM_TRY(mm_layer_begin(m, step->layer, step->phase, stream));
     find_operands(r, m, s, r->operands[s]);
+    if (step->on_host && stream) assert_non_null(stream = mm_host_stream(m));
+    if (!step->on_host) assert_null(mm_host_stream(m));
     MM_TRY(run_task(r, m, s, r->operands[s], stream));
     return mm_layer_end(m, step->layer, step->phase);
 }
@@ -175,12 +177,20 @@ int64_t rig_minimum(const mm_graph *graph, const char *spec) {
     return rig_needs(graph, spec, INT64_MAX, INT64_MAX).device_bytes;
 }
 
-mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {
+static mm_graph *random_graph(uint64_t seed, int layers, int max_channels, bool hosts) {
     mm_graph *graph;
-    random_graph_options options = {.seed = seed, .layers = layers, .max_channels = max_channels};
+    random_graph_options options = {.seed = seed, .layers = layers, .max_channels = max_channels, .hosts = hosts};
     if (random_graph_create(&options, &graph) != MM_OK)
         fail_msg("seed %llu: %s", (unsigned long long)seed, mm_last_error());
     return graph;
+}
+
+mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels) {
+    return random_graph(seed, layers, max_channels, false);
+}
+
+mm_graph *rig_hosting_graph(uint64_t seed, int layers, int max_channels) {
+    return random_graph(seed, layers, max_channels, true);
 }
 
 mm_facts *rig_facts(const mm_graph *graph, const mm_graph_facts *facts) {

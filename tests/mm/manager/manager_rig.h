@@ -68,6 +68,8 @@ int64_t rig_minimum(const mm_graph *graph, const char *policy);
 
 /* A failure fails the test. */
 mm_graph *rig_random_graph(uint64_t seed, int layers, int max_channels);
+/* The same, but some updates run on the host. */
+mm_graph *rig_hosting_graph(uint64_t seed, int layers, int max_channels);
 
 /* Facts as a manager takes them: written to a file, and read from it. The caller destroys them. A failure fails the
  * test. */

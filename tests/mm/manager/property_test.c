@@ -218,10 +218,10 @@ static const char *const housing[] = {
 enum { HOUSING = sizeof housing / sizeof *housing };
 
 /* Whether all persistent tensors end as without a manager, and no more than the budget was touched, at budgets from the
- * policy's least to what liveness needs, while the homes move between iterations. */
+ * policy's least to what liveness needs, while the homes move between iterations and some updates run on the host. */
 static void housing_policies(uint64_t seed) {
     uint64_t random = seed, expected;
-    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    mm_graph *graph = rig_hosting_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
     expected = random_graph_reference(graph, seed, ITERATIONS);
     for (int i = 0; i < 4; i++) {
         trial t = swapping_trial(graph, housing[random_below(&random, HOUSING)], seed, &random);
@@ -233,7 +233,7 @@ static void housing_policies(uint64_t seed) {
 static void moving_homes(uint64_t seed) {
     enum { MOVES = 6 };
     uint64_t random = seed;
-    mm_graph *graph = rig_random_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
+    mm_graph *graph = rig_hosting_graph(seed, 3 + random_below(&random, 20), 1 + random_below(&random, 8));
     const uint64_t expected = random_graph_reference(graph, seed, MOVES);
     const int64_t least = rig_needs(graph, "liveness:resident=none", 0, INT64_MAX).device_bytes;
     const int64_t most = rig_minimum(graph, "liveness");

@@ -7,7 +7,7 @@
 
 #include "mm/core/plan/plan_digest.h"
 #include "mm/manager/prepare.h"
-#include "mm/planning/planning.h"
+#include "mm/planning/homes.h"
 #include "tests/core/alloc_fault.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
@@ -184,6 +184,29 @@ TEST_CASE(graphs_together_need_more_than_each_alone) {
     destroy_graphs(graphs);
 }
 
+/* What steps on the host use takes pinned memory, of one graph and of several; without any, they do not fit. */
+TEST_CASE(tensors_of_the_host_take_pinned_memory) {
+    enum { COUNT_BYTES = 512 };
+    mm_graph *graphs[] = {rig_random_graph(7, LAYERS, CHANNELS), graph_files_with_host()};
+    mm_graph *without = graph_files_everything();
+    for (int first = 0; first < 2; first++) {
+        mm_graph *same[] = {graphs[0], without};
+        const mm_plan_limits some = {.pinned_bytes = PINNED}, none = {.pinned_bytes = 0};
+        mm_requirement *r = need_of(graphs + first, (size_t)(2 - first), "liveness", &some);
+        mm_requirement *other = need_of(same + first, (size_t)(2 - first), "liveness", &some);
+        assert_int_equal(r->least_bytes, other->least_bytes);
+        assert_true(r->fits && r->pinned_bytes == COUNT_BYTES + other->pinned_bytes);
+        mm_requirement_destroy(r);
+        mm_requirement_destroy(other);
+        expect_ok(mm_requirement_get(LIST(graphs + first), (size_t)(2 - first), NULL, "liveness", &none, &r));
+        assert_true(!r->fits && strstr(r->refusal, "pinned"));
+        mm_requirement_destroy(r);
+    }
+    mm_graph_destroy(graphs[0]);
+    mm_graph_destroy(graphs[1]);
+    mm_graph_destroy(without);
+}
+
 /* ---------------------------------------------------------------- through a file */
 
 static uint64_t digest_of(const mm_graph *graph, const char *spec) {
@@ -192,7 +215,7 @@ static uint64_t digest_of(const mm_graph *graph, const char *spec) {
     const mm_limits limits = {.device_bytes = 0, .pinned_bytes = PINNED, .base_bytes = mm_plan_base(graph)};
     expect_ok(mm_policy_parse(spec, &policy));
     expect_ok(mm_planned_init(&planned, &policy, graph, rig_device_used()->name));
-    expect_ok(mm_planned_make(&planned, &policy, graph, &limits));
+    expect_ok(mm_planned_make_housed(&planned, &policy, graph, &limits));
     const uint64_t digest = mm_plan_digest(planned.plan);
     mm_planned_fini(&planned);
     mm_policy_fini(&policy);

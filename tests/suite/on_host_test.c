@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* Updates on the host (nets_optimizer.on_host): the device's bits under every policy, with states in pinned memory;
+ * what is refused; what fails. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "mm/core/splitmix.h"
+#include "tests/core/deep.h"
+#include "tests/suite/device_fault.h"
+#include "tests/suite/suite_rig.h"
+
+enum { BATCH = 3, ITERATIONS = 2 };
+
+static const char VGG[] = "vgg11@32x32,classes=10,thin=16";
+static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=64,dropout=0.1";
+static const char LLAMA[] = "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64";
+static const char LORA[] =
+    "llama-15m,layers=2,width=32,heads=2,kv_heads=1,hidden=64,context=16,vocabulary=64 lora:rank=4";
+
+/* The first few show each way to act on a map; a deep test runs all. */
+static const char *const POLICIES[] = {
+    "liveness",
+    "swap-async:when=always",
+    "recompute:mode=sqrt,when=always",
+    "recompute-swap:when=always",
+    "recompute:mode=nested,when=always",
+    "recompute:mode=memory,when=always",
+    "freelunch:codec=raw,eligible=all,when=always",
+    "rules:relu=mask;conv=recompute;*=swap",
+    "auto:resident=none",
+    "naive",
+    "swap",
+};
+enum { N_POLICIES = sizeof POLICIES / sizeof *POLICIES };
+
+static nets_optimizer on_host(nets_optimizer optimizer) {
+    optimizer.on_host = true;
+    return optimizer;
+}
+
+/* Under each policy at its least budget, against the device's update at the end. */
+static void expect_device_bits(suite_net *s, const nets_optimizer *device) {
+    const nets_optimizer host = on_host(*device);
+    float loss, other;
+    size_t n;
+    s->optimizer = device;
+    s->update = NETS_UPDATE_AT_END;
+    float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
+    s->optimizer = &host;
+    s->update = NETS_UPDATE_IN_BACKWARD;
+    const int policies = test_depth(strcmp(s->device, "host") == 0 ? 4 : 2, N_POLICIES);
+    for (int p = 0; p < policies; p++) {
+        float *weights = suite_train(s, POLICIES[p], ITERATIONS, &other, &n);
+        if (other != loss || !suite_same_learned(s, weights, expected))
+            fail_msg("%s, %s: other weights", nets_net_name(s->net), POLICIES[p]);
+        free(weights);
+    }
+    free(expected);
+}
+
+static void with_batch_norm_and_dropout(void **state) {
+    static const nets_optimizer plain = {.id = NETS_PLAIN_SGD, .weight_decay = 1e-4};
+    suite_net s;
+    suite_net_init_dropped(&s, *state, BATCH);
+    expect_device_bits(&s, &SUITE_SGD);
+    expect_device_bits(&s, &plain);
+    suite_net_fini(&s);
+}
+
+static void with_a_tied_embedding(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, GPT, BATCH);
+    expect_device_bits(&s, &SUITE_ADAMW);
+    suite_net_fini(&s);
+}
+
+static void with_copies_in_bf16(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, LLAMA, BATCH);
+    s.precision = NETS_BF16;
+    expect_device_bits(&s, &SUITE_ADAMW);
+    suite_net_fini(&s);
+}
+
+static void with_adapters(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, LORA, BATCH);
+    s.precision = NETS_BF16;
+    expect_device_bits(&s, &SUITE_ADAMW);
+    suite_net_fini(&s);
+}
+
+/* Budgets and policies change between iterations, each of which follows another that may still run. */
+static void policies_switch_while_iterations_run_ahead(void **state) {
+    enum { SWITCHES = 8 };
+    const nets_optimizer host = on_host(SUITE_ADAMW);
+    suite_net s;
+    suite_run r;
+    nets_result result;
+    size_t n, m;
+    uint64_t random = 5;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    float *expected = suite_expected(&s, "liveness", 2 * SWITCHES, &n);
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    const int64_t least = suite_needs(&s, "recompute:mode=memory,when=always", 0).device_bytes;
+    const int64_t most = suite_needs(&s, "liveness", 0).device_bytes;
+    suite_run_init(
+        &r, &s,
+        &(mm_options){.device_bytes = most, .pinned_bytes = 64 << 20, .policy = "liveness", .measure_touched = true});
+    for (int i = 0; i < SWITCHES; i++) {
+        const char *policy = POLICIES[mm_random_next(&random) % 9];
+        const int64_t budget = least + (int64_t)(mm_random_next(&random) % (uint64_t)(most - least + 1));
+        const mm_status status = mm_policy_set(r.manager, policy);
+        if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        const mm_status set = mm_budget_set(r.manager, budget);
+        if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(nets_exec_submit(r.exec, s.images, s.labels, BATCH, SUITE_RATE), MM_OK);
+        for (int k = 0; k < 2; k++) assert_int_equal(nets_exec_collect(r.exec, &result), MM_OK);
+        assert_int_equal(result.halted, 0);
+    }
+    suite_check_touched(&r, most);
+    float *weights = suite_weights(&r, &m);
+    assert_int_equal(n, m);
+    assert_true(suite_same_learned(&s, weights, expected));
+    free(weights);
+    free(expected);
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
+/* Weights, gradients and states take no memory of the device but for a few at a time. */
+static void states_take_pinned_memory(void **state) {
+    const nets_optimizer host = on_host(SUITE_ADAMW);
+    suite_net s;
+    suite_net_init(&s, *state, "gpt,layers=8,width=64,heads=2,context=8,vocabulary=16", 1);
+    int64_t weights = 0;
+    for (int p = 0; p < nets_net_params(s.net); p++)
+        weights += nets_net_param(s.net, p)->elems * (int64_t)sizeof(float);
+    s.optimizer = &SUITE_ADAMW;
+    const int64_t all = suite_needs(&s, "liveness", 0).device_bytes;
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    const suite_need need = suite_needs(&s, "liveness", 0);
+    if (need.device_bytes > all - 3 * weights || need.pinned_bytes < 4 * weights)
+        fail_msg("%lld bytes of %lld, and %lld pinned; the weights have %lld", (long long)need.device_bytes,
+                 (long long)all, (long long)need.pinned_bytes, (long long)weights);
+    suite_net_fini(&s);
+}
+
+/* The host does not wait until all gradients are known to be finite: the training ends, and no state is saved. */
+static void what_is_not_finite_ends_the_training(void **state) {
+    nets_optimizer host = on_host(SUITE_SGD);
+    suite_net s;
+    suite_run r;
+    nets_result result;
+    int64_t updates;
+    host.only_finite = true;
+    suite_net_init(&s, *state, VGG, BATCH);
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    suite_run_init(&r, &s, &(mm_options){.device_bytes = 64 << 20, .pinned_bytes = 64 << 20, .policy = "liveness"});
+    suite_iterate(&r);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_OK);
+    assert_int_equal(updates, 1);
+    s.images[5] = NAN;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(nets_exec_submit(r.exec, s.images, s.labels, BATCH, SUITE_RATE), MM_OK);
+    assert_int_equal(nets_exec_collect(r.exec, &result), MM_OK);
+    assert_true(result.halted != 0);
+    assert_int_equal(nets_exec_updates(r.exec, &updates), MM_ERR_DEVICE);
+    if (!strstr(mm_last_error(), "iteration 2 ended after")) fail_msg("%s", mm_last_error());
+    suite_run_fini(&r);
+    suite_net_fini(&s);
+}
+
+/* After a failure the iteration is undone, and runs again to the same bits; or, if the host may have updated weights,
+ * these are said to be of no use. */
+static void a_failing_task_leaves_the_weights_or_tells(void **state) {
+    const nets_optimizer host = on_host(SUITE_ADAMW);
+    int undone = 0, torn = 0;
+    suite_net s;
+    size_t n;
+    suite_net_init(&s, *state, "gpt,layers=1,width=16,heads=1,context=8,vocabulary=16", 1);
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    float *expected = suite_expected(&s, "swap-async:when=always", 2, &n);
+    for (int nth = 1, step = test_depth(23, 3);; nth += step) {
+        suite_run r;
+        nets_result result;
+        int64_t updates;
+        size_t m;
+        suite_run_init(&r, &s,
+                       &(mm_options){.device_bytes = 1 << 20,
+                                     .pinned_bytes = 4 << 20,
+                                     .policy = "swap-async:when=always",
+                                     .no_ladder = true});
+        suite_iterate(&r);
+        device_fault_set(DEVICE_FAULT_TASK, nth);
+        const mm_status status = nets_exec_iteration(r.exec, s.images, s.labels, 1, SUITE_RATE, &result);
+        const bool happened = device_fault_happened();
+        device_fault_set(DEVICE_FAULT_NONE, 0);
+        if (status == MM_OK) assert_false(happened);
+        const bool whole = nets_exec_updates(r.exec, &updates) == MM_OK;
+        if (!whole) torn += strstr(mm_last_error(), "ended after") != NULL;
+        undone += whole && status != MM_OK;
+        if (whole && updates == 1) suite_iterate(&r);
+        float *weights = suite_weights(&r, &m);
+        if (whole && !suite_same_learned(&s, weights, expected))
+            fail_msg("task %d: status %d, %lld updates: other weights", nth, status, (long long)updates);
+        free(weights);
+        suite_run_fini(&r);
+        if (!happened) break;
+    }
+    assert_true(undone > 0 && torn > 0);
+    free(expected);
+    suite_net_fini(&s);
+}
+
+typedef struct refused {
+    nets_update_when update;
+    double clip_norm;
+    int64_t sub_batch;
+    nets_allreduce allreduce;
+    const char *why;
+} refused;
+
+static void what_the_host_cannot_do_is_refused(void **state) {
+    static const refused cases[] = {
+        {NETS_UPDATE_AT_END, 0, 0, {0}, "at the end: the host (on=host)"},
+        {NETS_UPDATE_BY_LAYER, 0, 0, {0}, "by layer: the host (on=host)"},
+        {NETS_UPDATE_IN_BACKWARD, 1, 0, {0}, "clipping"},
+        {NETS_UPDATE_IN_BACKWARD, 0, 1, {0}, "sub-batches"},
+        {NETS_UPDATE_IN_BACKWARD, 0, 0, {.n = 2}, "several ranks"},
+    };
+    suite_net s;
+    mm_manager *manager;
+    suite_net_init(&s, *state, VGG, BATCH);
+    nets_backend *backend = suite_backend(&s);
+    const mm_options options = {.device = s.device, .device_bytes = 64 << 20, .policy = "liveness"};
+    assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const refused *c = &cases[i];
+        const nets_exec_options how = {.update = c->update, .sub_batch = c->sub_batch, .allreduce = c->allreduce};
+        nets_optimizer optimizer = on_host(SUITE_SGD);
+        nets_exec *exec;
+        optimizer.clip_norm = c->clip_norm;
+        assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &optimizer, &how, &exec),
+                         MM_ERR_UNSUPPORTED);
+        if (!strstr(mm_last_error(), c->why)) fail_msg("%s", mm_last_error());
+    }
+    const nets_optimizer host = on_host(SUITE_SGD);
+    const nets_exec_options how = {.update = NETS_UPDATE_IN_BACKWARD};
+    nets_exec *exec;
+    assert_int_equal(mm_policy_set(manager, "modnn"), MM_OK);
+    assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &host, &how, &exec),
+                     MM_ERR_UNSUPPORTED);
+    if (!strstr(mm_last_error(), "run on the host")) fail_msg("%s", mm_last_error());
+    mm_manager_destroy(manager);
+    nets_backend_close(backend);
+    suite_net_fini(&s);
+}
+
+static int run(const char *device) {
+    const struct CMUnitTest tests[] = {
+        SUITE_TEST(with_batch_norm_and_dropout, device),
+        SUITE_TEST(with_a_tied_embedding, device),
+        SUITE_TEST(with_copies_in_bf16, device),
+        SUITE_TEST(with_adapters, device),
+        SUITE_TEST(policies_switch_while_iterations_run_ahead, device),
+        SUITE_TEST(states_take_pinned_memory, device),
+        SUITE_TEST(what_is_not_finite_ends_the_training, device),
+        SUITE_TEST(a_failing_task_leaves_the_weights_or_tells, device),
+        SUITE_TEST(what_the_host_cannot_do_is_refused, device),
+    };
+    return cmocka_run_group_tests_name(device, tests, NULL, NULL);
+}
+
+int main(void) { return suite_on_each_device(run); }
