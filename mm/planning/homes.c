@@ -258,8 +258,30 @@ static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result
     return result_out->fits && !trial->first_fit ? predict(l->planned, &result_out->ns) : MM_OK;
 }
 
+/* Plans with the homes that the policy gives. */
+static mm_status make_given(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                            const mm_limits *limits) {
+    mm_limits own = *limits;
+    mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
+    mm_status status = policy->ops->places(graph, &policy->config, places);
+    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *info = mm_graph_tensor(graph, t);
+        if (info->persistent < 0 || !places[info->persistent].pinned) continue;
+        const int64_t end = places[info->persistent].offset + mm_align(info->bytes);
+        if (own.pinned_base_bytes < end) own.pinned_base_bytes = end;
+        own.base_bytes -= mm_align(info->bytes);
+    }
+    own.places = places;
+    mm_homes_make_room(&own);
+    if (status == MM_OK) status = mm_planned_make(planned, policy, graph, &own);
+    free(places);
+    return status;
+}
+
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                  const mm_limits *limits) {
+    if (policy->ops->places) return make_given(planned, policy, graph, limits);
     const mm_resident resident = policy->config.resident;
     if (resident == MM_RESIDENT_ALL) return mm_planned_make(planned, policy, graph, limits);
     lone l = {.planned = planned,

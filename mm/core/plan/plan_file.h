@@ -16,7 +16,9 @@ enum { MM_PLAN_FORMAT_VERSION = 1, MM_PLANS_MOST = 1024 };
 typedef struct mm_plan_view {
     const mm_program *program;
     const mm_graph_facts *facts; /* that the plan was made with */
-    const mm_limits *limits;     /* bytes, bases and places; its other members are not written */
+    /* Bytes, bases and places; its other members are not written. NULL: those of a plan that was proved: what it takes,
+     * its bases, its homes. */
+    const mm_limits *limits;
 } mm_plan_view;
 
 /* A plan that was read; owns all of it. The struct may be moved. The plan need not be right: the reader checks what the

@@ -19,7 +19,7 @@ typedef struct writer {
     const mm_plan *plan;
     const mm_graph *graph;
     const mm_graph_facts *facts;
-    const mm_limits *limits;
+    const mm_limits *limits;      /* NULL: the plan's own */
     const mm_plan_field *outside; /* a key whose value a reader would refuse; NULL: none */
     mm_status status;
 } writer;
@@ -94,14 +94,25 @@ static void write_graph(writer *w) {
     end(w, line, whole);
 }
 
+/* The place of the home of a persistent tensor. packed: where the homes before it end. */
+static mm_place place_of(const writer *w, const mm_tensor_info *tensor, int64_t packed) {
+    const mm_segment *home = &w->plan->segments[tensor->persistent];
+    if (!w->limits) return (mm_place){.offset = home->offset, .pinned = home->pinned};
+    return w->limits->places ? w->limits->places[tensor->persistent] : (mm_place){.offset = packed};
+}
+
 static void write_limits(writer *w) {
+    const mm_limits own = {.device_bytes = w->plan->peak_bytes,
+                           .pinned_bytes = w->plan->pinned_bytes,
+                           .base_bytes = w->plan->base_bytes,
+                           .pinned_base_bytes = w->plan->pinned_base_bytes};
     json_t *line = begin(MM_LINE_LIMITS);
     int64_t packed = 0;
-    end(w, line, add_fields(w, line, mm_plan_limits_fields, w->limits));
+    end(w, line, add_fields(w, line, mm_plan_limits_fields, w->limits ? w->limits : &own));
     for (int t = 0; t < mm_graph_tensors(w->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
         if (tensor->persistent < 0) continue;
-        const mm_place place = w->limits->places ? w->limits->places[tensor->persistent] : (mm_place){.offset = packed};
+        const mm_place place = place_of(w, tensor, packed);
         packed += mm_align(tensor->bytes);
         line = begin(MM_LINE_HOME);
         bool whole = line && add(line, "tensor", json_string(tensor->name));
