@@ -59,6 +59,8 @@ static mm_status parse_line(const file_reader *f, json_t **line_out) {
     json_t *line;
     const mm_status status = mm_json_parse(f->text ? f->text : "", f->n, JSON_REJECT_DUPLICATES, &line, &error);
     if (status == MM_ERR_NOMEM) return no_memory(f->path);
+    for (char *c = error.text; status != MM_OK && *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' '; /* it shows a part of the file */
     if (status != MM_OK) return mm_fail(MM_ERR_FORMAT, "plan file %s: line %d: %s", f->path, f->line, error.text);
     *line_out = line;
     return MM_OK;

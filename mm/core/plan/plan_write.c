@@ -156,7 +156,8 @@ static void write_codes(writer *w) {
     }
     for (int c = 0; used && c < w->facts->n_codecs; c++)
         for (mm_tensor t = 0; t < w->facts->n_tensors; t++)
-            if (used[(size_t)c * tensors + (size_t)t]) write_code(w, c, t);
+            if (used[(size_t)c * tensors + (size_t)t] && mm_facts_code(w->facts, c, t)->code_bytes >= 0)
+                write_code(w, c, t);
     free(used);
 }
 
