@@ -134,8 +134,8 @@ static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
     static const mm_action compress[2] = {MM_ACTION_CODE, MM_ACTION_SWAP};
     const mm_engine_config none = {0}, *own = &policy->config;
     /* The rules of a policy that observes do not serve others, because other policies choose no error bounds for its
-     * codec. The rules of auto are not rules but its menu of actions. */
-    const bool has_rules = !policy->ops->observer && policy->ops != &mm_policy_auto;
+     * codec. The rules of auto are not rules but its menu of actions, those of a plan from a file its codecs. */
+    const bool has_rules = !policy->ops->observer && policy->ops != &mm_policy_auto && !policy->ops->places;
     const char *codec = mm_rules_codec(own);
     for (size_t i = 0; has_rules && i < sizeof more / sizeof *more; i++)
         MM_TRY(add_rules(f, own, more[i].step, more[i].actions, NULL));

@@ -9,6 +9,7 @@
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 #include "policies/rules/rules.h"
+#include "policies/saved.h"
 
 static mm_status no_memory(const mm_policy_ops *ops) {
     return mm_fail(MM_ERR_NOMEM, "out of memory for policy %s", ops->name);
@@ -171,6 +172,10 @@ mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values 
     if (ops->rules || find_type(ops, MM_OPTION_RULES) || find_type(ops, MM_OPTION_RULE_SET) ||
         find_type(ops, MM_OPTION_MENU))
         MM_TRY(set_rules(ops, values, &config));
+    const mm_option_desc *file = find_type(ops, MM_OPTION_FILE);
+    if (file && !given_of(ops, values, MM_OPTION_FILE))
+        return mm_fail(MM_ERR_INVALID, "policy %s: give a file: %s:FILE", ops->name, ops->name);
+    if (file) MM_TRY(mm_saved_configure(given_of(ops, values, MM_OPTION_FILE), &config));
     *config_out = config;
     return MM_OK;
 }
@@ -231,6 +236,8 @@ static char *option_text(const mm_option_desc *d, const mm_engine_config *config
         return strdup(strcmp(config->rules[0].selector.text, "*") == 0 ? "all" : d->fallback);
     case MM_OPTION_RULES:
         return mm_rules_print(config);
+    case MM_OPTION_FILE:
+        return strdup(config->file);
     case MM_OPTION_RULE_SET:
         return rule_set_text(d, config);
     case MM_OPTION_MENU:

@@ -11,7 +11,7 @@ typedef struct mm_option_values {
 } mm_option_values;
 
 /* Makes the configuration; the caller frees its rules (mm_rules_fini). MM_ERR_INVALID: options that contradict each
- * other, invalid rules, or more than MM_MAX_CODECS codecs; MM_ERR_NOMEM. */
+ * other, invalid rules, or more than MM_MAX_CODECS codecs; MM_ERR_NOMEM. Errors of mm_saved_configure. */
 MM_CHECKED mm_status mm_options_configure(const mm_policy_ops *ops, const mm_option_values *values,
                                           mm_engine_config *config_out);
 

@@ -26,6 +26,7 @@ typedef enum mm_option_type {
     MM_OPTION_RULE_SET, /* the rules, as one of several sets by name */
     MM_OPTION_MENU,     /* the rules, as codecs joined by + (mm_rules_menu) */
     MM_OPTION_RESERVE,  /* reserve=PERCENT in the specs of a rule set's codecs of variable size */
+    MM_OPTION_FILE,     /* a file of plans (saved.h) */
 } mm_option_type;
 
 /* Description of an option, for parsing, checking, printing and help. */
@@ -44,6 +45,7 @@ typedef struct mm_policy_ops {
     const char *name, *summary;
     const mm_option_desc *options; /* ended by a NULL key; NULL: none */
     bool takes_text;               /* the first option may be given without its key: NAME:text,key=value */
+    bool asks;                     /* without its first option it does nothing, or is refused */
     const char *rules;             /* rules as text, with %s for the codec. NULL: an option gives them, or there are
                                       none */
     mm_engine_config config;       /* the fields that no option sets; without rules */
@@ -51,6 +53,10 @@ typedef struct mm_policy_ops {
      * caller finds out with mm_plan_fits. The caller destroys the plan. */
     mm_status (*plan)(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                       const mm_engine_config *config, mm_plan **plan_out);
+    /* NULL: the homes of persistent tensors are chosen (mm/planning/homes.h). Else says where the plan of a graph has
+     * them, in the order of their declaration. The plans of such a policy are whole: they have the copies of tensors
+     * that are all-reduced, too. */
+    mm_status (*places)(const mm_graph *graph, const mm_engine_config *config, mm_place *places_out);
     /* Why auto does not try the policy's plans (auto_portfolio.h); NULL: one of its members does. */
     const char *not_in_auto;
     bool peer; /* it is there to be compared with, and for nothing else */

@@ -303,6 +303,7 @@ const mm_policy_ops mm_policy_rules = {.name = "rules",
                                        .summary = "as you say: rules:conv=compress(zfp:rate=4);relu=mask;*=swap",
                                        .options = rules_options,
                                        .takes_text = true,
+                                       .asks = true,
                                        .config = AHEAD,
                                        .plan = mm_engine_plan};
 

@@ -102,9 +102,39 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
     return status;
 }
 
+/* Marks the entries whose homes the policy has in pinned memory, in its plan of a graph. */
+static mm_status mark_given(const mm_plan_set *set, const mm_policy *policy, const mm_graph *graph, uint8_t *pinned) {
+    const mm_persistent_table *table = set->sources.persistents;
+    mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    const mm_status status = policy->ops->places(graph, &policy->config, places);
+    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->persistent >= 0 && places[tensor->persistent].pinned)
+            pinned[mm_names_find(&table->names, tensor->name)] = 1;
+    }
+    free(places);
+    return status;
+}
+
+/* Drafts with the homes that the policy gives. */
+static mm_status draft_given(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
+                             mm_misfit *misfit_out) {
+    const int n = set->sources.persistents->n;
+    uint8_t *pinned = calloc((size_t)n + 1, 1);
+    if (!pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    mm_status status = a->added ? mark_given(set, a->policy, a->added->graph, pinned) : MM_OK;
+    for (int i = 0; status == MM_OK && i < set->n; i++)
+        status = mark_given(set, a->policy, set->prepared[i]->graph, pinned);
+    if (status == MM_OK) status = mm_plan_set_draft_with(set, a, &(mm_homes){pinned, n}, draft_out, misfit_out);
+    free(pinned);
+    return status;
+}
+
 mm_status mm_plan_set_draft(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
                             mm_misfit *misfit_out) {
     if (a->others_stay || a->homes_stay) return mm_plan_set_draft_with(set, a, &set->homes, draft_out, misfit_out);
+    if (a->policy->ops->places) return draft_given(set, a, draft_out, misfit_out);
     if (a->policy->config.resident != MM_RESIDENT_ALL || uses_host(set, a))
         return draft_housed(set, a, draft_out, misfit_out);
     return mm_plan_set_draft_with(set, a, &(mm_homes){.n = set->sources.persistents->n}, draft_out, misfit_out);

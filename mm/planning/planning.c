@@ -118,7 +118,7 @@ static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_li
 static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);
-    if (shared == 0) return mm_policy_plan(policy, graph, facts, &own, plan_out);
+    if (shared == 0 || policy->ops->places) return mm_policy_plan(policy, graph, facts, &own, plan_out);
     own.pinned_bytes = own.pinned_bytes > shared ? own.pinned_bytes - shared : 0;
     mm_plan *plan;
     MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));

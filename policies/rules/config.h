@@ -131,6 +131,7 @@ typedef enum mm_coding {
 typedef struct mm_engine_config {
     mm_rule *rules; /* owned; a plain copy of the struct borrows them */
     int n_rules;
+    char *file; /* name of a file of plans; owned, as the rules are; NULL: none */
     mm_fetch fetch;
     int depth;         /* FETCH_DEPTH: maps fetched ahead; 0: evictions and fetches are in line with the steps: a step
                           waits for those issued before it */

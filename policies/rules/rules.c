@@ -150,7 +150,9 @@ mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
 void mm_rules_fini(mm_engine_config *config) {
     for (int r = 0; r < config->n_rules; r++) mm_selector_fini(&config->rules[r].selector);
     free(config->rules);
+    free(config->file);
     config->rules = NULL;
+    config->file = NULL;
     config->n_rules = 0;
 }
 
@@ -258,7 +260,9 @@ mm_status mm_config_copy(const mm_engine_config *config, mm_engine_config *copy_
     mm_engine_config copy = *config;
     copy.n_rules = 0;
     copy.rules = calloc((size_t)config->n_rules + 1, sizeof *copy.rules);
-    mm_status status = copy.rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
+    copy.file = config->file ? strdup(config->file) : NULL;
+    const bool whole = copy.rules && (copy.file || !config->file);
+    mm_status status = whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     while (status == MM_OK && copy.n_rules < config->n_rules) {
         status = copy_rule(&config->rules[copy.n_rules], &copy.rules[copy.n_rules]);
         copy.n_rules += status == MM_OK;
@@ -286,6 +290,7 @@ bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {
                  a->algorithms == b->algorithms && a->sub_batch == b->sub_batch && a->resident == b->resident &&
                  memcmp(&a->sharing, &b->sharing, sizeof a->sharing) == 0 && is_same_comet(&a->comet, &b->comet) &&
                  memcmp(a->own, b->own, sizeof a->own) == 0;
+    equal = equal && !a->file == !b->file && (!a->file || strcmp(a->file, b->file) == 0);
     for (int r = 0; equal && r < a->n_rules; r++) equal = is_same_rule(&a->rules[r], &b->rules[r]);
     return equal;
 }

@@ -4,6 +4,10 @@
 #include "mm/core/check/plan_check.h"
 #include "mm/core/status.h"
 
+bool plan_is_formed(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
+    return mm_check_form(&(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits}) == MM_OK;
+}
+
 mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_program program;
     MM_TRY(mm_check_form(&(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits}));

@@ -380,7 +380,7 @@ static void each_policy_is_here(void **state) {
     for (size_t i = 0; mm_policy_table(i); i++) {
         const char *name = mm_policy_table(i)->name;
         const size_t length = strlen(name);
-        bool is = false;
+        bool is = strcmp(name, "plan") == 0; /* plans of others: saved_test */
         for (int p = 0; p < POLICY_COUNT && !is; p++)
             is = strncmp(POLICIES[p].spec, name, length) == 0 &&
                  (POLICIES[p].spec[length] == '\0' || POLICIES[p].spec[length] == ':');

@@ -235,8 +235,8 @@ mm_status bench_budgets(const bench *b, int64_t budgets[BENCH_VALUES_MAX], int *
 
 /* ---------------------------------------------------------------- checks */
 
-/* Replaces "all" with every policy with its defaults, except `rules`, which does nothing unless the user gives it
- * rules, and those for comparison alone; "peers" with these. */
+/* Replaces "all" with every policy with its defaults, except those that ask for an option, as `rules` does for rules,
+ * and those for comparison alone; "peers" with these. */
 static mm_status expand_policies(bench *b) {
     arg_texts given = b->policies;
     b->policies.n = 0;
@@ -246,7 +246,7 @@ static mm_status expand_policies(bench *b) {
         const mm_policy_ops *ops;
         if (!all && !peers) MM_TRY(args_texts_add("--policies", &b->policies, name));
         for (size_t p = 0; (all || peers) && (ops = mm_policy_table(p)); p++)
-            if (ops->peer == peers && strcmp(ops->name, "rules") != 0)
+            if (ops->peer == peers && !ops->asks)
                 MM_TRY(args_texts_add("--policies", &b->policies, ops->name));
     }
     return MM_OK;

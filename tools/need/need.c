@@ -131,6 +131,21 @@ mm_status need_least(need *n) {
     return MM_OK;
 }
 
+/* The bytes below the plan's segments, had all persistent tensors their homes on the device. */
+static int64_t base_of(const mm_plan *plan) {
+    int64_t base = plan->base_bytes;
+    for (int i = 0; i < mm_graph_persistents(plan->graph); i++)
+        if (plan->segments[i].pinned) base += mm_align(plan->segments[i].bytes);
+    return base;
+}
+
+int64_t need_stages(const need *n, int64_t staged_bytes) {
+    bool room = true;
+    for (int i = 0; i < n->n; i++)
+        room &= !n->pass[i].policy.ops->places || base_of(n->pass[i].planned.plan) >= n->base_bytes + staged_bytes;
+    return room ? staged_bytes : 0;
+}
+
 bool need_fits(const need *n) {
     bool all = need_most(n)->minimum_bytes <= n->asked.budget_bytes;
     for (int i = 0; i < n->n; i++) all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned.bytes;

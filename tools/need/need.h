@@ -110,6 +110,10 @@ MM_CHECKED mm_status need_within(need *n, int pass, int64_t device_bytes, int64_
  * its minimum. If the policy cannot do with so little, the plan still takes more. */
 MM_CHECKED mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes);
 
+/* How many of these bytes the plans have room for, for a staging buffer: all, or none if they are from a file (the
+ * policy plan:FILE) and were made without one. */
+int64_t need_stages(const need *n, int64_t staged_bytes);
+
 /* Simulates a pass with the facts' times, or nominal ones if they have none. The caller calls mm_simulation_fini. */
 MM_CHECKED mm_status need_simulate(const need *n, int pass, mm_simulation *sim_out);
 /* Predicts the time of an iteration within the case's budget and pinned memory. INT64_MAX: no plan of the policy fits

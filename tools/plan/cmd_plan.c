@@ -184,6 +184,7 @@ static mm_status check(plan_command *c) {
                                 {"--trace", c->trace, FILE_WRITTEN},
                                 {"--save-graph", c->save_graph, FILE_WRITTEN},
                                 {"--save-facts", c->save_facts, FILE_WRITTEN},
+                                {"--save-plan", c->save_plan, FILE_WRITTEN},
                                 {"--facts", c->gpu ? NULL : c->facts, FILE_READ},
                                 {"--net", files_net(c->net), FILE_READ},
                                 {"--algorithms", c->target.algorithms, FILE_KEPT}};
@@ -300,7 +301,8 @@ static const char help_text[] =
     "call mm_graph_save. FILE of --facts is then what mm_facts_save wrote. Policies that recompute layers are "
     "planned,\n"
     "too; they need mm_recompute_set. --save-graph and --save-facts write a network's graph, and what --facts says of\n"
-    "it, as such files: for planners of your own.\n"
+    "it, as such files: for planners of your own. --save-plan writes the plan as text that anyone can read and check;\n"
+    "mm/core/plan/FORMAT.md describes it. 'mm train --plan' runs it.\n"
     "\n"
     "  mm plan --net resnet32 --batch 128 --policy naive,liveness,freelunch:rate=4 --budget 300MiB --explain\n"
     "  mm plan --net resnet32 --budget 12GiB --max-batch --svg memory.svg\n"
@@ -347,6 +349,8 @@ int cmd_plan(int argc, char **argv) {
         {"--trace", "FILE", "with --facts: write the predicted iteration as a timeline, for Perfetto", ARG_TEXT,
          &c.trace, 0, 0},
         {"--save-graph", "FILE", "write the network's graph, for --graph", ARG_TEXT, &c.save_graph, 0, 0},
+        {"--save-plan", "FILE", "write the first policy's plan: to check, and for 'mm train --plan'", ARG_TEXT,
+         &c.save_plan, 0, 0},
         {"--save-facts", "FILE", "with --facts: write the times of this graph and the first policy's codecs", ARG_TEXT,
          &c.save_facts, 0, 0},
         TARGET_ARGS(&c.target),

@@ -52,7 +52,7 @@ static mm_status plan(plan_case *c) {
     MM_TRY(need_init(&c->need, asked));
     MM_TRY(policy_effect_find(asked->policy, plan_case_need(c)->lowered->graph, asked->target->device, c->texts,
                               &c->effect));
-    c->staged_bytes = target_staged_bytes(asked->target, asked->net, asked->sub_batch);
+    c->staged_bytes = need_stages(&c->need, target_staged_bytes(asked->target, asked->net, asked->sub_batch));
     if (asked->budget_bytes > 0 && asked->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
         c->staged_bytes = 0;
     if (c->explained) MM_TRY(look_further(c));

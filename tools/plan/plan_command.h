@@ -9,7 +9,7 @@
 
 typedef struct plan_command {
     const char *net, *graph, *policy_list, *facts, *gpu, *study, *json, *svg, *html, *trace, *save_graph, *save_facts,
-        *sub_batch, *ranks_list, *sum, *sum_at, *divide;
+        *save_plan, *sub_batch, *ranks_list, *sum, *sum_at, *divide;
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;

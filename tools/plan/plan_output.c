@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/plan/plan_file.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tools/args/json_file.h"
@@ -135,6 +136,15 @@ static mm_status save_graph(const plan_command *c) {
     return c->save_facts ? mm_facts_write(need_most(n)->planned.facts, graph, c->save_facts) : MM_OK;
 }
 
+/* The first policy's plans: one for each pass. */
+static mm_status save_plan(const plan_command *c) {
+    const need *n = &c->cases[0].need;
+    mm_plan_view views[NETS_PASSES];
+    for (int i = 0; i < n->n; i++)
+        views[i] = (mm_plan_view){.program = n->pass[i].planned.program, .facts = n->pass[i].planned.facts};
+    return mm_plan_file_write(views, (size_t)n->n, c->save_plan);
+}
+
 mm_status plan_output_save(const plan_command *c) {
     mm_failure failure;
     mm_failure_save(&failure, c->json ? save_rows(c) : MM_OK);
@@ -143,6 +153,8 @@ mm_status plan_output_save(const plan_command *c) {
     status = c->trace ? save_trace(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
     status = c->save_graph || c->save_facts ? save_graph(c) : MM_OK;
+    if (failure.status == MM_OK) mm_failure_save(&failure, status);
+    status = c->save_plan ? save_plan(c) : MM_OK;
     if (failure.status == MM_OK) mm_failure_save(&failure, status);
     return mm_failure_restore(&failure);
 }

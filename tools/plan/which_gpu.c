@@ -13,9 +13,9 @@
 #define NO_BF16 "no units for bf16"
 
 mm_status which_gpu_check_options(int argc, char **argv) {
-    static const char *const others[] = {"--gpu",           "--facts",   "--budget", "--max-batch",
-                                         "--fastest-batch", "--svg",     "--html",   "--trace",
-                                         "--max-context",   "--explain", "--chart",  "--study"};
+    static const char *const others[] = {"--gpu",   "--facts", "--budget",   "--max-batch",   "--fastest-batch",
+                                         "--svg",   "--html",  "--trace",    "--max-context", "--explain",
+                                         "--chart", "--study", "--save-plan"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (args_given(argc, argv, others[i]))
             return mm_fail(MM_ERR_INVALID, "--which-gpu plans for every GPU in its own memory; leave %s out",

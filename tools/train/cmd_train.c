@@ -173,6 +173,12 @@ static mm_status save_facts(const train *t, session *s, const row *r) {
     return mm_facts_save(s->manager, nets_exec_lowered(s->train)->graph, t->facts_save);
 }
 
+/* Writes the plans that ran last. */
+static mm_status save_plan(const train *t, const session *s) {
+    if (!t->save_plan || (t->ranks && comm_rank(t->ranks) > 0)) return MM_OK;
+    return mm_plan_save(s->manager, NULL, 0, t->save_plan);
+}
+
 /* Does everything that may refuse the run. *ended_out: the run was stopped before its first iteration; the session then
  * needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
@@ -208,6 +214,7 @@ static mm_status run_train(train *t, row *r) {
     status = train_open_logs(t, &s);
     if (status == MM_OK) status = run_session(t, &s, r);
     if (status == MM_OK) status = save_facts(t, &s, r);
+    if (status == MM_OK) status = save_plan(t, &s);
     status = save_trace(t, &s, status);
     t->stopped = session_is_stopped(&s);
     t->done = s.iteration;
@@ -247,6 +254,9 @@ static const char help_text[] =
     "overflows, and then the state is not saved, nor if the iteration fails amid its updates. Clipping, sub-batches\n"
     "and ranks need whole gradients, and refuse it; --update auto then updates at the end. All ways to update give\n"
     "the same weights, bit for bit, and go on from each other's states.\n"
+    "\n"
+    "--save-plan writes the plans as text that anyone can read and check; mm/core/plan/FORMAT.md describes it. --plan\n"
+    "runs them as they are: for the same network, batch, sub-batch, --fuse and device, else it says what differs.\n"
     "\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
     "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"
@@ -327,6 +337,10 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--policy", "POLICY[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
          &t->policy, 0, 0},
         EFFORT_ARG(&t->effort),
+        {"--plan", "FILE", "run the plan of a file of --save-plan, in place of a policy; proved anew", ARG_TEXT,
+         &t->plan, 0, 0},
+        {"--save-plan", "FILE", "write the plans that ran last: to check, and for --plan", ARG_TEXT, &t->save_plan, 0,
+         0},
         {"--switch", "ITER:POLICY", "switch to POLICY after ITER iterations", ARG_TEXTS, &t->switch_texts, 0, 0},
         {"--seed", "N", "random seed of weights, shuffling, augmentation and dropout (1)", ARG_COUNT, &t->seed, 0,
          9e15},

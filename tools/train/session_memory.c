@@ -71,6 +71,7 @@ mm_status session_memory_raise(session *s, int64_t batch, int64_t sub_batch, net
             s->fused_bytes = n->fused_bytes;
         }
         *base_bytes = n->base_bytes;
+        s->staged_bytes = need_stages(n, s->staged_bytes);
         raise_by(s, p, need_most(n));
     }
     return MM_OK;

@@ -22,7 +22,7 @@ typedef struct train {
     /* options as given */
     const char *net, *data, *test_data, *policy, *save, *save_every, *load, *json, *log_path, *codec_log_path, *facts,
         *facts_save, *rates_text, *trace, *progress, *issue, *sub_batch_text, *comm, *sum, *sum_at, *divide,
-        *on_overflow, *base;
+        *on_overflow, *base, *plan, *save_plan;
     int64_t ranks_wanted, batch, iterations, epochs, budget_bytes, pinned_bytes, effort, seed, replan, eval_every;
     const char *lr_schedule;
     double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */

@@ -148,6 +148,8 @@ static mm_status check_files(const train *t) {
                                 {"--codec-log", t->codec_log_path, FILE_WRITTEN},
                                 {"--trace", t->trace, FILE_WRITTEN},
                                 {"--facts-save", t->facts_save, FILE_WRITTEN},
+                                {"--save-plan", t->save_plan, FILE_WRITTEN},
+                                {"--plan", t->plan, FILE_READ},
                                 {"--facts", t->facts, FILE_READ},
                                 {"--load", over ? NULL : t->load, FILE_READ},
                                 {"--base", *t->base ? t->base : NULL, FILE_READ},
@@ -252,6 +254,18 @@ static mm_status read_update(train *t) {
     return MM_OK;
 }
 
+/* Reads --plan, which stands for a policy. */
+static mm_status read_plan(train *t) {
+    if (!t->plan) return MM_OK;
+    if (args_given(t->argc, t->argv, "--policy"))
+        return mm_fail(MM_ERR_INVALID, "--plan and --policy: give one of them");
+    char *policy = mm_text_format("plan:%s", t->plan);
+    if (!policy) return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    t->policy = texts_keep(&t->texts, policy);
+    free(policy);
+    return t->policy ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+}
+
 static mm_status open_facts(train *t) {
     if (!t->facts) return MM_OK;
     MM_TRY(facts_source_open(t->facts, &t->source));
@@ -292,6 +306,7 @@ mm_status train_configure(train *t, session_config *config) {
     MM_TRY(read_optimizer(t));
     MM_TRY(target_probe(&t->target));
     MM_TRY(target_issue(&t->target, t->issue, &issue));
+    MM_TRY(read_plan(t));
     if (!*t->policy) t->policy = t->budget_bytes > 0 ? "auto" : "liveness";
     MM_TRY(train_read_of_state(t, "--policy", mm_policy_check(t->policy)));
     for (int i = 0; i < t->switch_texts.n; i++)
