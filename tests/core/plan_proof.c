@@ -6,7 +6,9 @@
 
 mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_program program;
-    MM_TRY(mm_check_form(&(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits}));
+    mm_violation violation;
+    MM_TRY(mm_check_form(
+        &(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .violation = &violation}));
     MM_TRY(mm_program_init(plan, facts, &program));
     mm_status status = mm_program_prove(&program, facts, limits, exact_out);
     mm_program_fini(&program);
