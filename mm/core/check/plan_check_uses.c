@@ -30,9 +30,7 @@ static bool follows(const mm_check *c, int first, int node) {
         const mm_piece *later = &p->pieces[index];
         for (int j = 0; j < mm_program_pieces(p, first); j++) {
             const mm_piece *earlier = &p->pieces[mm_program_piece(p, first, j)];
-            const bool apart = earlier->stored_offset + earlier->stored_bytes <= later->stored_offset ||
-                               later->stored_offset + later->stored_bytes <= earlier->stored_offset;
-            if (!apart && earlier->seq > c->clocks[index][stream]) return false;
+            if (mm_pieces_overlap(earlier, later) && earlier->seq > c->clocks[index][stream]) return false;
         }
     }
     return true;

@@ -139,6 +139,12 @@ static inline bool mm_piece_is_last(const mm_program *p, const mm_piece *piece) 
     return piece->seq == p->last[piece->node];
 }
 
+/* Whether two pieces that have one stored form have bytes of it in common. */
+static inline bool mm_pieces_overlap(const mm_piece *a, const mm_piece *b) {
+    return a->stored_offset < b->stored_offset + b->stored_bytes &&
+           b->stored_offset < a->stored_offset + a->stored_bytes;
+}
+
 /* Index of the i-th piece of a node. */
 static inline int mm_program_piece(const mm_program *p, int node, int i) {
     return p->at[p->plan->nodes[node].stream][p->first[node] + i];
