@@ -36,11 +36,20 @@ static void check_counterexample(const mm_program *p, const mm_violation *v) {
     mm_counterexample_fini(&e);
 }
 
+static mm_status check_form(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
+    mm_violation violation;
+    return mm_check_form(&(mm_check){
+        .plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .violation = &violation});
+}
+
+bool plan_is_formed(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
+    return check_form(plan, facts, limits) == MM_OK;
+}
+
 mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits, bool *exact_out) {
     mm_program program;
     mm_violation violation;
-    MM_TRY(mm_check_form(&(mm_check){
-        .plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .violation = &violation}));
+    MM_TRY(check_form(plan, facts, limits));
     MM_TRY(mm_program_init(plan, facts, &program));
     mm_status status = mm_program_prove_or_say(&program, facts, limits, exact_out, &violation);
     if (status == MM_ERR_PLAN) {

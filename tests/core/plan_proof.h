@@ -9,6 +9,8 @@
  * before it is lowered. */
 MM_CHECKED mm_status plan_prove(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
                                 bool *exact_out);
+/* Whether the plan is of the right form, so that it can be lowered. */
+bool plan_is_formed(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits);
 MM_CHECKED mm_status plan_check(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits);
 
 #endif

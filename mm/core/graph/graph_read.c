@@ -230,7 +230,7 @@ static mm_status read_all(reader *r, int graph, const json_t *entry) {
 
 static mm_status read_graph(const char *path, int i, json_t *entry, mm_graph **graph_out) {
     static const char *const keys[] = {"name", "tensors", "layers", "steps", NULL};
-    reader r = {.path = path};
+    reader r = {.what = "graph file", .path = path};
     const char *name;
     snprintf(r.where, sizeof r.where, "graph %d", i);
     MM_TRY(mm_graph_check_keys(&r, entry, keys));
@@ -257,7 +257,7 @@ static mm_status check_header(const reader *r, const json_t *root) {
 }
 
 mm_status mm_graph_parse(const char *path, const json_t *root, mm_graph ***graphs_out, size_t *n_out) {
-    const reader r = {.path = path, .where = "the file"};
+    const reader r = {.what = "graph file", .path = path, .where = "the file"};
     json_t *array;
     MM_TRY(check_header(&r, root));
     MM_TRY(mm_graph_array(&r, root, "graphs", MM_GRAPHS_MOST, &array));

@@ -7,16 +7,16 @@
 #include "mm/mm.h"
 
 mm_status mm_graph_bad(const mm_graph_reader *r, const char *what) {
-    return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: %s", r->path, r->where, what);
+    return mm_fail(MM_ERR_FORMAT, "%s %s: %s: %s", r->what, r->path, r->where, what);
 }
 
 mm_status mm_graph_bad_key(const mm_graph_reader *r, const char *key, const char *what) {
-    return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: \"%s\" %s", r->path, r->where, key, what);
+    return mm_fail(MM_ERR_FORMAT, "%s %s: %s: \"%s\" %s", r->what, r->path, r->where, key, what);
 }
 
 mm_status mm_graph_declared(const mm_graph_reader *r, mm_status status) {
     if (status == MM_OK || status == MM_ERR_NOMEM) return status;
-    return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: %s", r->path, r->where, mm_last_error());
+    return mm_fail(MM_ERR_FORMAT, "%s %s: %s: %s", r->what, r->path, r->where, mm_last_error());
 }
 
 static bool has_control_characters(const char *text) {
@@ -62,7 +62,7 @@ mm_status mm_graph_word(const mm_graph_reader *r, const json_t *object, const ch
             *value_out = i;
             return MM_OK;
         }
-    return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: \"%s\" cannot be '%s'", r->path, r->where, key, MM_BRIEF(text));
+    return mm_fail(MM_ERR_FORMAT, "%s %s: %s: \"%s\" cannot be '%s'", r->what, r->path, r->where, key, MM_BRIEF(text));
 }
 
 mm_status mm_graph_integer(const mm_graph_reader *r, const json_t *object, const char *key, int64_t most,
@@ -72,7 +72,7 @@ mm_status mm_graph_integer(const mm_graph_reader *r, const json_t *object, const
     if (!json_is_integer(value)) return mm_graph_bad_key(r, key, "is not an integer");
     const int64_t integer = json_integer_value(value);
     if (integer < 0 || integer > most)
-        return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: \"%s\" is %lld, must be 0 to %lld", r->path, r->where, key,
+        return mm_fail(MM_ERR_FORMAT, "%s %s: %s: \"%s\" is %lld, must be 0 to %lld", r->what, r->path, r->where, key,
                        (long long)integer, (long long)most);
     *integer_out = integer;
     return MM_OK;
@@ -83,7 +83,7 @@ mm_status mm_graph_array(const mm_graph_reader *r, const json_t *object, const c
     json_t *array = json_object_get(object, key);
     if (array && !json_is_array(array)) return mm_graph_bad_key(r, key, "is not an array");
     if (json_array_size(array) > most)
-        return mm_fail(MM_ERR_FORMAT, "graph file %s: %s: \"%s\" has %zu entries, at most %zu", r->path, r->where, key,
+        return mm_fail(MM_ERR_FORMAT, "%s %s: %s: \"%s\" has %zu entries, at most %zu", r->what, r->path, r->where, key,
                        json_array_size(array), most);
     *array_out = array;
     return MM_OK;
@@ -95,6 +95,6 @@ mm_status mm_graph_named_tensor(const mm_graph_reader *r, const json_t *object, 
     MM_TRY(mm_graph_text(r, object, key, &name));
     return mm_graph_find_tensor(r->graph, name, tensor_out) == MM_OK
                ? MM_OK
-               : mm_fail(MM_ERR_FORMAT, "graph file %s: %s: \"%s\" names no tensor of the graph: %s", r->path, r->where,
-                         key, MM_BRIEF(name));
+               : mm_fail(MM_ERR_FORMAT, "%s %s: %s: \"%s\" names no tensor of the graph: %s", r->what, r->path,
+                         r->where, key, MM_BRIEF(name));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values in a file of graphs, with messages that name the file and the place in it. */
+/* Values in a file of graphs or of plans, with messages that name the file and the place in it. */
 #ifndef MM_CORE_GRAPH_GRAPH_READ_VALUE_H
 #define MM_CORE_GRAPH_GRAPH_READ_VALUE_H
 
@@ -9,6 +9,7 @@
 #include "mm/core/status.h"
 
 typedef struct mm_graph_reader {
+    const char *what; /* the kind of file: "graph file" */
     const char *path;
     mm_graph *graph; /* that is read */
     char where[64];  /* the place in the file: "graph 0, step 12" */

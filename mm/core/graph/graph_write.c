@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* mm_graph_save. The format is described in mm/mm_plan.h. */
+/* mm_graph_save, and a graph as JSON. The format is described in mm/mm_plan.h. */
+#include "mm/core/graph/graph_write.h"
+
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,27 +17,26 @@
 static mm_status no_memory(void) { return mm_fail(MM_ERR_NOMEM, "out of memory for saving a graph"); }
 
 /* A name that a reader would refuse is refused here. */
-static mm_status check_name(const char *what, const char *name) {
+mm_status mm_graph_check_name(const char *call, const char *what, const char *name) {
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return mm_fail(MM_ERR_INVALID, "mm_graph_save: the name of %s has control characters: it cannot be saved",
-                           what);
+            return mm_fail(MM_ERR_INVALID, "%s: the name of %s has control characters: it cannot be saved", call, what);
     errno = 0;
     json_t *text = json_string(name);
     const bool good = text != NULL, lacks_memory = errno == ENOMEM;
     json_decref(text);
     if (lacks_memory) return no_memory();
-    return good ? MM_OK
-                : mm_fail(MM_ERR_INVALID, "mm_graph_save: the name of %s is not UTF-8: it cannot be saved", what);
+    return good ? MM_OK : mm_fail(MM_ERR_INVALID, "%s: the name of %s is not UTF-8: it cannot be saved", call, what);
 }
 
-static mm_status check_names(const mm_graph *graph) {
-    MM_TRY(check_name("a graph", mm_graph_name(graph)));
-    for (int t = 0; t < mm_graph_tensors(graph); t++) MM_TRY(check_name("a tensor", mm_graph_tensor(graph, t)->name));
+mm_status mm_graph_check_names(const char *call, const mm_graph *graph) {
+    MM_TRY(mm_graph_check_name(call, "a graph", mm_graph_name(graph)));
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        MM_TRY(mm_graph_check_name(call, "a tensor", mm_graph_tensor(graph, t)->name));
     for (int i = 0; i < mm_graph_layers(graph); i++) {
         const mm_layer_info *layer = mm_graph_layer(graph, i);
-        MM_TRY(check_name("a layer", layer->name));
-        for (int p = 0; p < layer->n_parts; p++) MM_TRY(check_name("a layer's part", layer->parts[p]));
+        MM_TRY(mm_graph_check_name(call, "a layer", layer->name));
+        for (int p = 0; p < layer->n_parts; p++) MM_TRY(mm_graph_check_name(call, "a layer's part", layer->parts[p]));
     }
     return MM_OK;
 }
@@ -156,6 +156,28 @@ static json_t *step_json(const mm_graph *graph, const mm_step_info *step) {
     return finish(object, whole);
 }
 
+/* ---------------------------------------------------------------- the whole graph as JSON */
+
+/* The i-th tensor, layer or step. */
+typedef json_t *(*item_fn)(const mm_graph *graph, int i);
+
+static json_t *layer_at(const mm_graph *graph, int i) { return layer_json(mm_graph_layer(graph, i)); }
+static json_t *step_at(const mm_graph *graph, int i) { return step_json(graph, mm_graph_step(graph, i)); }
+
+static json_t *items(const mm_graph *graph, int n, item_fn item) {
+    json_t *array = json_array();
+    bool whole = array != NULL;
+    for (int i = 0; whole && i < n; i++) whole = json_array_append_new(array, item(graph, i)) == 0;
+    return finish(array, whole);
+}
+
+json_t *mm_graph_json(const mm_graph *graph) {
+    return json_pack("{s:s, s:o, s:o, s:o}", "name", mm_graph_name(graph), "tensors",
+                     items(graph, mm_graph_tensors(graph), tensor_json), "layers",
+                     items(graph, mm_graph_layers(graph), layer_at), "steps",
+                     items(graph, mm_graph_steps(graph), step_at));
+}
+
 /* ---------------------------------------------------------------- the file: a line for each tensor, layer and step */
 
 /* Prints a value, and releases it; NULL: there was no memory for it. */
@@ -215,7 +237,7 @@ static mm_status check(const mm_graph *const *graphs, size_t n) {
         if (!mm_graph_frozen(graphs[i]))
             return mm_fail(MM_ERR_ORDER, "mm_graph_save: graph %s is not frozen (mm_graph_freeze)",
                            MM_BRIEF(mm_graph_name(graphs[i])));
-        MM_TRY(check_names(graphs[i]));
+        MM_TRY(mm_graph_check_names("mm_graph_save", graphs[i]));
     }
     return MM_OK;
 }

@@ -27,7 +27,7 @@ typedef struct mm_plan_file {
     mm_graph_facts *facts;
     mm_place *places; /* limits.places */
     mm_limits limits;
-    mm_plan *plan;       /* its totals are what the file says, and its first and last uses what follows from the nodes */
+    mm_plan *plan; /* its totals are what the file says, and its first and last uses what follows from the nodes */
     mm_program *program; /* the file's pieces; the plan is not lowered anew */
 } mm_plan_file;
 
