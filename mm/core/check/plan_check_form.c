@@ -172,7 +172,7 @@ static mm_status check_bindings(const mm_check *c, int node) {
         }
         if (!in_range(segment, c->plan->n_segments))
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is not bound to a segment");
-        if (c->plan->segments[segment].pinned && c->plan->segments[segment].content == MM_CONTENT_RAW)
+        if (c->plan->segments[segment].pinned)
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, in pinned memory",
                                    segment);
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
@@ -197,9 +197,6 @@ static mm_status check_code_read(const mm_check *c, int node, int u) {
     if (!mm_step_code_of(c->facts, step, u, MM_READ, s->codec, s->tensor))
         return mm_check_refuse(c, MM_RULE_CODE_READ, node, step->uses[u].tensor,
                                "a code of %s does not serve a reader of elements", c->facts->codecs[s->codec].spec);
-    if (s->pinned)
-        return mm_check_refuse(c, MM_RULE_CODE_READ, node, step->uses[u].tensor,
-                               "reads a code in segment %d, in pinned memory: steps read those on the device", segment);
     return MM_OK;
 }
 
@@ -272,6 +269,8 @@ static mm_status check_recompute(const mm_check *c, int node, int steps_before) 
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     if (step->phase != MM_FORWARD)
         return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, -1, "only a forward step can be recomputed");
+    if (!mm_graph_layer(c->graph, step->layer)->properties.repeatable)
+        return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, -1, "does not repeat: its layer is not repeatable");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         bool managed = is_managed(c, tensor);
