@@ -17,6 +17,7 @@ static const command commands[] = {
     {"train", "train a network inside a byte budget", cmd_train},
     {"bench", "compare networks, policies and budgets: one table", cmd_bench},
     {"plan", "will it fit, and what takes the memory? (needs no device and no data)", cmd_plan},
+    {"verify", "prove plans from files, or show how they go wrong", cmd_verify},
     {"report", "rows, plans and traces as one HTML page", cmd_report},
     {"device", "show the devices, their memory and their speed", cmd_device},
     {"gpus", "list the GPUs that can be planned for by name", cmd_gpus},

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* mm_program_prove against a second opinion by brute force: over right plans, and over plans broken in one place. Every
  * verdict must agree, in both directions: breaking a plan may be harmless. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/check/rules.h"
 #include "mm/core/plan/plan.h"
 #include "mm/core/plan/plan_measures.h"
 #include "tests/core/plan_mutate.h"
@@ -300,7 +302,20 @@ typedef struct tally {
     told told;
 } tally;
 
-static void compare_verdicts(const world *w, const mutation *mutation, uint64_t seed, tally *tally) {
+/* The rule that the latest refusal names. */
+static mm_rule rule_of_refusal(void) {
+    const char *named = strstr(mm_last_error(), "(rule ");
+    for (int r = 0; named && r < MM_RULE_COUNT; r++) {
+        char ending[16];
+        snprintf(ending, sizeof ending, "%s)", mm_rule_number((mm_rule)r));
+        if (strcmp(named + strlen("(rule "), ending) == 0) return (mm_rule)r;
+    }
+    fail_msg("no rule in: %s", mm_last_error());
+    return MM_RULE_COUNT;
+}
+
+/* broken: how often each rule was. */
+static void compare_verdicts(const world *w, const mutation *mutation, uint64_t seed, tally *tally, int *broken) {
     mutant m = {.plan = plan_clone(w->plan), .limits = w->limits, .facts = w->facts, .random = seed};
     if (mutation->apply(&m)) {
         if (!m.keep_sums && plan_walkable(m.plan)) assert_int_equal(mm_plan_finish(m.plan), MM_OK);
@@ -313,6 +328,7 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
             fail_msg("%s, seed %llu on %s: check says %s (%s), oracle says %s (%s)", mutation->name,
                      (unsigned long long)seed, mm_graph_name(w->graph), mm_status_name(status),
                      status == MM_OK ? "" : mm_last_error(), mm_status_name(expected), why);
+        if (status == MM_ERR_PLAN) broken[rule_of_refusal()]++;
         tally->rejected += status == MM_ERR_PLAN;
         tally->infeasible += status == MM_ERR_INFEASIBLE;
         tally->harmless += status == MM_OK;
@@ -320,14 +336,26 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
     mm_plan_destroy(m.plan);
 }
 
+/* Rules that no mutation breaks. The facts are always the graph's; homes are where the limits place them, apart; no step
+ * between a forward step and its recomputation writes a persistent tensor; the limits of bytes are no MM_ERR_PLAN; and
+ * pieces are broken by program_check_test. plan_rules_test breaks the others. */
+static bool is_never_broken(mm_rule rule) {
+    static const mm_rule rules[] = {MM_RULE_FACTS,       MM_RULE_PIECES,    MM_RULE_PARTS,        MM_RULE_CUT,
+                                    MM_RULE_HOMES_APART, MM_RULE_UNCHANGED, MM_RULE_DEVICE_BYTES, MM_RULE_PINNED_BYTES};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i] == rule) return true;
+    return false;
+}
+
 TEST_CASE(check_and_brute_force_agree_on_every_mutant) {
     tally tallies[MUTATIONS] = {0}, all = {0};
+    int broken[MM_RULE_COUNT] = {0};
     assert_null(mutation_at(MUTATIONS));
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 10));
         for (int i = 0; mutation_at(i); i++)
             for (int round = 0; round < ROUNDS; round++)
-                compare_verdicts(&w, mutation_at(i), seed * 1000 + (uint64_t)(i * ROUNDS + round), &tallies[i]);
+                compare_verdicts(&w, mutation_at(i), seed * 1000 + (uint64_t)(i * ROUNDS + round), &tallies[i], broken);
         world_destroy(&w);
     }
     for (int i = 0; mutation_at(i); i++) {
@@ -343,6 +371,11 @@ TEST_CASE(check_and_brute_force_agree_on_every_mutant) {
     }
     print_message("%-28s rejected %5d, infeasible %5d, harmless %5d\n", "all", all.rejected, all.infeasible,
                   all.harmless);
+    for (int r = 0; r < MM_RULE_COUNT; r++) {
+        print_message("rule %-5s broken %5d times\n", mm_rule_number((mm_rule)r), broken[r]);
+        if (!is_never_broken((mm_rule)r) && broken[r] == 0)
+            fail_msg("rule %s is broken by no mutant", mm_rule_number((mm_rule)r));
+    }
     print_message("in those that are harmless, %d segments are exact, %d are not, %d of these at times\n",
                   all.told.exact, all.told.inexact, all.told.both);
     assert_true(all.told.exact > 10000 && all.told.inexact > 1000 && all.told.both > 100);

@@ -39,11 +39,12 @@ static void add_rates(mm_graph_facts *facts, uint64_t seed) {
         facts->contention.permille[i / MM_WORK_KINDS][i % MM_WORK_KINDS] = 10 * i;
 }
 
-plan_world plan_world_create(uint64_t seed) {
+plan_world plan_world_create(uint64_t seed) { return plan_world_create_of(seed, 3 + (int)(seed % 9)); }
+
+plan_world plan_world_create_of(uint64_t seed, int layers) {
     plan_world w = {0};
     expect_ok(random_graph_create(
-        &(random_graph_options){.seed = seed, .layers = 3 + (int)(seed % 9), .max_channels = 4, .images = 12},
-        &w.graph));
+        &(random_graph_options){.seed = seed, .layers = layers, .max_channels = 4, .images = 12}, &w.graph));
     expect_ok(random_facts_create(w.graph, seed, &w.facts));
     add_rates(w.facts, seed);
     if (seed % 2)

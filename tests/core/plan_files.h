@@ -16,6 +16,7 @@ typedef struct plan_world {
 } plan_world;
 
 plan_world plan_world_create(uint64_t seed);
+plan_world plan_world_create_of(uint64_t seed, int layers);
 void plan_world_destroy(plan_world *world);
 mm_plan_view plan_world_view(const plan_world *world);
 

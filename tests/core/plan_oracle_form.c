@@ -184,8 +184,7 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
         if (host && segment == home && plan->segments[home].pinned) continue;
         if (host) return false;
         if (!managed(plan, t) && segment >= 0 && segment != home && !plan->segments[home].pinned) return false;
-        if (segment >= 0 && plan->segments[segment].pinned && plan->segments[segment].content == MM_CONTENT_RAW)
-            return false;
+        if (segment >= 0 && plan->segments[segment].pinned) return false;
         if (segment >= 0 && plan->segments[segment].pool >= 0) return false;
     }
     const int64_t own = facts->variants[first + n->variant].workspace_bytes;
@@ -197,6 +196,7 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
 static bool good_recompute(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n, int steps) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     if (n->step >= steps || step->phase != MM_FORWARD) return false;
+    if (!mm_graph_layer(plan->graph, step->layer)->properties.repeatable) return false;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         if (managed(plan, use->tensor) ? use->access == MM_MODIFY || oracle_shares(plan, use) : use->access == MM_WRITE)

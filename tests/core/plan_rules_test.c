@@ -379,7 +379,8 @@ enum { MAKE, BETWEEN, USE };
 
 /* Checks a plan in which MAKE runs again, into another segment, before USE. codes: the second run has a list of codes
  * to write, all empty. */
-static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_access between, bool codes) {
+static mm_status check_made_again(mm_layer_kind kind, mm_ownership ownership, mm_phase made_in, mm_access between,
+                                  bool codes) {
     enum { BYTES = 1024 };
     mm_graph *g;
     mm_graph_facts *facts;
@@ -391,7 +392,7 @@ static mm_status check_made_again(mm_ownership ownership, mm_phase made_in, mm_a
     const mm_use make[] = {{fixed, MM_READ, MM_FORM_VALUE}, {map, MM_WRITE, MM_FORM_VALUE}},
                  change[] = {{map, MM_READ, MM_FORM_VALUE}, {fixed, between, MM_FORM_VALUE}},
                  use[] = {{map, MM_READ, MM_FORM_VALUE}, {sum, MM_WRITE, MM_FORM_VALUE}};
-    small_step(g, small_layer(g, "make", MM_LAYER_RELU), made_in, make, 2, 0);
+    small_step(g, small_layer(g, "make", kind), made_in, make, 2, 0);
     small_step(g, small_layer(g, "between", MM_LAYER_UPDATE), MM_BACKWARD, change, 2, 0);
     small_step(g, small_layer(g, "use", MM_LAYER_LOSS), MM_BACKWARD, use, 2, 0);
     assert_int_equal(mm_graph_freeze(g), MM_OK);
@@ -420,16 +421,23 @@ static void a_step_runs_again_only_on_what_it_read_the_first_time(void **state) 
     (void)state;
     const mm_ownership fixed[] = {MM_PERSISTENT, MM_EXTERNAL};
     for (int i = 0; i < 2; i++) {
-        if (check_made_again(fixed[i], MM_FORWARD, MM_READ, false) != MM_OK) fail_msg("%s", mm_last_error());
-        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_MODIFY, false), MM_ERR_PLAN);
+        if (check_made_again(MM_LAYER_RELU, fixed[i], MM_FORWARD, MM_READ, false) != MM_OK)
+            fail_msg("%s", mm_last_error());
+        assert_int_equal(check_made_again(MM_LAYER_RELU, fixed[i], MM_FORWARD, MM_MODIFY, false), MM_ERR_PLAN);
         assert_non_null(strstr(mm_last_error(), "tensor fixed: has changed since the step ran"));
-        assert_int_equal(check_made_again(fixed[i], MM_FORWARD, MM_WRITE, false), MM_ERR_PLAN);
+        assert_int_equal(check_made_again(MM_LAYER_RELU, fixed[i], MM_FORWARD, MM_WRITE, false), MM_ERR_PLAN);
     }
+}
+
+static void a_step_that_does_not_repeat_does_not_run_again(void **state) {
+    (void)state;
+    assert_int_equal(check_made_again(MM_LAYER_OTHER, MM_EXTERNAL, MM_FORWARD, MM_READ, false), MM_ERR_PLAN);
+    assert_non_null(strstr(mm_last_error(), "recompute of make forward after between backward: does not repeat"));
 }
 
 static void a_backward_step_does_not_run_again(void **state) {
     (void)state;
-    assert_int_equal(check_made_again(MM_PERSISTENT, MM_BACKWARD, MM_READ, false), MM_ERR_PLAN);
+    assert_int_equal(check_made_again(MM_LAYER_RELU, MM_PERSISTENT, MM_BACKWARD, MM_READ, false), MM_ERR_PLAN);
     assert_non_null(strstr(mm_last_error(), "only a forward step can be recomputed"));
 }
 
@@ -439,7 +447,7 @@ enum { WEIGHT, D_WEIGHT, LOSS }; /* their segments */
 
 static void a_step_that_runs_again_writes_no_codes(void **state) {
     (void)state;
-    assert_int_equal(check_made_again(MM_PERSISTENT, MM_FORWARD, MM_READ, true), MM_ERR_PLAN);
+    assert_int_equal(check_made_again(MM_LAYER_RELU, MM_PERSISTENT, MM_FORWARD, MM_READ, true), MM_ERR_PLAN);
     assert_non_null(strstr(mm_last_error(), "only a step that runs first writes codes"));
 }
 
@@ -671,6 +679,7 @@ int main(void) {
         RULE(plan_that_was_not_finished),
         RULE(facts_of_another_graph),
         cmocka_unit_test(a_step_runs_again_only_on_what_it_read_the_first_time),
+        cmocka_unit_test(a_step_that_does_not_repeat_does_not_run_again),
         cmocka_unit_test(a_backward_step_does_not_run_again),
         cmocka_unit_test(a_step_that_runs_again_writes_no_codes),
     };

@@ -122,7 +122,9 @@ static layer *add_layer(builder *b, mm_layer_kind kind) {
     *l = (layer){.kind = kind, .output = -1, .weight = -1, .weight_gradient = -1, .optimizer = -1, .saved = -1};
     snprintf(name, sizeof name, "%s%d", mm_layer_kind_name(kind), b->n_layers);
     if (b->status == MM_OK) b->status = mm_graph_add_layer(b->graph, name, kind, &l->id);
-    if (b->status == MM_OK && kind == MM_LAYER_DROPOUT) /* mock steps repeat */
+    /* Mock steps repeat; but of layers of other kinds, one in five says that it does not. */
+    if (b->status == MM_OK &&
+        (kind == MM_LAYER_DROPOUT || kind == MM_LAYER_DATA || (kind == MM_LAYER_OTHER && b->n_layers % 5 != 0)))
         b->status = mm_graph_set_properties(b->graph, l->id, &(mm_layer_properties){MM_LAYER_CHEAP, true});
     return l;
 }

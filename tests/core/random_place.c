@@ -101,12 +101,12 @@ static void place_heap(mm_plan *plan) {
     plan->heap_offset = plan->heap_bytes > 0 ? mm_align(plan->extent_bytes) : 0;
 }
 
-/* Marks the segments of codes that the step itself reads or writes. */
-static void find_coded_by_steps(const mm_plan *plan, const mm_node *n, bool *found) {
+/* Marks the segments that the step reads or writes. */
+static void find_used_by_steps(const mm_plan *plan, const mm_node *n, bool *found) {
     const mm_step_info *step = mm_graph_step(plan->graph, n->step);
     for (int u = 0; u < step->n_uses; u++) {
         const int read = plan->bindings[n->first_binding + u], written = mm_node_code(plan, n, u);
-        if (read >= 0 && mm_use_is_coded(&step->uses[u], &plan->segments[read])) found[read] = true;
+        if (read >= 0) found[read] = true;
         if (written >= 0) found[written] = true;
     }
 }
@@ -119,7 +119,7 @@ static void choose_memory(placer *q) {
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) settled[n->src] = settled[n->dst] = true;
-        if (mm_node_runs_step(n)) find_coded_by_steps(plan, n, settled);
+        if (mm_node_runs_step(n)) find_used_by_steps(plan, n, settled);
     }
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         mm_segment *s = &plan->segments[i];

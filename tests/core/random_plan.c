@@ -173,6 +173,7 @@ static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     st->maker = st->before;
     while (st->maker > 0 && !used_at(p, root, st->maker).changed) st->maker--;
     if (!used_at(p, root, st->maker).changed || !runs_again(p, st->maker, st->after, exact)) return false;
+    if (!mm_graph_step_properties(p->graph, st->maker)->repeatable) return false;
     if (exact && deterministic_variant(p, st->maker) < 0) return false;
     if (exact) p->variant[st->maker] = deterministic_variant(p, st->maker);
     st->action = RECOMPUTE;
@@ -410,12 +411,14 @@ static void fetch(planner *p, mm_tensor root) {
     if (persists || p->plan->segments[code].pool >= 0 || chance(p, 60)) decode(p, root);
 }
 
-/* Decodes the tensor of a step's use, unless the step can read the code. */
+/* Decodes the tensor of a step's use, unless the step can read the code; fetches the mask if it reads that. */
 static void decode_for(planner *p, const mm_step_info *step, int u) {
     const mm_use *use = &step->uses[u];
     const mm_tensor root = p->plan->alias[use->tensor];
-    const storage *st = &p->storages[root];
-    if (!is_coded(p, root) || (use->form == MM_FORM_SIGN && st->sign >= 0)) return;
+    storage *st = &p->storages[root];
+    const bool signs = use->form == MM_FORM_SIGN && st->sign >= 0;
+    if (signs && p->plan->segments[st->sign].pinned) st->sign = add_move(p, MM_NODE_IN, st->sign);
+    if (!is_coded(p, root) || signs) return;
     if (use->access == MM_WRITE && use->tensor == root) return;
     const int codec = p->plan->segments[st->raw].codec;
     const bool direct = use->access == MM_READ && use->form == MM_FORM_VALUE;

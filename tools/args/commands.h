@@ -12,6 +12,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 int cmd_train(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_device(int argc, char **argv);
 int cmd_gpus(int argc, char **argv);

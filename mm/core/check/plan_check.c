@@ -48,10 +48,21 @@ static mm_status prove(mm_check *c, bool *exact_out) {
     return status;
 }
 
-mm_status mm_program_prove(const mm_program *program, const mm_graph_facts *facts, const mm_limits *limits,
-                           bool *exact_out) {
+mm_status mm_program_prove_or_say(const mm_program *program, const mm_graph_facts *facts, const mm_limits *limits,
+                                  bool *exact_out, mm_violation *violation_out) {
     const mm_plan *plan = program->plan;
-    mm_check c = {.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .program = program};
+    mm_check c = {.plan = plan,
+                  .graph = plan->graph,
+                  .facts = facts,
+                  .limits = limits,
+                  .program = program,
+                  .violation = violation_out};
     MM_TRY(mm_check_form(&c));
     return prove(&c, exact_out);
+}
+
+mm_status mm_program_prove(const mm_program *program, const mm_graph_facts *facts, const mm_limits *limits,
+                           bool *exact_out) {
+    mm_violation violation;
+    return mm_program_prove_or_say(program, facts, limits, exact_out, &violation);
 }

@@ -15,7 +15,7 @@
 #ifndef MM_CORE_CHECK_PLAN_CHECK_H
 #define MM_CORE_CHECK_PLAN_CHECK_H
 
-#include "mm/core/plan/program.h"
+#include "mm/core/check/rules.h"
 
 /* State of a segment during the walk. */
 typedef struct mm_residence {
@@ -34,6 +34,7 @@ typedef struct mm_check {
     const mm_graph_facts *facts;
     const mm_limits *limits;
     const mm_program *program;
+    mm_violation *violation;            /* set with a refusal */
     int32_t (*clocks)[MM_STREAM_COUNT]; /* per piece: mm_program_clocks */
     int32_t *node_at[MM_STREAM_COUNT];  /* per stream and seq of a node: the node */
     mm_residence *residences;           /* per segment */
@@ -72,11 +73,15 @@ static inline int64_t mm_check_add_saturated(int64_t a, int64_t b) {
 /* Whether `output` shares the storage of `input` in the plan, and the step declares them equal. */
 bool mm_check_may_share(const mm_check *check, const mm_step_info *step, mm_tensor input, mm_tensor output);
 
-/* Returns MM_ERR_PLAN with "plan POLICY of GRAPH: STEP, tensor NAME: why". node, tensor: -1 for none. */
-mm_status mm_check_refuse(const mm_check *check, int node, mm_tensor tensor, const char *why, ...) MM_PRINTF(4, 5);
+/* Returns MM_ERR_PLAN with "plan POLICY of GRAPH: STEP, tensor NAME: why (rule N)". node, tensor: -1 for none. */
+mm_status mm_check_refuse(const mm_check *check, mm_rule rule, int node, mm_tensor tensor, const char *why, ...)
+    MM_PRINTF(5, 6);
 
 /* As mm_check_refuse, for a segment. */
-mm_status mm_check_refuse_segment(const mm_check *check, int segment, const char *why);
+mm_status mm_check_refuse_segment(const mm_check *check, mm_rule rule, int segment, const char *why);
+
+/* Adds to a refusal the node that may not have ended, and the segments: mm_violation. Returns `refused`. */
+mm_status mm_check_against(const mm_check *check, int other, int segment, int old, mm_status refused);
 
 /* Writes a node's name, such as "conv1 backward" or "encode of conv1 after conv2 forward". Returns buffer. */
 const char *mm_check_node_name(const mm_check *check, int node, char *buffer, size_t capacity);

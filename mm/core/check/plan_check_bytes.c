@@ -59,12 +59,14 @@ static mm_status check_handover(const mm_check *c, int old, int heir) {
     if (active < 0) return MM_OK;
     mm_tensor tensor = c->plan->segments[heir].tensor;
     char user[320];
-    return mm_check_refuse(c, node, tensor >= 0 ? tensor : s->tensor,
-                           "segment %d is put over segment %d (%s), which %s may still use", heir, old,
-                           s->tensor >= 0                  ? mm_graph_tensor(c->graph, s->tensor)->name
-                           : s->content == MM_CONTENT_POOL ? "a pool"
-                                                           : "a workspace",
-                           mm_check_node_name(c, active, user, sizeof user));
+    const mm_status refused =
+        mm_check_refuse(c, MM_RULE_HANDOVER, node, tensor >= 0 ? tensor : s->tensor,
+                        "segment %d is put over segment %d (%s), which %s may still use", heir, old,
+                        s->tensor >= 0                  ? mm_graph_tensor(c->graph, s->tensor)->name
+                        : s->content == MM_CONTENT_POOL ? "a pool"
+                                                        : "a workspace",
+                        mm_check_node_name(c, active, user, sizeof user));
+    return mm_check_against(c, active, heir, old, refused);
 }
 
 /* Gives a segment its bytes. owners: byte range → the segment that had it last. */
@@ -114,8 +116,8 @@ static mm_status check_apart(const mm_check *c, bool pinned) {
         if (s->pinned != pinned) continue;
         const size_t at = mm_interval_map_find(&taken, s->offset);
         if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
-            status = mm_check_refuse(c, -1, s->tensor, "overlaps segment %d, that of another persistent tensor",
-                                     (int)taken.runs[at].tag);
+            status = mm_check_refuse(c, MM_RULE_HOMES_APART, -1, s->tensor,
+                                     "overlaps segment %d, that of another persistent tensor", (int)taken.runs[at].tag);
         else if (!mm_interval_map_tag(&taken, s->offset, s->offset + s->bytes, i))
             status = no_memory();
     }
@@ -133,11 +135,11 @@ static mm_status check_places(const mm_check *c) {
         const mm_place place = places ? places[i] : (mm_place){.offset = packed};
         const int64_t base = place.pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes;
         if (s->offset != place.offset || s->pinned != place.pinned)
-            return mm_check_refuse(c, -1, s->tensor, "lies at %lld%s, but its place is at %lld%s", (long long)s->offset,
-                                   s->pinned ? " of pinned memory" : "", (long long)place.offset,
+            return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor, "lies at %lld%s, but its place is at %lld%s",
+                                   (long long)s->offset, s->pinned ? " of pinned memory" : "", (long long)place.offset,
                                    place.pinned ? " of pinned memory" : "");
         if (place.offset < 0 || place.offset % MM_ALIGN != 0 || s->bytes > base || place.offset > base - s->bytes)
-            return mm_check_refuse(c, -1, s->tensor,
+            return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor,
                                    "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
                                    (long long)s->bytes, (long long)place.offset, (long long)base);
         ascending &= place.offset >= end[place.pinned];
@@ -169,9 +171,11 @@ static mm_status check_freed(const mm_check *c, int segment) {
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (r->users[s] < 0 || c->program->last[c->node_at[s][r->users[s]]] <= c->clocks[end][s]) continue;
         char name[320];
-        return mm_check_refuse(c, r->last, c->plan->segments[segment].tensor,
-                               "frees segment %d without a wait for %s, which uses it", segment,
-                               mm_check_node_name(c, c->node_at[s][r->users[s]], name, sizeof name));
+        const int user = c->node_at[s][r->users[s]];
+        const mm_status refused = mm_check_refuse(c, MM_RULE_FREED, r->last, c->plan->segments[segment].tensor,
+                                                  "frees segment %d without a wait for %s, which uses it", segment,
+                                                  mm_check_node_name(c, user, name, sizeof name));
+        return mm_check_against(c, user, segment, -1, refused);
     }
     return MM_OK;
 }
@@ -194,7 +198,7 @@ static mm_status check_heap_part(const mm_check *c, bool codes, int64_t capacity
     for (int i = 0; i < plan->n_nodes; i++) {
         live = mm_check_add_saturated(live, comes[i]);
         if (live > capacity)
-            return mm_check_refuse(c, i, -1, "needs %lld bytes of a heap of %lld%s", (long long)live,
+            return mm_check_refuse(c, MM_RULE_HEAP_ROOM, i, -1, "needs %lld bytes of a heap of %lld%s", (long long)live,
                                    (long long)capacity, codes ? " for codes" : "");
         live -= goes[i];
     }
@@ -205,16 +209,17 @@ static mm_status check_heap(const mm_check *c) {
     const mm_plan *plan = c->plan;
     if (plan->heap_bytes < 0 || plan->heap_offset < 0 || plan->heap_offset > INT64_MAX - plan->heap_bytes ||
         plan->heap_offset % MM_ALIGN != 0 || (plan->heap_bytes > 0 && plan->heap_offset < c->limits->base_bytes))
-        return mm_check_refuse(c, -1, -1, "its heap (%lld bytes at %lld) is out of place", (long long)plan->heap_bytes,
-                               (long long)plan->heap_offset);
+        return mm_check_refuse(c, MM_RULE_HEAP_PLACE, -1, -1, "its heap (%lld bytes at %lld) is out of place",
+                               (long long)plan->heap_bytes, (long long)plan->heap_offset);
     if (plan->heap_code_bytes < 0 || plan->heap_code_bytes > plan->heap_bytes || plan->heap_code_bytes % MM_ALIGN != 0)
-        return mm_check_refuse(c, -1, -1, "its heap of %lld bytes cannot have a part of %lld for codes",
+        return mm_check_refuse(c, MM_RULE_HEAP_PLACE, -1, -1,
+                               "its heap of %lld bytes cannot have a part of %lld for codes",
                                (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
     for (int i = mm_graph_persistents(c->graph); plan->heap_bytes > 0 && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
             plan->heap_offset < s->offset + s->bytes)
-            return mm_check_refuse_segment(c, i, "lies in the heap");
+            return mm_check_refuse_segment(c, MM_RULE_HEAP_PLACE, i, "lies in the heap");
     }
     size_t n = (size_t)plan->n_nodes;
     int64_t *changes = calloc(4 * n, sizeof *changes);
@@ -232,11 +237,12 @@ static mm_status check_sums(const mm_check *c) {
     int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0;
     int64_t pinned = plan->pinned_base_bytes, external = 0;
     if (plan->base_bytes < c->limits->base_bytes)
-        return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes, now it is %lld",
+        return mm_check_refuse(c, MM_RULE_BASE, -1, -1, "was made for a base of %lld bytes, now it is %lld",
                                (long long)plan->base_bytes, (long long)c->limits->base_bytes);
     if (pinned < c->limits->pinned_base_bytes)
-        return mm_check_refuse(c, -1, -1, "was made for a base of %lld bytes of pinned memory, now it is %lld",
-                               (long long)pinned, (long long)c->limits->pinned_base_bytes);
+        return mm_check_refuse(c, MM_RULE_BASE, -1, -1,
+                               "was made for a base of %lld bytes of pinned memory, now it is %lld", (long long)pinned,
+                               (long long)c->limits->pinned_base_bytes);
     if (extent < plan->base_bytes) extent = plan->base_bytes;
     for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -249,7 +255,8 @@ static mm_status check_sums(const mm_check *c) {
     }
     if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
         plan->peak_bytes != mm_check_add_saturated(extent, external))
-        return mm_check_refuse(c, -1, -1, "states a peak of %lld bytes and %lld pinned, but they are %lld and %lld",
+        return mm_check_refuse(c, MM_RULE_STATED, -1, -1,
+                               "states a peak of %lld bytes and %lld pinned, but they are %lld and %lld",
                                (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
                                (long long)mm_check_add_saturated(extent, external), (long long)pinned);
     return MM_OK;
@@ -258,5 +265,12 @@ static mm_status check_sums(const mm_check *c) {
 mm_status mm_check_limits(const mm_check *c) {
     MM_TRY(check_heap(c));
     MM_TRY(check_sums(c));
+    const bool device = c->plan->peak_bytes > c->limits->device_bytes;
+    *c->violation = (mm_violation){.rule = device ? MM_RULE_DEVICE_BYTES : MM_RULE_PINNED_BYTES,
+                                   .node = -1,
+                                   .other = -1,
+                                   .tensor = -1,
+                                   .segment = -1,
+                                   .old = -1};
     return mm_plan_fits(c->plan, c->limits);
 }

@@ -12,12 +12,12 @@ static mm_status check_arrays(const mm_check *c) {
     const mm_plan *plan = c->plan;
     if (!mm_graph_frozen(plan->graph)) return mm_fail(MM_ERR_PLAN, "plan of a graph that is not frozen");
     if (c->facts->n_steps != mm_graph_steps(c->graph) || c->facts->n_tensors != mm_graph_tensors(c->graph))
-        return mm_check_refuse(c, -1, -1, "the facts are of a graph with %d steps and %d tensors", c->facts->n_steps,
-                               c->facts->n_tensors);
+        return mm_check_refuse(c, MM_RULE_FACTS, -1, -1, "the facts are of a graph with %d steps and %d tensors",
+                               c->facts->n_steps, c->facts->n_tensors);
     if (plan->n_nodes < 0 || plan->n_segments < mm_graph_persistents(c->graph) || plan->n_bindings < 0 ||
         !plan->alias || (plan->n_nodes > 0 && !plan->nodes) || (plan->n_segments > 0 && !plan->segments) ||
         (plan->n_bindings > 0 && !plan->bindings))
-        return mm_check_refuse(c, -1, -1, "an array is missing");
+        return mm_check_refuse(c, MM_RULE_FACTS, -1, -1, "an array is missing");
     return MM_OK;
 }
 
@@ -46,9 +46,9 @@ static mm_status check_shared_output(const mm_check *c, int s, int u) {
     for (int i = 0; i < step->n_uses; i++)
         if (mm_check_may_share(c, step, step->uses[i].tensor, output)) return MM_OK;
     char name[256];
-    return mm_check_refuse(c, -1, output, "shares the storage of %s, but %s does not declare them equal",
-                           mm_graph_tensor(c->graph, c->plan->alias[output])->name,
-                           mm_graph_step_name(c->graph, s, name, sizeof name));
+    return mm_check_refuse(
+        c, MM_RULE_DECLARED_EQUAL, -1, output, "shares the storage of %s, but %s does not declare them equal",
+        mm_graph_tensor(c->graph, c->plan->alias[output])->name, mm_graph_step_name(c->graph, s, name, sizeof name));
 }
 
 static mm_status check_aliases(const mm_check *c) {
@@ -56,12 +56,13 @@ static mm_status check_aliases(const mm_check *c) {
     for (mm_tensor t = 0; t < n; t++) {
         mm_tensor root = c->plan->alias[t];
         if (!in_range(root, n))
-            return mm_check_refuse(c, -1, t, "shares the storage of tensor %d, which does not exist", root);
+            return mm_check_refuse(c, MM_RULE_ROOTS, -1, t, "shares the storage of tensor %d, which does not exist",
+                                   root);
         if (c->plan->alias[root] != root)
-            return mm_check_refuse(c, -1, t, "shares the storage of %s, which shares another's",
+            return mm_check_refuse(c, MM_RULE_ROOTS, -1, t, "shares the storage of %s, which shares another's",
                                    mm_graph_tensor(c->graph, root)->name);
         if (root != t && (!is_managed(c, t) || !is_managed(c, root)))
-            return mm_check_refuse(c, -1, t, "shares storage but is not managed");
+            return mm_check_refuse(c, MM_RULE_ROOTS, -1, t, "shares storage but is not managed");
     }
     for (int s = 0; s < mm_graph_steps(c->graph); s++)
         for (int u = 0; u < mm_graph_step(c->graph, s)->n_uses; u++) MM_TRY(check_shared_output(c, s, u));
@@ -72,26 +73,29 @@ static mm_status check_content(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     const bool of_none = s->content == MM_CONTENT_WORK || s->content == MM_CONTENT_POOL;
     if (of_none != (s->tensor == -1))
-        return mm_check_refuse_segment(c, segment,
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment,
                                        "is a workspace or a pool and has a tensor, or is neither and has none");
     if (s->content != MM_CONTENT_CODED && s->codec != -1)
-        return mm_check_refuse_segment(c, segment, "has a codec but holds no code");
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment, "has a codec but holds no code");
     if (of_none) return mm_check_pool_form(c, segment);
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)))
-        return mm_check_refuse_segment(c, segment, "is of an unknown tensor");
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment, "is of an unknown tensor");
     if (is_external(c, s->tensor) || is_aliased(c, s->tensor))
-        return mm_check_refuse_segment(c, segment, "is of a tensor that has no storage of its own in the plan");
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment,
+                                       "is of a tensor that has no storage of its own in the plan");
     if (s->content == MM_CONTENT_RAW) {
         if (s->bytes < mm_graph_tensor(c->graph, s->tensor)->bytes)
-            return mm_check_refuse_segment(c, segment, "is smaller than its tensor");
+            return mm_check_refuse_segment(c, MM_RULE_SIZE, segment, "is smaller than its tensor");
         return mm_check_pool_form(c, segment);
     }
-    if (!in_range(s->codec, c->facts->n_codecs)) return mm_check_refuse_segment(c, segment, "is of an unknown codec");
+    if (!in_range(s->codec, c->facts->n_codecs))
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment, "is of an unknown codec");
     int64_t code_bytes = mm_facts_code(c->facts, s->codec, s->tensor)->code_bytes;
-    if (code_bytes < 0) return mm_check_refuse_segment(c, segment, "its codec does not take this tensor");
-    if (s->bytes != code_bytes) return mm_check_refuse_segment(c, segment, "is not of the code's size");
+    if (code_bytes < 0) return mm_check_refuse_segment(c, MM_RULE_SIZE, segment, "its codec does not take this tensor");
+    if (s->bytes != code_bytes) return mm_check_refuse_segment(c, MM_RULE_SIZE, segment, "is not of the code's size");
     if (!c->facts->codecs[s->codec].lossless && !mm_tensor_takes_loss(mm_graph_tensor(c->graph, s->tensor)))
-        return mm_check_refuse_segment(c, segment, "holds a lossy code, which only managed maps and gradients take");
+        return mm_check_refuse_segment(c, MM_RULE_LOSS, segment,
+                                       "holds a lossy code, which only managed maps and gradients take");
     return mm_check_pool_form(c, segment);
 }
 
@@ -100,12 +104,13 @@ static mm_status check_persistent(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (!in_range(s->tensor, mm_graph_tensors(c->graph)) ||
         mm_graph_tensor(c->graph, s->tensor)->persistent != segment || s->category != MM_CAT_PERSISTENT)
-        return mm_check_refuse_segment(c, segment, "is not the segment of the persistent tensor with its number");
+        return mm_check_refuse_segment(c, MM_RULE_HOME, segment,
+                                       "is not the segment of the persistent tensor with its number");
     if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->dynamic ||
         s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
-        return mm_check_refuse_segment(c, segment, "does not hold its tensor's elements");
+        return mm_check_refuse_segment(c, MM_RULE_HOME, segment, "does not hold its tensor's elements");
     if (s->pinned && mm_graph_tensor(c->graph, s->tensor)->shared != MM_ALLREDUCE_NOT)
-        return mm_check_refuse_segment(c, segment, "is in pinned memory, but its tensor is all-reduced");
+        return mm_check_refuse_segment(c, MM_RULE_HOME, segment, "is in pinned memory, but its tensor is all-reduced");
     return mm_check_pool_form(c, segment);
 }
 
@@ -113,18 +118,22 @@ static mm_status check_segment(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (segment < mm_graph_persistents(c->graph)) return check_persistent(c, segment);
     if (s->category == MM_CAT_PERSISTENT)
-        return mm_check_refuse_segment(c, segment, "counts as persistent, but is not of a persistent tensor");
+        return mm_check_refuse_segment(c, MM_RULE_HOME, segment,
+                                       "counts as persistent, but is not of a persistent tensor");
     if ((unsigned)s->content >= MM_CONTENTS || (unsigned)s->category >= MM_CATEGORIES)
-        return mm_check_refuse_segment(c, segment, "is of an unknown content or category");
-    if (s->bytes <= 0) return mm_check_refuse_segment(c, segment, "has no bytes");
+        return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment, "is of an unknown content or category");
+    if (s->bytes <= 0) return mm_check_refuse_segment(c, MM_RULE_SIZE, segment, "has no bytes");
     if (s->pinned && s->content == MM_CONTENT_WORK)
-        return mm_check_refuse_segment(c, segment, "is a workspace in pinned memory");
-    if (s->pinned && s->dynamic) return mm_check_refuse_segment(c, segment, "is in pinned memory and in the heap, too");
+        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is a workspace in pinned memory");
+    if (s->pinned && s->dynamic)
+        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is in pinned memory and in the heap, too");
     if (!s->dynamic) {
-        if (s->offset % MM_ALIGN != 0) return mm_check_refuse_segment(c, segment, "its offset is not aligned");
+        if (s->offset % MM_ALIGN != 0)
+            return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its offset is not aligned");
         if (s->offset < (s->pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes))
-            return mm_check_refuse_segment(c, segment, "lies below the plan's base");
-        if (s->offset > INT64_MAX - s->bytes) return mm_check_refuse_segment(c, segment, "its end is out of range");
+            return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "lies below the plan's base");
+        if (s->offset > INT64_MAX - s->bytes)
+            return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its end is out of range");
     }
     return check_content(c, segment);
 }
@@ -133,13 +142,15 @@ static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
     int32_t work = c->plan->nodes[node].work;
     if (work == -1) {
         if (bytes == 0) return MM_OK;
-        return mm_check_refuse(c, node, -1, "has no workspace but needs %lld bytes", (long long)bytes);
+        return mm_check_refuse(c, MM_RULE_WORKSPACE, node, -1, "has no workspace but needs %lld bytes",
+                               (long long)bytes);
     }
     if (!in_range(work, c->plan->n_segments) || c->plan->segments[work].content != MM_CONTENT_WORK ||
         c->plan->segments[work].pinned)
-        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is not one on the device", work);
+        return mm_check_refuse(c, MM_RULE_WORKSPACE, node, -1, "its workspace, segment %d, is not one on the device",
+                               work);
     if (c->plan->segments[work].bytes >= bytes) return MM_OK;
-    return mm_check_refuse(c, node, -1, "its workspace has %lld bytes of the %lld it needs",
+    return mm_check_refuse(c, MM_RULE_WORKSPACE, node, -1, "its workspace has %lld bytes of the %lld it needs",
                            (long long)c->plan->segments[work].bytes, (long long)bytes);
 }
 
@@ -148,28 +159,32 @@ static mm_status check_bindings(const mm_check *c, int node) {
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int persistents = mm_graph_persistents(c->graph);
     if (n->first_binding < 0 || n->first_binding > c->plan->n_bindings - step->n_uses)
-        return mm_check_refuse(c, node, -1, "its bindings are out of range");
+        return mm_check_refuse(c, MM_RULE_BINDINGS, node, -1, "its bindings are out of range");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
         const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].pinned == step->on_host;
         if (at_home && c->plan->segments[segment].tensor == tensor) continue;
         if (step->on_host)
-            return mm_check_refuse(c, node, tensor,
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor,
                                    "runs on the host, but is bound to segment %d, not to the home in pinned memory",
                                    segment);
         if (!is_managed(c, tensor) && !mm_plan_visits(c->plan, tensor)) {
             if (segment == -1 && is_external(c, tensor)) continue;
-            return mm_check_refuse(c, node, tensor, "is bound to segment %d, but has a fixed place", segment);
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, but has a fixed place",
+                                   segment);
         }
         if (!in_range(segment, c->plan->n_segments))
-            return mm_check_refuse(c, node, tensor, "is not bound to a segment");
-        if (c->plan->segments[segment].pinned && c->plan->segments[segment].content == MM_CONTENT_RAW)
-            return mm_check_refuse(c, node, tensor, "is bound to segment %d, in pinned memory", segment);
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is not bound to a segment");
+        if (c->plan->segments[segment].pinned)
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, in pinned memory",
+                                   segment);
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
-            return mm_check_refuse(c, node, tensor, "is bound to segment %d, of another tensor", segment);
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, of another tensor",
+                                   segment);
         if (c->plan->segments[segment].pool != -1)
-            return mm_check_refuse(c, node, tensor, "is bound to segment %d, a code with a body", segment);
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, a code with a body",
+                                   segment);
     }
     return MM_OK;
 }
@@ -184,11 +199,8 @@ static mm_status check_code_read(const mm_check *c, int node, int u) {
     if (!mm_use_is_coded(&step->uses[u], s)) return MM_OK;
     if (mm_node_access(n, &step->uses[u], u) != MM_READ) return MM_OK; /* the pass `uses` refuses it */
     if (!mm_step_code_of(c->facts, step, u, MM_READ, s->codec, s->tensor))
-        return mm_check_refuse(c, node, step->uses[u].tensor, "a code of %s does not serve a reader of elements",
-                               c->facts->codecs[s->codec].spec);
-    if (s->pinned)
-        return mm_check_refuse(c, node, step->uses[u].tensor,
-                               "reads a code in segment %d, in pinned memory: steps read those on the device", segment);
+        return mm_check_refuse(c, MM_RULE_CODE_READ, node, step->uses[u].tensor,
+                               "a code of %s does not serve a reader of elements", c->facts->codecs[s->codec].spec);
     return MM_OK;
 }
 
@@ -201,18 +213,21 @@ static mm_status check_code_written(const mm_check *c, int node, int u) {
     if (code == -1) return MM_OK;
     if (!in_range(code, c->plan->n_segments) || c->plan->segments[code].content != MM_CONTENT_CODED ||
         c->plan->segments[code].pool != -1)
-        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, which is not for a code without a body",
-                               code);
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor,
+                               "its code goes to segment %d, which is not for a code without a body", code);
     const mm_segment *s = &c->plan->segments[code];
     if (!is_managed(c, tensor) || s->tensor != c->plan->alias[tensor])
-        return mm_check_refuse(c, node, tensor, "its code goes to segment %d, of another tensor", code);
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor, "its code goes to segment %d, of another tensor",
+                               code);
     if (s->pinned)
-        return mm_check_refuse(c, node, tensor,
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor,
                                "its code goes to segment %d, in pinned memory: steps write those on the device", code);
     if (!in_range(value, c->plan->n_segments) || c->plan->segments[value].content != MM_CONTENT_RAW)
-        return mm_check_refuse(c, node, tensor, "its code is written by a step that does not have its elements");
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor,
+                               "its code is written by a step that does not have its elements");
     if (!mm_step_code_of(c->facts, step, u, MM_WRITE, s->codec, s->tensor))
-        return mm_check_refuse(c, node, tensor, "the step does not write codes of %s", c->facts->codecs[s->codec].spec);
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor, "the step does not write codes of %s",
+                               c->facts->codecs[s->codec].spec);
     return MM_OK;
 }
 
@@ -221,9 +236,10 @@ static mm_status check_codes(const mm_check *c, int node) {
     const int n_uses = mm_graph_step(c->graph, n->step)->n_uses;
     for (int u = 0; u < n_uses; u++) MM_TRY(check_code_read(c, node, u));
     if (n->first_code == -1) return MM_OK;
-    if (n->kind != MM_NODE_STEP) return mm_check_refuse(c, node, -1, "only a step that runs first writes codes");
+    if (n->kind != MM_NODE_STEP)
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, -1, "only a step that runs first writes codes");
     if (n->first_code < 0 || n->first_code > c->plan->n_bindings - n_uses)
-        return mm_check_refuse(c, node, -1, "its codes are out of range");
+        return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, -1, "its codes are out of range");
     for (int u = 0; u < n_uses; u++) MM_TRY(check_code_written(c, node, u));
     return MM_OK;
 }
@@ -231,9 +247,10 @@ static mm_status check_codes(const mm_check *c, int node) {
 static mm_status check_run(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->tensor != -1 || n->src != -1 || n->dst != -1 || n->stage != -1 || n->throttle != 0)
-        return mm_check_refuse(c, node, -1, "is a step, but has an operation's fields");
+        return mm_check_refuse(c, MM_RULE_STEPS, node, -1, "is a step, but has an operation's fields");
     int first = c->facts->variant_first[n->step], end = c->facts->variant_first[n->step + 1];
-    if (!in_range(n->variant, end - first)) return mm_check_refuse(c, node, -1, "has no variant %d", n->variant);
+    if (!in_range(n->variant, end - first))
+        return mm_check_refuse(c, MM_RULE_STEPS, node, -1, "has no variant %d", n->variant);
     MM_TRY(check_bindings(c, node));
     MM_TRY(check_codes(c, node));
     return check_work(c, node, mm_node_work_bytes(c->plan, c->facts, n));
@@ -242,7 +259,8 @@ static mm_status check_run(const mm_check *c, int node) {
 static mm_status check_step(const mm_check *c, int node, int expected) {
     const mm_node *n = &c->plan->nodes[node];
     if (n->step != expected || n->step >= mm_graph_steps(c->graph))
-        return mm_check_refuse(c, node, -1, "step %d of the graph where step %d is due", n->step, expected);
+        return mm_check_refuse(c, MM_RULE_STEPS, node, -1, "step %d of the graph where step %d is due", n->step,
+                               expected);
     return check_run(c, node);
 }
 
@@ -250,17 +268,22 @@ static mm_status check_step(const mm_check *c, int node, int expected) {
 static mm_status check_recompute(const mm_check *c, int node, int steps_before) {
     const mm_node *n = &c->plan->nodes[node];
     if (!in_range(n->step, steps_before))
-        return mm_check_refuse(c, -1, -1, "node %d recomputes step %d, which has not run", node, n->step);
+        return mm_check_refuse(c, MM_RULE_RECOMPUTE, -1, -1, "node %d recomputes step %d, which has not run", node,
+                               n->step);
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
-    if (step->phase != MM_FORWARD) return mm_check_refuse(c, node, -1, "only a forward step can be recomputed");
+    if (step->phase != MM_FORWARD)
+        return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, -1, "only a forward step can be recomputed");
+    if (!mm_graph_layer(c->graph, step->layer)->properties.repeatable)
+        return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, -1, "does not repeat: its layer is not repeatable");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         bool managed = is_managed(c, tensor);
         if (step->uses[u].access == (managed ? MM_MODIFY : MM_WRITE) ||
             (managed && step->uses[u].access == MM_WRITE && is_aliased(c, tensor)))
-            return mm_check_refuse(c, node, tensor, "is written in a way that cannot be recomputed");
+            return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, tensor, "is written in a way that cannot be recomputed");
         if (u < MM_GIVEN_USES && n->given >> u & 1 && !(step->given >> u & 1))
-            return mm_check_refuse(c, node, tensor, "is given to a step that does not declare that it can be");
+            return mm_check_refuse(c, MM_RULE_RECOMPUTE, node, tensor,
+                                   "is given to a step that does not declare that it can be");
     }
     return check_run(c, node);
 }
@@ -269,11 +292,13 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
     const mm_node *n = &c->plan->nodes[node];
     if (n->stage == -1) return MM_OK;
     if (n->kind != MM_NODE_ENCODE || !in_range(n->stage, c->plan->n_segments))
-        return mm_check_refuse(c, node, -1, "its stage, segment %d, does not exist, or it is not an encode", n->stage);
-    if (code->pool != -1) return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be staged");
+        return mm_check_refuse(c, MM_RULE_CODING, node, -1,
+                               "its stage, segment %d, does not exist, or it is not an encode", n->stage);
+    if (code->pool != -1)
+        return mm_check_refuse(c, MM_RULE_CODING, node, n->tensor, "a code with a body cannot be staged");
     const mm_segment *stage = &c->plan->segments[n->stage];
     if (stage->content != MM_CONTENT_WORK || stage->bytes < code->bytes)
-        return mm_check_refuse(c, node, -1, "its stage, segment %d, does not hold the code", n->stage);
+        return mm_check_refuse(c, MM_RULE_CODING, node, -1, "its stage, segment %d, does not hold the code", n->stage);
     return MM_OK;
 }
 
@@ -302,13 +327,13 @@ static mm_status check_end(const mm_check *c, int node, const char *what, int se
     const mm_node *n = &c->plan->nodes[node];
     if (end == MM_END_NONE && segment == -1) return MM_OK;
     if (!in_range(segment, c->plan->n_segments))
-        return mm_check_refuse(c, node, n->tensor, "its %s is not a segment", what);
+        return mm_check_refuse(c, MM_RULE_ENDS, node, n->tensor, "its %s is not a segment", what);
     const mm_segment *s = &c->plan->segments[segment];
     if (!is_end(s, end))
-        return mm_check_refuse(c, node, n->tensor, "its %s is %s %s, not %s", what, contents[s->content],
+        return mm_check_refuse(c, MM_RULE_ENDS, node, n->tensor, "its %s is %s %s, not %s", what, contents[s->content],
                                s->pinned ? "in pinned memory" : "on the device", ends[end].words);
     if (s->tensor == n->tensor) return MM_OK;
-    return mm_check_refuse(c, node, n->tensor, "its %s is of another tensor", what);
+    return mm_check_refuse(c, MM_RULE_ENDS, node, n->tensor, "its %s is of another tensor", what);
 }
 
 /* Checks that a copy does not change the content. */
@@ -316,19 +341,21 @@ static mm_status check_move(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *src = &c->plan->segments[n->src], *dst = &c->plan->segments[n->dst];
     if (src->content != dst->content || src->codec != dst->codec || src->bytes != dst->bytes)
-        return mm_check_refuse(c, node, n->tensor, "source and target differ in form or size");
+        return mm_check_refuse(c, MM_RULE_COPY, node, n->tensor, "source and target differ in form or size");
     if (src->pool != -1 || dst->pool != -1)
-        return mm_check_refuse(c, node, n->tensor, "a code with a body cannot be copied: nobody knows its size");
-    if (n->work != -1 || n->stage != -1) return mm_check_refuse(c, node, n->tensor, "is a copy, but has a workspace");
+        return mm_check_refuse(c, MM_RULE_COPY, node, n->tensor,
+                               "a code with a body cannot be copied: nobody knows its size");
+    if (n->work != -1 || n->stage != -1)
+        return mm_check_refuse(c, MM_RULE_COPY, node, n->tensor, "is a copy, but has a workspace");
     return MM_OK;
 }
 
 static mm_status check_measure(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (mm_graph_tensor(c->graph, n->tensor)->dtype != MM_F32)
-        return mm_check_refuse(c, node, n->tensor, "is not f32, and so cannot be measured");
+        return mm_check_refuse(c, MM_RULE_MEASURE, node, n->tensor, "is not f32, and so cannot be measured");
     if (n->work != -1 || n->stage != -1)
-        return mm_check_refuse(c, node, n->tensor, "is a measure, but has a workspace");
+        return mm_check_refuse(c, MM_RULE_MEASURE, node, n->tensor, "is a measure, but has a workspace");
     return MM_OK;
 }
 
@@ -337,7 +364,7 @@ static mm_status check_coding(const mm_check *c, int node, bool encode) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_segment *code = &c->plan->segments[mm_program_stored(n)];
     if (!encode && !c->facts->codecs[code->codec].gives_value)
-        return mm_check_refuse(c, node, n->tensor, "codec %s does not give the elements back",
+        return mm_check_refuse(c, MM_RULE_CODING, node, n->tensor, "codec %s does not give the elements back",
                                c->facts->codecs[code->codec].spec);
     MM_TRY(check_stage(c, node, code));
     return check_work(c, node, mm_facts_code(c->facts, code->codec, n->tensor)->scratch_bytes);
@@ -347,9 +374,9 @@ static mm_status check_op(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_node_traits *traits = &mm_node_table[n->kind];
     const bool encode = traits->cost == MM_COST_ENCODE;
-    if (n->step != -1) return mm_check_refuse(c, node, -1, "is an operation, but names a step");
+    if (n->step != -1) return mm_check_refuse(c, MM_RULE_ENDS, node, -1, "is an operation, but names a step");
     if (n->throttle != 0 && (!encode || n->throttle < 0))
-        return mm_check_refuse(c, node, n->tensor, "is throttled to %d pieces", n->throttle);
+        return mm_check_refuse(c, MM_RULE_CODING, node, n->tensor, "is throttled to %d pieces", n->throttle);
     MM_TRY(check_end(c, node, "source", n->src, traits->src));
     MM_TRY(check_end(c, node, "target", n->dst, traits->dst));
     switch (traits->cost) {
@@ -364,7 +391,7 @@ static mm_status check_op(const mm_check *c, int node) {
     case MM_COST_STEP:
         break;
     }
-    return mm_check_refuse(c, node, -1, "is a step and an operation");
+    return mm_check_refuse(c, MM_RULE_ENDS, node, -1, "is a step and an operation");
 }
 
 /* The stream of a node of a known kind. */
@@ -377,16 +404,19 @@ static mm_stream_id stream_due(const mm_check *c, const mm_node *n) {
 static mm_status check_node_place(const mm_check *c, int node, const int32_t *issued) {
     const mm_node *n = &c->plan->nodes[node];
     if ((unsigned)n->kind >= MM_NODE_KINDS || n->stream != stream_due(c, n))
-        return mm_check_refuse(c, -1, -1, "node %d is of an unknown kind, or on another kind's stream", node);
+        return mm_check_refuse(c, MM_RULE_STREAM, -1, -1, "node %d is of an unknown kind, or on another kind's stream",
+                               node);
     if (n->seq != issued[n->stream])
-        return mm_check_refuse(c, node, -1, "has number %d on its stream where %d is due", n->seq, issued[n->stream]);
+        return mm_check_refuse(c, MM_RULE_STREAM, node, -1, "has number %d on its stream where %d is due", n->seq,
+                               issued[n->stream]);
     for (int s = 0; s < MM_STREAM_COUNT; s++) {
         if (n->wait[s] < -1 || (s == (int)n->stream && n->wait[s] != -1))
-            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream, which it cannot", n->wait[s],
-                                   mm_stream_id_name(s));
-        if (n->wait[s] >= issued[s])
-            return mm_check_refuse(c, node, -1, "waits for number %d of the %s stream, which is not issued before it",
+            return mm_check_refuse(c, MM_RULE_WAITS, node, -1, "waits for number %d of the %s stream, which it cannot",
                                    n->wait[s], mm_stream_id_name(s));
+        if (n->wait[s] >= issued[s])
+            return mm_check_refuse(c, MM_RULE_WAITS, node, -1,
+                                   "waits for number %d of the %s stream, which is not issued before it", n->wait[s],
+                                   mm_stream_id_name(s));
     }
     return MM_OK;
 }
@@ -409,8 +439,9 @@ mm_status mm_check_form(const mm_check *c) {
         issued[n->stream]++;
     }
     if (steps != mm_graph_steps(c->graph))
-        return mm_check_refuse(c, -1, -1, "has %d of the graph's %d steps", steps, mm_graph_steps(c->graph));
+        return mm_check_refuse(c, MM_RULE_STEPS, -1, -1, "has %d of the graph's %d steps", steps,
+                               mm_graph_steps(c->graph));
     if (memcmp(issued, c->plan->stream_nodes, sizeof issued) != 0)
-        return mm_check_refuse(c, -1, -1, "states wrong numbers of nodes on its streams");
+        return mm_check_refuse(c, MM_RULE_STREAM, -1, -1, "states wrong numbers of nodes on its streams");
     return MM_OK;
 }

@@ -16,16 +16,17 @@ static int64_t bound_of(const mm_check *c, const mm_segment *code) {
 mm_status mm_check_pool_form(const mm_check *c, int segment) {
     const mm_segment *s = &c->plan->segments[segment];
     if (s->pool != -1 && (s->content != MM_CONTENT_CODED || !is_pool(c, s->pool)))
-        return mm_check_refuse_segment(c, segment, "names a pool, but it is not a code, or that is not a pool");
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
+                                       "names a pool, but it is not a code, or that is not a pool");
     if (s->spill != -1 &&
         (s->content != MM_CONTENT_POOL || s->pinned || !is_pool(c, s->spill) || !c->plan->segments[s->spill].pinned))
-        return mm_check_refuse_segment(c, segment,
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
                                        "names a spill, but it is not a pool on the device, or that is not a pool in "
                                        "pinned memory");
     if (s->content == MM_CONTENT_POOL && s->dynamic)
-        return mm_check_refuse_segment(c, segment, "is a pool in the heap");
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment, "is a pool in the heap");
     if (s->content == MM_CONTENT_CODED && (s->pool != -1) != (bound_of(c, s) > 0))
-        return mm_check_refuse_segment(c, segment,
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
                                        "its codec's codes have bodies but it names no pool, or the reverse");
     return MM_OK;
 }
@@ -41,7 +42,7 @@ static mm_status check_pool(const mm_check *c, int segment, const demand *demand
     const demand *d = &demands[segment];
     if (d->owner >= 0) {
         if (d->bound_bytes == 0) return MM_OK;
-        return mm_check_refuse_segment(c, segment, "is the spill of a pool, and has codes of its own");
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment, "is the spill of a pool, and has codes of its own");
     }
     int64_t room = s->bytes, needed = d->bound_bytes;
     if (s->spill >= 0) {
@@ -49,8 +50,9 @@ static mm_status check_pool(const mm_check *c, int segment, const demand *demand
         needed = mm_check_add_saturated(needed, MM_CHUNK_BYTES);
     }
     if (room >= needed && needed < INT64_MAX) return MM_OK;
-    return mm_check_refuse(c, -1, -1, "segment %d, a pool, has room for %lld bytes with its spill, but needs %lld",
-                           segment, (long long)room, (long long)needed);
+    return mm_check_refuse(c, MM_RULE_POOL_ROOM, -1, -1,
+                           "segment %d, a pool, has room for %lld bytes with its spill, but needs %lld", segment,
+                           (long long)room, (long long)needed);
 }
 
 static mm_status add_demands(const mm_check *c, demand *demands) {
@@ -63,7 +65,8 @@ static mm_status add_demands(const mm_check *c, demand *demands) {
             *sum = mm_check_add_saturated(*sum, mm_align(bound_of(c, s)));
         }
         if (s->spill < 0) continue;
-        if (demands[s->spill].owner >= 0) return mm_check_refuse_segment(c, s->spill, "is the spill of two pools");
+        if (demands[s->spill].owner >= 0)
+            return mm_check_refuse_segment(c, MM_RULE_POOL, s->spill, "is the spill of two pools");
         demands[s->spill].owner = i;
     }
     return MM_OK;

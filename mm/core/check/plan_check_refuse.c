@@ -27,21 +27,32 @@ const char *mm_check_node_name(const mm_check *c, int node, char *buffer, size_t
     return buffer;
 }
 
-mm_status mm_check_refuse(const mm_check *c, int node, mm_tensor tensor, const char *why, ...) {
+mm_status mm_check_refuse(const mm_check *c, mm_rule rule, int node, mm_tensor tensor, const char *why, ...) {
     char reason[256], where[320];
     va_list arguments;
     va_start(arguments, why);
     vsnprintf(reason, sizeof reason, why, arguments);
     va_end(arguments);
     const mm_graph *graph = c->graph;
-    bool named = tensor >= 0 && tensor < mm_graph_tensors(graph);
-    return mm_fail(MM_ERR_PLAN, "plan %s of %s: %s%s%s: %s", MM_BRIEF(c->plan->policy), mm_graph_name(graph),
+    const bool named = tensor >= 0 && tensor < mm_graph_tensors(graph);
+    *c->violation = (mm_violation){
+        .rule = rule, .node = node, .other = -1, .tensor = named ? tensor : -1, .segment = -1, .old = -1};
+    return mm_fail(MM_ERR_PLAN, "plan %s of %s: %s%s%s: %s (rule %s)", MM_BRIEF(c->plan->policy), mm_graph_name(graph),
                    mm_check_node_name(c, node, where, sizeof where), named ? ", tensor " : "",
-                   named ? mm_graph_tensor(graph, tensor)->name : "", reason);
+                   named ? mm_graph_tensor(graph, tensor)->name : "", reason, mm_rule_number(rule));
 }
 
-mm_status mm_check_refuse_segment(const mm_check *c, int segment, const char *why) {
+mm_status mm_check_refuse_segment(const mm_check *c, mm_rule rule, int segment, const char *why) {
     const mm_segment *s = &c->plan->segments[segment];
-    return mm_check_refuse(c, -1, s->tensor, "segment %d (%lld bytes at %lld): %s", segment, (long long)s->bytes,
-                           (long long)s->offset, why);
+    const mm_status status = mm_check_refuse(c, rule, -1, s->tensor, "segment %d (%lld bytes at %lld): %s", segment,
+                                             (long long)s->bytes, (long long)s->offset, why);
+    c->violation->segment = segment;
+    return status;
+}
+
+mm_status mm_check_against(const mm_check *c, int other, int segment, int old, mm_status refused) {
+    c->violation->other = other;
+    c->violation->segment = segment;
+    c->violation->old = old;
+    return refused;
 }

@@ -30,9 +30,7 @@ static bool follows(const mm_check *c, int first, int node) {
         const mm_piece *later = &p->pieces[index];
         for (int j = 0; j < mm_program_pieces(p, first); j++) {
             const mm_piece *earlier = &p->pieces[mm_program_piece(p, first, j)];
-            const bool apart = earlier->stored_offset + earlier->stored_bytes <= later->stored_offset ||
-                               later->stored_offset + later->stored_bytes <= earlier->stored_offset;
-            if (!apart && earlier->seq > c->clocks[index][stream]) return false;
+            if (mm_pieces_overlap(earlier, later) && earlier->seq > c->clocks[index][stream]) return false;
         }
     }
     return true;
@@ -58,12 +56,15 @@ static mm_status check_written(const mm_check *c, int node, mm_tensor tensor, in
     const mm_residence *r = &c->residences[segment];
     if (r->writer < 0 && is_persistent(c, segment)) return MM_OK; /* written before this iteration */
     if (r->writer < 0)
-        return mm_check_refuse(c, node, tensor, "is read from segment %d before anything was written there", segment);
+        return mm_check_refuse(c, MM_RULE_WRITTEN, node, tensor,
+                               "is read from segment %d before anything was written there", segment);
     const mm_node *writer = &c->plan->nodes[r->writer];
     if (mm_check_ended(c, writer->stream, writer->seq, node) || carries_on(c, r->writer, node, segment)) return MM_OK;
     char name[320];
-    return mm_check_refuse(c, node, tensor, "is read without a wait for %s, which writes it",
-                           mm_check_node_name(c, r->writer, name, sizeof name));
+    const mm_status refused =
+        mm_check_refuse(c, MM_RULE_READ_WAITS, node, tensor, "is read without a wait for %s, which writes it",
+                        mm_check_node_name(c, r->writer, name, sizeof name));
+    return mm_check_against(c, r->writer, segment, -1, refused);
 }
 
 /* Checks that all earlier users of the segment have ended when the node, which writes it, starts; and that the
@@ -75,11 +76,14 @@ static mm_status check_writable(const mm_check *c, int node, mm_tensor tensor, i
         const int user = c->node_at[s][r->users[s]];
         if (comes_back(c, user, node, segment)) continue;
         char name[320];
-        return mm_check_refuse(c, node, tensor, "is written without a wait for %s, which uses it",
-                               mm_check_node_name(c, user, name, sizeof name));
+        const mm_status refused =
+            mm_check_refuse(c, MM_RULE_WRITE_WAITS, node, tensor, "is written without a wait for %s, which uses it",
+                            mm_check_node_name(c, user, name, sizeof name));
+        return mm_check_against(c, user, segment, -1, refused);
     }
     if (r->unread)
-        return mm_check_refuse(c, r->writer, tensor, "its result is overwritten before anything has used it");
+        return mm_check_refuse(c, MM_RULE_RESULT_USED, r->writer, tensor,
+                               "its result is overwritten before anything has used it");
     return MM_OK;
 }
 
@@ -98,7 +102,7 @@ static mm_status use_work(mm_check *c, int node, int segment) {
     if (segment < 0) return MM_OK;
     if (c->residences[segment].first >= 0) {
         char name[320];
-        return mm_check_refuse(c, node, -1, "its workspace, segment %d, is used by %s, too", segment,
+        return mm_check_refuse(c, MM_RULE_ALONE, node, -1, "its workspace, segment %d, is used by %s, too", segment,
                                mm_check_node_name(c, c->residences[segment].first, name, sizeof name));
     }
     add_user(c, node, segment);
@@ -113,12 +117,14 @@ static mm_status check_serves(const mm_check *c, int node, const mm_use *use, in
     const mm_residence *r = &c->residences[segment];
     MM_TRY(check_written(c, node, use->tensor, segment));
     if (r->value != value)
-        return mm_check_refuse(c, node, use->tensor, "segment %d holds another value than the one to be read", segment);
+        return mm_check_refuse(c, MM_RULE_VALUE, node, use->tensor,
+                               "segment %d holds another value than the one to be read", segment);
     if (s->content == MM_CONTENT_CODED && use->form == MM_FORM_SIGN && !c->facts->codecs[s->codec].gives_sign)
-        return mm_check_refuse(c, node, use->tensor, "a code of %s does not serve a reader of signs",
+        return mm_check_refuse(c, MM_RULE_SIGNS, node, use->tensor, "a code of %s does not serve a reader of signs",
                                c->facts->codecs[s->codec].spec);
     if (use->form == MM_FORM_SIGN && !r->exact)
-        return mm_check_refuse(c, node, use->tensor, "signs are read from what was decoded from a lossy code");
+        return mm_check_refuse(c, MM_RULE_SIGNS, node, use->tensor,
+                               "signs are read from what was decoded from a lossy code");
     return MM_OK;
 }
 
@@ -126,10 +132,11 @@ static mm_status check_serves(const mm_check *c, int node, const mm_use *use, in
 static mm_status check_shared(const mm_check *c, int node, const mm_step_info *step, const int32_t *bindings, int u) {
     mm_tensor output = step->uses[u].tensor;
     if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
-        return mm_check_refuse(c, node, output, "shares the storage of a code");
+        return mm_check_refuse(c, MM_RULE_ELEMENTS, node, output, "shares the storage of a code");
     for (int i = 0; i < step->n_uses; i++)
         if (bindings[i] == bindings[u] && mm_check_may_share(c, step, step->uses[i].tensor, output)) return MM_OK;
-    return mm_check_refuse(c, node, output, "is not bound to the segment of the tensor whose storage it shares");
+    return mm_check_refuse(c, MM_RULE_SHARED_OUTPUT, node, output,
+                           "is not bound to the segment of the tensor whose storage it shares");
 }
 
 /* Checks the step's reads, and its outputs that share an input's storage. Comes before its writes. */
@@ -156,7 +163,7 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
         bool aliased = c->plan->alias[use->tensor] != use->tensor;
         if (bindings[u] < 0 || use->access == MM_READ || (use->access == MM_WRITE && aliased)) continue;
         if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
-            return mm_check_refuse(c, node, use->tensor, "is written into a code");
+            return mm_check_refuse(c, MM_RULE_ELEMENTS, node, use->tensor, "is written into a code");
         MM_TRY(check_writable(c, node, use->tensor, bindings[u]));
         c->current[use->tensor] = c->values++;
         set_content(c, node, bindings[u], c->current[use->tensor], true);
@@ -178,7 +185,8 @@ static mm_status step_codes(mm_check *c, int node, const mm_step_info *step, con
         const int32_t code = mm_node_code(c->plan, n, u);
         if (code < 0) continue;
         if (c->residences[code].first >= 0)
-            return mm_check_refuse(c, node, step->uses[u].tensor, "its code's segment %d was used before", code);
+            return mm_check_refuse(c, MM_RULE_FRESH, node, step->uses[u].tensor,
+                                   "its code's segment %d was used before", code);
         set_content(c, node, code, c->current[step->uses[u].tensor], c->residences[bindings[u]].exact);
         c->residences[code].unread = true;
     }
@@ -203,7 +211,7 @@ static mm_status check_after_begin(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     if (!mm_node_on_host(n) && !is_persistent(c, n->src) && !is_persistent(c, n->dst)) return MM_OK;
     if (c->clocks[mm_program_piece(c->program, node, 0)][MM_STREAM_COMPUTE] >= 0) return MM_OK;
-    return mm_check_refuse(c, node, n->tensor,
+    return mm_check_refuse(c, MM_RULE_HOME_ENTRY, node, n->tensor,
                            "touches a persistent tensor without a wait for any step: the iteration "
                            "before may still use it");
 }
@@ -239,7 +247,7 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
         }
         const bool fixed = bindings[u] < 0 || is_persistent(c, bindings[u]);
         if (fixed && c->current[use->tensor] != seen[u])
-            return mm_check_refuse(c, node, use->tensor, "has changed since the step ran");
+            return mm_check_refuse(c, MM_RULE_UNCHANGED, node, use->tensor, "has changed since the step ran");
         if (bindings[u] < 0) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
         mm_residence *r = &c->residences[bindings[u]];
@@ -262,7 +270,7 @@ static mm_status walk_recompute(mm_check *c, int node) {
     for (int u = 0; u < step->n_uses; u++) {
         if (bindings[u] < 0 || step->uses[u].access != MM_WRITE || mm_node_is_given(n, u)) continue;
         if (c->plan->segments[bindings[u]].content != MM_CONTENT_RAW)
-            return mm_check_refuse(c, node, step->uses[u].tensor, "is written into a code");
+            return mm_check_refuse(c, MM_RULE_ELEMENTS, node, step->uses[u].tensor, "is written into a code");
         MM_TRY(check_writable(c, node, step->uses[u].tensor, bindings[u]));
         set_content(c, node, bindings[u], seen[u], exact);
     }
@@ -294,8 +302,10 @@ static mm_status walk_measure(mm_check *c, int node) {
     const mm_residence *src = &c->residences[n->src];
     MM_TRY(read_source(c, node));
     if (src->value != c->current[n->tensor])
-        return mm_check_refuse(c, node, n->tensor, "segment %d holds another value than the present one", n->src);
-    if (!src->exact) return mm_check_refuse(c, node, n->tensor, "is measured as it was decoded from a lossy code");
+        return mm_check_refuse(c, MM_RULE_MEASURED, node, n->tensor,
+                               "segment %d holds another value than the present one", n->src);
+    if (!src->exact)
+        return mm_check_refuse(c, MM_RULE_MEASURED, node, n->tensor, "is measured as it was decoded from a lossy code");
     return MM_OK;
 }
 
@@ -308,7 +318,7 @@ static mm_status walk_op(mm_check *c, int node) {
     if (is_persistent(c, n->dst))
         MM_TRY(check_writable(c, node, n->tensor, n->dst));
     else if (c->residences[n->dst].first >= 0)
-        return mm_check_refuse(c, node, n->tensor, "its target, segment %d, was used before", n->dst);
+        return mm_check_refuse(c, MM_RULE_FRESH, node, n->tensor, "its target, segment %d, was used before", n->dst);
     set_content(c, node, n->dst, src->value, src->exact && lossless);
     use_pool(c, node, mm_program_stored(n));
     MM_TRY(use_work(c, node, n->work));
@@ -326,23 +336,23 @@ static mm_status check_recomputed(const mm_check *c, int node) {
         if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && !mm_node_is_given(n, u) &&
             c->residences[bindings[u]].last > node)
             return MM_OK;
-    return mm_check_refuse(c, node, -1, "its result is not used by anything");
+    return mm_check_refuse(c, MM_RULE_RESULT_USED, node, -1, "its result is not used by anything");
 }
 
 static mm_status check_segments_after(const mm_check *c) {
     for (int i = 0; i < c->plan->n_segments; i++) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_residence *r = &c->residences[i];
-        if (r->first < 0) return mm_check_refuse_segment(c, i, "no node uses it");
+        if (r->first < 0) return mm_check_refuse_segment(c, MM_RULE_SEGMENT_USED, i, "no node uses it");
         if (is_persistent(c, i) && r->value != c->current[s->tensor])
-            return mm_check_refuse(c, r->writer, s->tensor,
+            return mm_check_refuse(c, MM_RULE_HOME_END, r->writer, s->tensor,
                                    "at the end, its segment does not hold the value that was written last");
         if (r->unread && !is_persistent(c, i))
-            return mm_check_refuse(c, r->writer, s->tensor, "its result is not used by anything");
+            return mm_check_refuse(c, MM_RULE_RESULT_USED, r->writer, s->tensor, "its result is not used by anything");
         bool kept = c->plan->keeps_all && s->live_last == c->plan->n_nodes - 1;
         if (s->first_node != r->first || s->last_node != r->last ||
             (s->live_last != s->last_node && s->live_last != s->last_node - 1 && !kept))
-            return mm_check_refuse_segment(c, i, "its first and last node are not what the plan says");
+            return mm_check_refuse_segment(c, MM_RULE_STATED, i, "its first and last node are not what the plan says");
     }
     return MM_OK;
 }

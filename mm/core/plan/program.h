@@ -67,34 +67,11 @@ void mm_program_fini(mm_program *program);
  * when the piece has ended; on its own stream that is the piece itself; -1: none. Waits must be for earlier pieces. */
 void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREAM_COUNT]);
 
-/* Proves a program and the plan that it was lowered from, with one vector clock for each stream:
- *  1. each read of a step finds its tensor in a form that serves it, written completely by the last write before the
- *     reader, and not overwritten since; a decoded lossy code never serves MM_FORM_SIGN,
- *     and is of a managed map or gradient map (mm_tensor_takes_loss). A step reads or writes only codes that it
- *     declares and that have strips. It writes them to unused segments, from elements that it reads or writes in full;
- *  2. two segments share bytes only if all uses of the first happen before the first write of the second (or a step
- *     whose graph allows it writes the second in place over the first, as the first one's last use);
- *  3. device bytes (base, segments, heap with all dynamic segments that can be alive at once, external tensors) are
- *     within the limit, and offsets are aligned;
- *  4. pinned bytes are within their limit;
- *  5. the home of each persistent tensor is at the place that the limits give, apart from all others; no other segment
- *     lies below the base of either memory. A home holds a value before the first node, and after the last node
- *     exactly what was last written to its tensor. Steps use homes on the device only; steps on the host use homes in
- *     pinned memory only. A persistent tensor is never held in a lossy code. A side stream accesses a home only after
- *     the first step, because iterations follow each other on the compute stream, which waits at their end for all
- *     side streams;
- *  6. a code has a body in a pool if and only if the facts have a bound for it. A pool and its spill have room for the
- *     bounds of all bodies, and for a chunk if there is a spill. A spill is of one pool alone. A code with a body is
- *     encoded and decoded, and nothing else: not copied over the link, not staged, not read or written by a step;
- *  7. a measure finds its tensor's present value on the device, in f32 and bit for bit as it was computed;
- *  8. nothing is missing or superfluous: each step runs once and in order, each operation's result is used (that of a
- *     measure by the host), waits are for earlier nodes, sizes of codes are those
- *     of the facts, sizes of workspaces those of the variants;
- *  9. the pieces of each node cover its rows and its bytes, in order and once; only an operation whose kind may be cut
- *     (mm_node_traits) has several;
- * 10. a piece that reads a part of a code starts after the pieces that write that part have ended.
- * MM_ERR_PLAN: the message names tensor, step and reason. MM_ERR_INFEASIBLE: only a limit is exceeded. MM_ERR_NOMEM.
- * O(n log n), and for each segment a move of the later entries of an interval map (interval_map.h).
+/* Proves a program and the plan that it was lowered from, with one vector clock for each stream: that all executions
+ * which its waits allow read what the plain loop reads, and that bytes stay within the limits. The rules are in
+ * mm/core/check/rules.h; mm/core/check/SPECIFICATION.md explains them, and shows why they suffice.
+ * MM_ERR_PLAN: the message names tensor, step, reason and rule. MM_ERR_INFEASIBLE: only a limit is exceeded.
+ * MM_ERR_NOMEM. O(n log n), and for each segment a move of the later entries of an interval map (interval_map.h).
  * exact_out (may be NULL): per segment, whether all values that it ever holds are bit for bit those that were first
  * computed; for a code, those that were encoded. False for a decoded lossy code, for a recomputation from one or by
  * another variant, for a segment that holds such a value at any time, and for workspaces and pools. */
@@ -138,6 +115,12 @@ static inline bool mm_piece_is_first(const mm_program *p, const mm_piece *piece)
 }
 static inline bool mm_piece_is_last(const mm_program *p, const mm_piece *piece) {
     return piece->seq == p->last[piece->node];
+}
+
+/* Whether two pieces that have one stored form have bytes of it in common. */
+static inline bool mm_pieces_overlap(const mm_piece *a, const mm_piece *b) {
+    return a->stored_offset < b->stored_offset + b->stored_bytes &&
+           b->stored_offset < a->stored_offset + a->stored_bytes;
 }
 
 /* Index of the i-th piece of a node. */
