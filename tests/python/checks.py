@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the tests' scripts share: checks, which print and count failures, and the running of cases."""
 
+import inspect
 import sys
 
 _failed = 0
@@ -17,6 +18,14 @@ def expect(what, condition, found=""):
 def failed():
     """The number of checks that failed so far."""
     return _failed
+
+
+def cases(script):
+    """The cases of a script, by its globals(): the functions of its own that take no argument. Those named deep_* only if
+    an argument names them."""
+    return [f for name, f in script.items() if inspect.isfunction(f) and f.__module__ == script["__name__"] and
+            not inspect.signature(f).parameters and not name.startswith("_") and
+            (not name.startswith("deep_") or name in sys.argv)]
 
 
 def run(*cases):
