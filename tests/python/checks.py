@@ -21,8 +21,8 @@ def failed():
 
 
 def cases(script):
-    """The cases of a script, by its globals(): the functions of its own that take no argument. Those named deep_* only if
-    an argument names them."""
+    """The cases of a script, by its globals(): the functions of its own that take no argument. Those named deep_* only
+    if an argument names them."""
     return [f for name, f in script.items() if inspect.isfunction(f) and f.__module__ == script["__name__"] and
             not inspect.signature(f).parameters and not name.startswith("_") and
             (not name.startswith("deep_") or name in sys.argv)]

@@ -3,7 +3,6 @@
 it leaves to plain torch is told. Gradients must be the compiled net's bits. mm.backend: compiled_nets.py."""
 
 import logging
-import warnings
 
 import torch
 from torch import nn
