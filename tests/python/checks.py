@@ -29,9 +29,13 @@ def cases(script):
 
 
 def run(*cases):
-    """Runs the cases, or those that arguments name, and exits: with 1 if a check failed."""
+    """Runs the cases, or those that arguments name, and exits: with 1 if a check failed, or there is no such case."""
+    wanted = [name for name in sys.argv[1:] if not name.startswith("-")]
+    unknown = set(wanted) - {case.__name__ for case in cases}
+    if unknown:
+        sys.exit(f"no case {', '.join(sorted(unknown))}")
     for case in cases:
-        if len(sys.argv) == 1 or case.__name__ in sys.argv[1:]:
+        if not wanted or case.__name__ in wanted:
             print(case.__name__, flush=True)
             case()
     sys.exit(_failed > 0)
