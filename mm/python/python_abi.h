@@ -72,6 +72,7 @@ PY int PyObject_RichCompareBool(py_object *a, py_object *b, int operation);
 PY py_object *PyObject_CallFunctionObjArgs(py_object *function, ...);
 PY py_object *PyObject_CallMethodObjArgs(py_object *o, py_object *name, ...);
 PY void PyObject_ClearWeakRefs(py_object *o);
+PY void PyObject_GC_UnTrack(void *o);
 
 PY py_object *PyLong_FromLongLong(long long value);
 PY long long PyLong_AsLongLong(py_object *o);

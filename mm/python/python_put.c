@@ -196,7 +196,8 @@ static bool put_bytes(bridge *b, const saved *s, entry *e, int64_t data, bool *t
 }
 
 /* Lets memory go that nobody needs any more: all that the stash took, and what is a copy. Then only `watch` is left,
- * for its version counter. A weak reference keeps the storage's address from other storages. */
+ * for its version counter. A weak reference keeps the storage's address from other storages. The garbage collector need
+ * not visit what is left: it refers to nothing. Thousands of entries would make it run often. */
 static bool let_go(bridge *b, const saved *s, entry *e, bool taken) {
     python *py = b->py;
     int64_t weak;
@@ -207,6 +208,8 @@ static bool let_go(bridge *b, const saved *s, entry *e, bool taken) {
         Py_DecRef(e->memory);
         Py_DecRef(e->storage);
         e->memory = e->storage = NULL;
+        PyObject_GC_UnTrack(e->watch);
+        PyObject_GC_UnTrack(e->root);
     }
     py_object *empty = PyDict_GetItemWithError(b->empty, s->layout->dtype);
     if (!empty && !PyErr_Occurred()) {

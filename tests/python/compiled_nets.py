@@ -370,6 +370,4 @@ if __name__ == "__main__":
     if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
         print(f"skipped: torch {torch.__version__} is older than 2.6")
         sys.exit()
-    checks.run(*(case for case in list(globals().values())
-                 if callable(case) and not hasattr(case, "cache_info") and getattr(case, "__module__", "") == "__main__" and not isinstance(case, type)
-                 and case not in (train, equal, small_problem)))
+    checks.run(*checks.cases(globals()))

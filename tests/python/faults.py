@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""faults [CASE...]: what real loops meet, in kinds: custom functions, compiled regions, backward passes that change
-what they read, errors in the middle of a backward pass, function transforms, selective checkpoints, steps of several
-backward passes, shapes that always change, frozen weights, and the interpreter's end. Gradients must be plain torch's
-bits."""
+"""faults [CASE...]: what real loops meet, in kinds: custom functions, backward passes that change what they read,
+errors in the middle of a backward pass, function transforms, selective checkpoints, steps of several backward passes,
+shapes that always change, frozen weights, and the interpreter's end. Gradients must be plain torch's bits. Compiled
+regions: compiled_regions.py."""
 
 import contextlib
 import functools
@@ -133,121 +133,6 @@ def custom_functions_are_managed():
     m = budget()
     equal("attention", attend, m)
     expect("attention is managed", m.coverage.share == 1 and m.stats.puts == 3 * 6, (m.coverage, m.stats))
-
-
-def net(layers=3):
-    torch.manual_seed(0)
-    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(64))
-                           for _ in range(layers)))
-
-
-def compiled(backend, **options):
-    """A net compiled as a whole, and by block: gradients are those of the compiled plain run."""
-    for by_block in (False, True):
-        torch._dynamo.reset()
-        plain = net()
-        run = nn.Sequential(*(torch.compile(block, backend=backend) for block in plain)) if by_block else \
-            torch.compile(plain, backend=backend)
-        x = torch.randn(128, 64)
-
-        def step(context, plain=plain, run=run):
-            torch.manual_seed(2)
-            with context:
-                return torch.autograd.grad(run(x).sin().sum(), list(plain.parameters()))
-
-        m = budget(strict=True, **options)
-        equal(f"{backend}, by block {by_block}", step, m)
-        expect(f"{backend}, by block {by_block}: it is managed", m.coverage.compiled_bytes > 150_000 and
-               m.stats.planned >= 1, (m.coverage, m.stats))
-
-
-def compiled_regions_are_managed():
-    compiled("aot_eager")
-    torch._dynamo.reset()
-    w, = weights((64, 64))
-    f = torch.compile(lambda a: (a.exp() * torch.sigmoid(a)).sin(), backend="aot_eager")
-    with budget() as m:
-        first = f(w).sum()
-        expect("nothing is read while it is compiled", m.stats.gets == 0, m.stats)
-        first.backward(retain_graph=True)
-        first.backward()
-
-
-def whole_compiled_nets_are_told():
-    """One region that saves all reads all of it at once. By block, nothing is told."""
-    block = lambda a: (a.exp() * torch.sigmoid(a)).sin()  # noqa: E731
-
-    def deep(a):
-        for _ in range(4):
-            a = block(a)
-        return a
-
-    def by_block(a):
-        for _ in range(4):
-            a = compiled_block(a)
-        return a
-
-    w, = weights((64, 64))
-    for what, make, is_told in (("the whole", lambda: torch.compile(deep, backend="aot_eager"), True), ("by block", lambda: by_block, False)):
-        torch._dynamo.reset()
-        compiled_block, told = torch.compile(block, backend="aot_eager"), []
-        f = make()
-        with budget() as m:
-            f(w).sum().backward()
-        whole = m.coverage.region_bytes
-        expect(f"{what}: one region's bytes", 16384 <= whole <= m.coverage.compiled_bytes // (1 if is_told else 4), m.coverage)
-        m = budget(whole + 4096, log=told.append)
-        for _ in range(3):
-            with m:
-                f(w).sum().backward()
-            m.settle()
-        expect(f"{what}: told once, with the remedy", len(told) == is_told and all("mm.backend" in t for t in told), told)
-        m = budget(whole // 2)
-        try:
-            with m:
-                f(w).sum().backward()
-            expect(f"{what}: refused", False, m.stats)
-        except mm.Infeasible as error:
-            expect(f"{what}: refused, with the remedy", "mm.backend" in str(error), error)
-
-
-def what_torch_does_not_compile_is_managed():
-    """Hooks run where torch.compile traces functions that are called from there."""
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm, self.head = torch.nn.LSTM(16, 32), torch.nn.Linear(32, 32)
-
-        def forward(self, x):
-            return self.head(self.lstm(x)[0]).tanh()
-
-    x = torch.randn(40, 8, 16)
-
-    def train(context, net):
-        torch._dynamo.reset()
-        torch.manual_seed(1)
-        net = net(Net())
-        for _ in range(3):
-            with context:
-                net(x).square().sum().backward()
-        return [p.grad for p in net.parameters()]
-
-    m = budget()
-    plain = train(contextlib.nullcontext(), lambda net: net)
-    found = train(m, lambda net: torch.compile(net, backend="aot_eager"))
-    expect("equal bits", all(map(torch.equal, plain, found)))
-    expect("its activations are put", m.stats.puts >= 3 * 4 and m.coverage.share > 0.9, m.stats)
-    torch._dynamo.reset()
-    told = []
-    backend = mm.backend("1MiB", inner="aot_eager", device="cpu", log=told.append)
-    torch.compile(Net(), backend=backend)(x).sum().backward()
-    expect("mm.backend tells", len(told) == 1 and "LSTM" in told[0] and "mm.budget" in told[0], told)
-    expect("and reports", "left to plain torch" in backend.report(), backend.report())
-
-
-def deep_inductor():
-    """Takes minutes, so it runs only by name. Its backward passes write into donated buffers."""
-    compiled("inductor")
 
 
 def masks_are_managed():
@@ -551,8 +436,12 @@ def casts_of_frozen_weights_stay():
 
 # ---- the end
 
+# Whoever starts the test in the background has the signal ignored.
+INTERRUPT = "import signal; signal.signal(2, signal.default_int_handler); signal.raise_signal(2)"
+
+
 def exits_are_quiet():
-    for end in ("sys.exit(0)", "1 / 0", "held = h", "import os; os.kill(os.getpid(), 2)",
+    for end in ("sys.exit(0)", "1 / 0", "held = h", INTERRUPT,
                 "import atexit; atexit.register(lambda: None)"):
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", f"""
 import sys, torch, mm_torch as mm
@@ -569,15 +458,10 @@ with m:
     {end}
 """], stderr=subprocess.PIPE, check=False)
         said = done.stderr.decode()
-        last = {"1 / 0": "ZeroDivisionError", "import os; os.kill(os.getpid(), 2)": "KeyboardInterrupt"}.get(end)
+        last = {"1 / 0": "ZeroDivisionError", INTERRUPT: "KeyboardInterrupt"}.get(end)
         expect(f"{end!r} says nothing else", "Exception ignored" not in said and (last in said if last else not said),
                said)
 
 
 if __name__ == "__main__":
-    if "deep_inductor" in sys.argv:
-        checks.run(deep_inductor)
-    checks.run(custom_functions_are_managed, compiled_regions_are_managed, masks_are_managed, counts_are_calibrated,
-               changed_results_are_refused, errors_pass_and_leave_nothing, function_transforms_work,
-               selective_checkpoints_are_managed, steps_of_several_passes_are_planned,
-               shapes_that_never_come_again_are_told_once, casts_of_frozen_weights_stay, exits_are_quiet)
+    checks.run(*checks.cases(globals()))

@@ -291,6 +291,7 @@ def all_is_as_it_was():
 def what_it_says():
     net, loss, x, y = make("resnet20")
     roomy = mm.fit(net, loss, x, y, "1GiB")
+    expect("where all fits, the table says so", "no module has to run again" in str(roomy), roomy)
     plan = mm.fit(net, loss, x, y, roomy.minimum)
     text = str(plan)
     for words in ("ResNet: a step saves", "modules run again", "module", "saved", "forward ms", "verdict", "price ms",

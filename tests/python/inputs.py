@@ -126,6 +126,7 @@ def refused_once():
     refused("settling an order that does not fit", mm.Infeasible)(m.settle)
     error = refused("its next iteration", mm.Infeasible, "TanhBackward0")(chain(8))
     expect("it names the tensor", error and error.tensor in range(8), error and error.tensor)
+    expect("and the argument that the policy needs", "host memory (the argument host)" in str(error), error)
     fitting = mm.budget(65536, error.policy, **CPU)
     for _ in range(2):
         expect("the policy that fits", torch.equal(chain(8, fitting)(), chain(8, None)()))

@@ -36,6 +36,8 @@ shares_are_told_() { with_torch coverage_told.py; }
 
 real_loops_faults_stay_away_() { with_torch faults.py; }
 
+compiled_regions_are_managed_() { with_torch compiled_regions.py; }
+
 minimums_of_refusals_run_() { with_torch minimum_runs.py; }
 
 modules_run_again_within_a_budget_() { with_torch fitted.py; }

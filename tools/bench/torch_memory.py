@@ -4,9 +4,9 @@
 save_on_cpu, in budgets of mm_torch (swap-async), and by mm.fit.
 
 Each way is a process of its own. saved: what autograd holds at most in its own memory, or mm in its budget.
-resident: the most that training adds to the process, beside what was there before its first step. time: CPU time of a
-step, median, which a busy machine disturbs less than wall time; and as a multiple of plain torch's. Budgets are shares
-of what a plain step saves. Losses are compared with plain torch's, bit for bit.
+resident: the most that training adds to the process, beside what was there before its first step. time: user CPU time
+of a step, median. of plain: the median of its ratios to plain steps of the same process, by turns, which a busy machine
+disturbs little. Budgets are shares of what a plain step saves. Losses are compared with plain torch's, bit for bit.
 
 On a CPU, moving saves no memory of the process: rows of budgets are to show their cost. It needs torchvision and
 transformers. MM_LIBRARY and PYTHONPATH say where mm_torch is. Exits with 1 if a loss differs."""
@@ -19,11 +19,11 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
 from gpu_summary import lines_of
 
 SHARES = 0.7, 0.5, 0.3
+WAYS = ["plain", "checkpoint", "save_on_cpu"] + [f"{kind} {share:g}" for kind in ("budget", "fit") for share in SHARES]
 WARM = 2
 # Tensors of 1 MiB or more are then apart from glibc's heap, whose gaps would be counted, too.
 HEAP = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
@@ -70,6 +70,16 @@ def saved_bytes(mm, step):
     return m.stats.peak_bytes
 
 
+@contextlib.contextmanager
+def checkpointed(torch, blocks):
+    """Inside, each block runs again in the backward pass."""
+    for block in blocks:
+        block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)
+    yield
+    for block in blocks:
+        del block.forward
+
+
 def train(options):
     """Prints a row."""
     import torch
@@ -80,8 +90,7 @@ def train(options):
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     context, m, way, figures = contextlib.nullcontext, None, options.way, {}
     if way == "checkpoint":
-        for block in blocks:
-            block.forward = functools.partial(torch.utils.checkpoint.checkpoint, block.forward, use_reentrant=False)
+        context = functools.partial(checkpointed, torch, blocks)
     elif way == "save_on_cpu":
         context = torch.autograd.graph.save_on_cpu
     before = status("VmRSS")
@@ -91,31 +100,36 @@ def train(options):
         m = mm.fit(net, loss_of, x, y, int(float(way.split()[1]) * options.saved), device="cpu")
         figures = {"saved": m.planned_bytes}
 
-    def step(inside):
-        with inside:
+    losses = []
+
+    def step(*inside):
+        """Returns its user CPU time."""
+        begin = os.times().user
+        with contextlib.ExitStack() as stack:
+            for each in inside:
+                stack.enter_context(each)
             loss = loss_of(net(x), y)
             loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return loss.item()
+        losses.append(loss.item())
+        return os.times().user - begin
 
-    if way in ("plain", "checkpoint") and options.count:
-        print(json.dumps({"saved": saved_bytes(mm, step)}))
+    if options.count:
+        print(json.dumps({"saved": saved_bytes(mm, lambda budget: step(budget, context()))}))
         return
     torch.manual_seed(1)  # of dropout
-    times, losses = [], []
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")  # sets VmHWM to VmRSS
-    for i in range(options.steps + WARM):
-        begin = time.process_time()
-        losses.append(step(m or context()))
-        times.append(time.process_time() - begin)
+    for i in range(WARM):
+        step(m or context())
         if i == 0 and way.startswith("budget"):
             m.settle()
+    pairs = [(step(m or context()), status("VmHWM") - before, step()) for _ in range(options.steps)]
     if way.startswith("budget"):
         figures = {"saved": m.stats.predicted_bytes, "planned": m.stats.planned, "moved": m.stats.out_bytes}
-    print(json.dumps({"resident": status("VmHWM") - before, "seconds": statistics.median(times[WARM:]), "losses": losses,
-                      **figures}))
+    print(json.dumps({"resident": pairs[0][1], "seconds": statistics.median(pair[0] for pair in pairs),
+                      "of_plain": statistics.median(pair[0] / pair[2] for pair in pairs), "losses": losses, **figures}))
 
 
 def apart(options, way, saved=0, count=False):
@@ -132,16 +146,16 @@ def apart(options, way, saved=0, count=False):
 def compare(options):
     """Prints a net's table. Returns its rows."""
     saved = {way: apart(options, way, count=True)["saved"] for way in ("plain", "checkpoint")}
-    ways = ["plain", "checkpoint", "save_on_cpu"] + [f"{kind} {share:g}" for kind in ("budget", "fit") for share in SHARES]
     rows, mib = {}, 2**20
-    for way in ways:
+    for way in options.ways.split(","):
         row = rows[way] = apart(options, way, saved["plain"])
         row.setdefault("saved", saved.get(way, saved["plain"]))
         row["equal"] = row.get("losses") == rows["plain"]["losses"]
+        print(way, row, file=sys.stderr, flush=True)
     cells = [[options.net, "saved", "resident", "time", "of plain", "losses"]]
     for way, row in rows.items():
         cells.append([way] + ([f"{row['saved'] / mib:.0f} MiB", f"{row['resident'] / mib:.0f} MiB", f"{row['seconds']:.2f} s",
-                               f"{row['seconds'] / rows['plain']['seconds']:.2f}", "equal" if row["equal"] else "DIFFER"]
+                               f"{row['of_plain']:.2f}", "equal" if row["equal"] else "DIFFER"]
                               if "losses" in row else ["-", "-", "-", "-", row["error"]]))
     print("\n".join(lines_of(cells, (0,))), flush=True)
     return rows
@@ -150,8 +164,9 @@ def compare(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", default=",".join(NETS))
-    parser.add_argument("--steps", type=int, default=5, help="measured steps of each way (5)")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each way, and plain ones beside them (5)")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ways", default=",".join(WAYS), help="after plain; default: all")
     parser.add_argument("--json", help="file for the rows")
     for name, kind in (("--net", str), ("--way", str), ("--saved", int)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
@@ -161,6 +176,8 @@ def main():
         train(options)
         return
     found = {}
+    if options.ways.split(",")[0] != "plain" or not set(options.ways.split(",")) <= set(WAYS):
+        parser.error(f"--ways {options.ways}: plain, then some of {', '.join(WAYS[1:])}")
     for options.net in options.nets.split(","):
         if options.net not in NETS:
             parser.error(f"--nets {options.nets}: there is no {options.net}; there are {', '.join(NETS)}")

@@ -8,6 +8,7 @@ import torch
 
 _FRAMES_MOST = 24  # from the callback to torch's function that compiles
 _KINDS = "unimplemented", "graph_break"
+_SAVE_NOTHING = "logging.Logger method",  # calls that make no tensors: torch compiles all before and after them
 _before = {}
 
 
@@ -37,7 +38,8 @@ def _backend():
 
 
 def _ended(*_):
-    reasons = [reason for (kind, reason), count in _counts().items() if count > _before.get((kind, reason), 0)]
+    reasons = [reason for (kind, reason), count in _counts().items()
+               if count > _before.get((kind, reason), 0) and not str(reason).startswith(_SAVE_NOTHING)]
     told = getattr(_backend(), "left_to_torch", None) if reasons else None
     if told is not None:
         told([str(reason).strip().splitlines()[0] for reason in reasons])

@@ -388,7 +388,7 @@ class fit(session.budget):
                  f"{session.text_of(self.planned_bytes)} in {session.text_of(self.bytes)}, needs "
                  f"{session.text_of(self.minimum)} at least",
                  f"{again} of {len(self.verdicts)} modules run again: {_milliseconds(self.price_ns)} ms a step, "
-                 f"{self.price_ns / forward:.0%} of the forward pass"]
+                 f"{self.price_ns / forward:.0%} of the forward pass" if again else "no module has to run again"]
         if not self.verdicts:
             lines.append("no module's call was seen to save anything: a net that is compiled or scripted as one stays as it is")
         return "\n".join(lines + table(rows, (1, 2, 4)) if self.verdicts else lines)

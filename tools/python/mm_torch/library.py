@@ -164,6 +164,7 @@ def check(lib, status, stash=None):
         return
     message = lib.mm_last_error().decode(errors="replace")
     if status == ERR_INFEASIBLE:
+        message = re.sub("pinned (host )?memory", "host memory (the argument host)", message, count=1)
         refusal = Refusal()
         if stash and lib.mm_stash_refusal_get(stash, byref(refusal)):
             raise Infeasible(message, refusal.needed_bytes or None, refusal.tensor if refusal.tensor >= 0 else None,
