@@ -70,8 +70,8 @@ static mm_status settle(const move *v) {
     return sync(v->m, status);
 }
 
-/* Bytes at the low end of the arena count as touched by persistent tensors, also once these have left. And the pattern,
- * which a trim may have cut, must lie below the new homes before they are written: else a plan's would overwrite them. */
+/* Bytes at the low end of the arena count as touched by persistent tensors, also once these have left. The pattern,
+ * which a trim may have cut, is extended over the new homes before these are written: a plan would do it afterwards. */
 static mm_status keep_count(mm_manager *m) {
     if (!m->options.measure_touched) return MM_OK;
     MM_TRY(mm_pool_pattern_extend(m->pool, m->persistents.bytes));

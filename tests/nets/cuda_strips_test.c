@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of CUDA's sums (param_strips.h), on the emulation: kernels give the bits of plain loops in that order, however
+/* The order of CUDA's sums (strips.h), on the emulation: kernels give the bits of plain loops in that order, however
  * the map is cut into tiles. Tiles are ZFP's blocks. Kernels that encode or decode tiles give what codecs give. */
 #include <math.h>
 #include <setjmp.h>
@@ -77,7 +77,7 @@ static void maps_of_a_large_network_are_cut_into_several_waves_of_short_blocks(v
 
 /* ---------------------------------------------------------------- the order, in plain loops */
 
-/* The partial sum of a chain, block or group (param_strips.h): of n pixels. q: their mean and sum of squared deviations, or
+/* The partial sum of a chain, block or group (strips.h): of n pixels. q: their mean and sum of squared deviations, or
  * two plain sums. */
 typedef struct part {
     double n, q[2];
