@@ -12,7 +12,8 @@
  *       m := beta1 m + (1 - beta1) g;   v := beta2 v + (1 - beta2) g^2;   t := t + 1
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
  *
- * A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in nets/cuda. */
+ * A new optimizer is an entry in optimizer.c's table, and an update in nets/host/simd_update_loops.h and in
+ * nets/cuda. */
 #ifndef NETS_OPTIMIZER_H
 #define NETS_OPTIMIZER_H
 

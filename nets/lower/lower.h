@@ -9,7 +9,8 @@
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>), loss, correct, rng, lr, and step if the optimizer counts;
  * with bf16 maps bf16.<parameter>, the copy of a weight that is a factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter>
- * is managed, unless the host updates. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has a rank's shares of all.
+ * is managed, unless the host updates. If ranks divide gradients, it is, too, and the persistent tensor shares.grad has
+ * a rank's shares of all.
  * The update's layer is called after the optimizer: <optimizer>; <optimizer>.1, .2, ... for its parts;
  * <optimizer>.<layer> if there is one for each layer. A frozen parameter (nets_freeze) is read only: it has no gradient
  * and no states, and with a bf16 copy no value. What would only give the gradients of frozen parameters, or of maps
@@ -103,8 +104,8 @@ typedef struct nets_lowered {
     nets_pass pass;
     nets_optimizer_id optimizer;
     nets_update_when update;
-    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients are
-     * persistent then. */
+    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients
+     * are persistent then. */
     bool on_host;
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
