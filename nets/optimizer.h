@@ -13,7 +13,7 @@
  *       w := w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight-decay w)
  *
  * Of adamw with states=8bit, most of the states are held in codes, which loses precision: state_codes.h says which,
- * and how. A new optimizer is an entry in optimizer.c's table, and an update in nets/host/host_update.c and in
+ * and how. A new optimizer is an entry in optimizer.c's table, and an update in nets/host/simd_update_loops.h and in
  * nets/cuda. */
 #ifndef NETS_OPTIMIZER_H
 #define NETS_OPTIMIZER_H

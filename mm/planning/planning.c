@@ -119,7 +119,8 @@ static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_g
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);
     if (shared == 0 || policy->ops->places) return mm_policy_plan(policy, graph, facts, &own, plan_out);
-    own.pinned_bytes = own.pinned_bytes > shared ? own.pinned_bytes - shared : 0;
+    own.pinned_bytes -= shared;
+    if (own.pinned_bytes < own.pinned_base_bytes) own.pinned_bytes = own.pinned_base_bytes; /* mm_homes_make_room */
     mm_plan *plan;
     MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));
     mm_status status = mm_plan_add_allreduce(plan, plan_out);

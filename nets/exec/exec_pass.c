@@ -121,8 +121,8 @@ static mm_status enqueue_on_host(nets_exec *exec, const nets_iteration *it, cons
                                 mm_host_stream(exec->manager));
 }
 
-/* Behind a backward step: checks on the device the gradients that the host is about to update by. The host does not wait
- * for the result: what is found ends the training, and no state is saved. */
+/* Behind a backward step: checks on the device the gradients that the host is about to update by. The host does not
+ * wait for the result: what is found ends the training, and no state is saved. */
 static mm_status check_for_host(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const nets_step *end = exec->lowered->steps + exec->lowered->n_steps;
     for (const nets_step *update = step + 1; update < end && update->on_host; update++)

@@ -9,13 +9,14 @@
  * are shared by name with the other graphs of the net: the parameters, grad.<parameter>, <state>.<parameter> for each
  * state of the optimizer (optimizer.h: momentum.<parameter>; if it is in codes, absmax.<state>.<parameter>, too), loss,
  * correct, rng, lr, and step if the optimizer counts; with bf16 maps bf16.<parameter>, the copy of a weight that is a
- * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed, unless the host updates. If ranks divide gradients, it is, too, and the
- * persistent tensor shares.grad has a rank's shares of all. The update's layer is called after the optimizer
- * (nets_optimizer_traits.layer): <optimizer>; <optimizer>.1, .2, ... for its parts; <optimizer>.<layer> if there is one
- * for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes or the host updates: those of strip i are
- * called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen parameter (nets_freeze) is read
- * only: it has no gradient and no states, and with a bf16 copy no value. What would only give the gradients of frozen
- * parameters, or of maps below the first layer that trains, is left out: steps, and reads of maps.
+ * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed, unless the host updates. If ranks divide gradients,
+ * it is, too, and the persistent tensor shares.grad has a rank's shares of all. The update's layer is called after the
+ * optimizer (nets_optimizer_traits.layer): <optimizer>; <optimizer>.1, .2, ... for its parts; <optimizer>.<layer> if
+ * there is one for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes or the host
+ * updates: those of strip i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen
+ * parameter (nets_freeze) is read only: it has no gradient and no states, and with a bf16 copy no value. What would only
+ * give the gradients of frozen parameters, or of maps below the first layer that trains, is left out: steps, and reads
+ * of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -113,8 +114,8 @@ typedef struct nets_lowered {
     nets_optimizer_id optimizer;
     nets_update_when update;
     int64_t strip_elems; /* of a strip, at most */
-    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients are
-     * persistent then. */
+    /* All updates run on the host, but the last, which has no parameters: it counts in rng, on the device. Gradients
+     * are persistent then. */
     bool on_host;
     nets_allreduce allreduce;
     mm_graph *graph; /* frozen */
