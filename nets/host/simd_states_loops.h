@@ -10,7 +10,7 @@ TARGET static void decode(const uint8_t *restrict codes, const float *restrict v
     for (int i = 0; i < n; i++) x[i] = value[codes[i]] * absmax;
 }
 
-/* The largest magnitude; NaN if there is one. Floats without a sign are in the order of their bits, and NaN is above. */
+/* The largest magnitude; NaN if there is one. Floats without a sign are in the order of their bits, NaN above all. */
 TARGET static float find_absmax(const float *x, int n) {
     int32_t most = 0;
     for (int i = 0; i < n; i++) {

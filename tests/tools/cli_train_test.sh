@@ -96,8 +96,8 @@ an_evaluation_is_in_sub_batches_too_() {
 
 # Also a run that was saved half way. States of 8 bits and of 32 do not go on from each other.
 states_of_8_bits_are_lossy_and_go_on_from_themselves_() {
-    local net=(train --net gpt,layers=1,width=64,heads=2,context=16,vocabulary=64 --batch 2 --quiet)
-    local bits=(--optimizer adamw,states=8bit)
+    local net=(train --net "gpt,layers=1,width=64,heads=2,context=16,vocabulary=64" --batch 2 --quiet)
+    local bits=(--optimizer "adamw,states=8bit")
     expect 0 "${net[@]}" "${bits[@]}" --iterations 4 --save state --json row
     says err "mm: --optimizer adamw,states=8bit is lossy"
     kept_its_budget row
