@@ -78,7 +78,7 @@ static void change_digit(uint64_t *random, char *text, size_t n) {
 
 static void mutants_of(uint64_t seed) {
     static char mutant[2 * GRAPH_MUTANT];
-    const int rounds = test_depth(test_is_sanitized() ? 100 : 250, 50000);
+    const int rounds = test_depth(test_is_sanitized() ? 50 : 200, 50000);
     char path[GRAPH_PATH];
     tally tally = {0};
     size_t n_valid;

@@ -22,7 +22,7 @@ a_plan_runs_from_its_file_with_the_same_bits_() {
 
 a_plan_has_the_graphs_of_evaluation_and_of_sub_batches_() {
     train --policy liveness:resident=none --eval --sub-batch 3 --save-plan own.jsonl --save own
-    [[ $(count own.jsonl '"format": "mm plan"') == 4 ]] || fail "not a plan for each pass, and one to evaluate"
+    [[ $(count own.jsonl '"format": "mm plan"') == 5 ]] || fail "not a plan for each of three passes, and two to evaluate"
     train --plan own.jsonl --eval --sub-batch 3 --save again
     equal_tensors own again
     train --policy liveness --switch 1:plan:own.jsonl --sub-batch 3 --save switched
