@@ -10,15 +10,9 @@ from torch import nn
 import checks
 import mm_torch as mm
 from checks import expect
-from faults import budget, equal, weights
+from faults import budget, equal, net, weights
 
 LOGGER = logging.getLogger("a net")
-
-
-def net(layers=3):
-    torch.manual_seed(0)
-    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(64))
-                           for _ in range(layers)))
 
 
 def compiled(backend, **options):

@@ -135,6 +135,12 @@ def custom_functions_are_managed():
     expect("attention is managed", m.coverage.share == 1 and m.stats.puts == 3 * 6, (m.coverage, m.stats))
 
 
+def net(layers=3):
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1), nn.LayerNorm(64))
+                           for _ in range(layers)))
+
+
 def masks_are_managed():
     """Masks that the program makes are the program's while it makes them, and nobody's afterwards."""
     w, = weights((64, 64))

@@ -8,7 +8,8 @@ import torch
 
 _FRAMES_MOST = 24  # from the callback to torch's function that compiles
 _KINDS = "unimplemented", "graph_break"
-_SAVE_NOTHING = "logging.Logger method",  # calls that make no tensors: torch compiles all before and after them
+# Calls that make no tensors: torch compiles all before and after them. The second one is torch 2.6's.
+_SAVE_NOTHING = "logging.Logger method", "Logger not supported"
 _before = {}
 
 
