@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/account/account_bound.h"
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/untimed.h"
 
@@ -82,7 +83,7 @@ mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
     const size_t n = (size_t)mm_graph_persistents(graph) + 1;
     candidate *list = malloc(n * sizeof *list);
     bool *written = find_written(graph);
-    mm_home_order order = {.tensors = malloc(n * sizeof *order.tensors)};
+    mm_home_order order = {.graph = graph, .tensors = malloc(n * sizeof *order.tensors)};
     mm_status status = MM_OK;
     if (!list || !written || !order.tensors)
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
@@ -107,31 +108,46 @@ void mm_home_order_fini(mm_home_order *order) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* Parts of the budget that copies may hold ahead of their steps: the first with which a plan fits is taken. Chosen. */
-static const int AHEAD_PARTS[] = {8, 16, 0};
-enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
+/* Parts of the budget that copies may hold ahead of their steps. Larger parts are faster where they fit. Chosen. */
+static const int AHEAD_PARTS[] = {4, 8, 16, 0};
 
 typedef struct search {
+    const mm_home_order *order;
+    const mm_limits *limits;
     mm_home_try try;
     void *ctx;
-    int64_t device_bytes;
     bool pinned_free; /* of all trials */
     mm_home_trial last;
+    mm_home_result result; /* of the last trial */
 } search;
 
-static mm_status attempt(search *s, mm_home_trial trial, mm_home_result *result_out) {
+static mm_status attempt(search *s, mm_home_trial trial) {
     trial.pinned_free = s->pinned_free;
     s->last = trial;
-    *result_out = (mm_home_result){0};
-    return s->try(s->ctx, &trial, result_out);
+    s->result = (mm_home_result){0};
+    return s->try(s->ctx, &trial, &s->result);
+}
+
+static mm_status attempt_any(search *s, int n) { return attempt(s, (mm_home_trial){.n = n, .first_fit = true}); }
+
+static int64_t bytes_of(const search *s, int i) {
+    return mm_graph_tensor(s->order->graph, s->order->tensors[i])->bytes;
+}
+
+/* A number with which no plan fits: the persistent bytes that are left exceed the budget. */
+static int find_misfit(const search *s) {
+    int64_t over = mm_lower_bound_of(s->order->graph, NULL).persistent_bytes - s->limits->device_bytes;
+    int n = 0;
+    while (n < s->order->n && over > bytes_of(s, n)) over -= bytes_of(s, n++);
+    return n;
 }
 
 /* Finds the most that fit into pinned memory, roughly; 0: none found. */
-static mm_status find_most(search *s, int n, int *most_out, mm_home_result *result_out) {
-    for (*most_out = n; *most_out > 0; *most_out /= 2) {
-        MM_TRY(attempt(s, (mm_home_trial){.n = *most_out, .first_fit = true}, result_out));
-        if (result_out->fits) return MM_OK;
-        if (!result_out->lacks_pinned) break;
+static mm_status find_most(search *s, int *most_out) {
+    for (*most_out = s->order->n; *most_out > 0; *most_out /= 2) {
+        MM_TRY(attempt_any(s, *most_out));
+        if (s->result.fits) return MM_OK;
+        if (!s->result.lacks_pinned) break;
     }
     *most_out = 0;
     return MM_OK;
@@ -139,67 +155,95 @@ static mm_status find_most(search *s, int n, int *most_out, mm_home_result *resu
 
 /* Finds the least number that fits, to within a sixteenth; `most` do. */
 static mm_status find_least(search *s, int most, int *least_out) {
-    int fits = most, misfit = 0;
+    int fits = most, misfit = find_misfit(s);
     while (fits - misfit > 1 + most / 16) {
         const int middle = misfit + (fits - misfit) / 2;
-        mm_home_result r;
-        MM_TRY(attempt(s, (mm_home_trial){.n = middle, .first_fit = true}, &r));
-        *(r.fits ? &fits : &misfit) = middle;
+        MM_TRY(attempt_any(s, middle));
+        *(s->result.fits ? &fits : &misfit) = middle;
     }
     *least_out = fits;
     return MM_OK;
 }
 
-/* Of the least number that fits and two larger ones, with copies that come early and with such that do not, tries the
- * fastest last. */
-static mm_status find_fastest(search *s, int least, int most, mm_home_result *result_out) {
-    const int numbers[] = {least + (most - least) / 2, least + (most - least) / 4, least};
-    mm_home_trial best = {.n = least};
-    int64_t best_ns = INT64_MAX;
-    mm_home_result r;
-    for (int i = 0; i < 3; i++)
-        for (int a = 0; a < AHEADS; a++) {
-            const int part = AHEAD_PARTS[a];
-            const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = part ? s->device_bytes / part : 0};
-            if ((i > 0 && numbers[i] == numbers[i - 1]) || (part && trial.ahead_bytes == 0)) continue;
-            MM_TRY(attempt(s, trial, &r));
-            if (r.fits && r.ns < best_ns) { /* without times the last one is taken, which has the least number */
-                best = trial;
-                best_ns = r.ns > 0 ? r.ns : INT64_MAX;
-            }
-            if (r.fits) break;
+/* The fastest trials so far, the fastest first. */
+enum { FINALISTS = 2 };
+typedef struct ranking {
+    mm_home_trial trials[FINALISTS];
+    int64_t ns[FINALISTS];
+    int n;
+} ranking;
+
+static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
+    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
+    for (; at > 0 && r->ns[at - 1] > ns; at--) {
+        if (at == FINALISTS) continue;
+        r->trials[at] = r->trials[at - 1];
+        r->ns[at] = r->ns[at - 1];
+    }
+    if (at == FINALISTS) return;
+    r->trials[at] = *trial;
+    r->ns[at] = ns;
+}
+
+/* Ranks the least number that fits and some larger ones, up to half of the others, by any plan that fits, with copies
+ * that come as early as fits. Without times the least number is the best. */
+static mm_status find_finalists(search *s, int least, int most, ranking *r) {
+    enum { NUMBERS = 4 };
+    for (int i = most - least >= 2 * NUMBERS ? NUMBERS : 0, a = 0; i >= 0; i--)
+        for (;; a++) { /* what does not fit with more tensors away does not fit with fewer */
+            const mm_home_trial trial = {.n = least + (most - least) * i / (2 * NUMBERS),
+                                         .first_fit = true,
+                                         .ahead_bytes = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0};
+            MM_TRY(attempt(s, trial));
+            if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
+            if (s->result.fits || AHEAD_PARTS[a] == 0) break;
         }
-    const bool is_last = s->last.n == best.n && s->last.ahead_bytes == best.ahead_bytes && r.fits;
-    if (!is_last) MM_TRY(attempt(s, best, &r));
-    *result_out = r;
     return MM_OK;
 }
 
-/* Searches among plans with at least one tensor in pinned memory. *result_out: of the last try. */
-static mm_status find(search *s, mm_resident resident, int n, mm_home_result *result_out) {
-    int least = n, most = n;
-    if (resident == MM_RESIDENT_NONE) {
-        MM_TRY(attempt(s, (mm_home_trial){.n = n, .first_fit = true}, result_out));
-        return result_out->fits ? find_fastest(s, n, n, result_out) : MM_OK;
+/* Plans the finalists as the policy does; the fastest plan stays. */
+static mm_status find_fastest(search *s, int least, int most) {
+    ranking r = {.n = 0};
+    MM_TRY(find_finalists(s, least, most, &r));
+    for (int i = 0; i < r.n; i++) {
+        r.trials[i].first_fit = false;
+        r.trials[i].rival = i > 0 && s->result.ns > 0;
+        MM_TRY(attempt(s, r.trials[i]));
+        if (s->result.ns == 0) break; /* without times the first is the best */
     }
-    MM_TRY(find_most(s, n, &most, result_out));
-    if (most == 0) return MM_OK;
-    MM_TRY(find_least(s, most, &least));
-    return find_fastest(s, least, most, result_out);
+    return MM_OK;
 }
 
-mm_status mm_homes_search(mm_resident resident, int n, const mm_limits *limits, mm_home_try try, void *ctx) {
-    search s = {.try = try, .ctx = ctx, .device_bytes = limits->device_bytes};
-    mm_home_result r = {0};
-    if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}, &r));
-    if (r.fits || resident == MM_RESIDENT_ALL || n == 0) return MM_OK;
-    const bool lacks_pinned = r.lacks_pinned;
+/* Searches among plans with at least one tensor in pinned memory. */
+static mm_status find(search *s, mm_resident resident) {
+    int least = s->order->n, most = s->order->n;
+    if (resident == MM_RESIDENT_NONE)
+        MM_TRY(attempt_any(s, least));
+    else {
+        MM_TRY(find_most(s, &most));
+        if (most > 0) MM_TRY(find_least(s, most, &least));
+    }
+    if (most == 0 || (most == least && !s->result.fits)) return MM_OK;
+    return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
+}
+
+mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, const mm_limits *limits, mm_home_try try,
+                          void *ctx) {
+    search s = {.order = order, .limits = limits, .try = try, .ctx = ctx};
+    const bool may_stay = resident != MM_RESIDENT_NONE || order->n == 0;
+    if (may_stay) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}));
+    if (s.result.fits || resident == MM_RESIDENT_ALL || order->n == 0) return MM_OK;
+    const mm_home_result staying = s.result;
     s.pinned_free = true;
-    MM_TRY(find(&s, resident, n, &r));
-    if (!r.fits || r.pinned_bytes <= limits->pinned_bytes) return MM_OK;
+    MM_TRY(find(&s, resident));
+    if (s.result.pinned_bytes > limits->pinned_bytes) {
+        s.pinned_free = false;
+        MM_TRY(find(&s, resident));
+    }
+    if (s.result.fits || !may_stay) return MM_OK;
+    const bool less = !s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes;
     s.pinned_free = false;
-    MM_TRY(find(&s, resident, n, &r));
-    return r.fits || !lacks_pinned ? MM_OK : attempt(&s, (mm_home_trial){.n = 0}, &r);
+    return less && !staying.lacks_pinned ? MM_OK : attempt(&s, (mm_home_trial){.n = 0});
 }
 
 /* ---------------------------------------------------------------- a graph alone */
@@ -211,6 +255,7 @@ typedef struct lone {
     const mm_limits *limits;
     mm_home_order order;
     mm_place *places;
+    mm_home_result result; /* of l->planned's plan */
 } lone;
 
 /* Puts the first n tensors of the order into pinned memory. */
@@ -244,18 +289,34 @@ static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
     return MM_OK;
 }
 
-static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
-    const lone *l = ctx;
+/* Makes the plan of a trial, with the facts and codecs of l->planned. */
+static mm_status make(const lone *l, const mm_home_trial *trial, mm_planned *made, mm_home_result *result_out) {
     mm_limits limits = place(l, trial->n);
     limits.first_fit |= trial->first_fit;
     limits.ahead_bytes = trial->ahead_bytes;
     if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
-    MM_TRY(mm_planned_make(l->planned, l->policy, l->graph, &limits));
-    const mm_plan *plan = l->planned->plan;
-    result_out->pinned_bytes = plan->pinned_bytes;
-    result_out->lacks_pinned = !trial->pinned_free && plan->pinned_bytes > l->limits->pinned_bytes;
-    result_out->fits = !result_out->lacks_pinned && plan->peak_bytes <= limits.device_bytes;
-    return result_out->fits && !trial->first_fit ? predict(l->planned, &result_out->ns) : MM_OK;
+    MM_TRY(mm_planned_make(made, l->policy, l->graph, &limits));
+    result_out->peak_bytes = made->plan->peak_bytes;
+    result_out->pinned_bytes = made->plan->pinned_bytes;
+    result_out->lacks_pinned = !trial->pinned_free && made->plan->pinned_bytes > l->limits->pinned_bytes;
+    result_out->fits = !result_out->lacks_pinned && made->plan->peak_bytes <= limits.device_bytes;
+    return result_out->fits ? predict(made, &result_out->ns) : MM_OK;
+}
+
+static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
+    lone *l = ctx;
+    mm_planned rival = {.facts = l->planned->facts, .codecs = l->planned->codecs};
+    const mm_home_result before = l->result;
+    mm_status status = make(l, trial, trial->rival ? &rival : l->planned, &l->result);
+    if (trial->rival && status == MM_OK && l->result.fits && l->result.ns < before.ns) {
+        const mm_planned slower = *l->planned;
+        *l->planned = rival;
+        rival = slower;
+    } else if (trial->rival)
+        l->result = before;
+    mm_plan_destroy(mm_planned_release(&rival));
+    *result_out = l->result;
+    return status;
 }
 
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
@@ -269,7 +330,7 @@ mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, c
               .places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *l.places)};
     if (!l.places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     mm_status status = mm_home_order_init(graph, &l.order);
-    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, limits, try_alone, &l);
+    if (status == MM_OK) status = mm_homes_search(resident, &l.order, limits, try_alone, &l);
     mm_home_order_fini(&l.order);
     free(l.places);
     return status;
