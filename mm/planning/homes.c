@@ -2,10 +2,8 @@
 #include "mm/planning/homes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "mm/core/time/simulate.h"
-#include "mm/core/time/untimed.h"
+#include "mm/core/account/account_bound.h"
 
 /* ---------------------------------------------------------------- the order */
 
@@ -82,7 +80,7 @@ mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
     const size_t n = (size_t)mm_graph_persistents(graph) + 1;
     candidate *list = malloc(n * sizeof *list);
     bool *written = find_written(graph);
-    mm_home_order order = {.tensors = malloc(n * sizeof *order.tensors)};
+    mm_home_order order = {.graph = graph, .tensors = malloc(n * sizeof *order.tensors)};
     mm_status status = MM_OK;
     if (!list || !written || !order.tensors)
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
@@ -107,32 +105,58 @@ void mm_home_order_fini(mm_home_order *order) {
 
 /* ---------------------------------------------------------------- the search */
 
-/* Parts of the budget that copies may hold ahead of their steps: the first with which a plan fits is taken. Chosen. */
-static const int AHEAD_PARTS[] = {8, 16, 0};
+/* Parts of the budget that copies may hold ahead of their steps. Larger parts are faster where they fit. Chosen. */
+static const int AHEAD_PARTS[] = {4, 8, 16, 0};
 enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
 
 typedef struct search {
+    const mm_home_order *order;
+    const mm_limits *limits;
     mm_home_try try;
     void *ctx;
-    int64_t device_bytes;
-    bool pinned_free; /* of all trials */
-    bool copies;      /* tensors that steps on the host use are copied even if no other leaves */
-    mm_home_trial last;
+    bool pinned_free;      /* of all trials */
+    bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
+    mm_home_result result; /* of the last trial, or of the one before, if that is faster */
+    int least;             /* the least number that fits, if one does */
 } search;
 
-static mm_status attempt(search *s, mm_home_trial trial, mm_home_result *result_out) {
+static mm_status attempt(search *s, mm_home_trial trial) {
     trial.pinned_free = s->pinned_free;
-    s->last = trial;
-    *result_out = (mm_home_result){0};
-    return s->try(s->ctx, &trial, result_out);
+    s->result = (mm_home_result){0};
+    return s->try(s->ctx, &trial, &s->result);
+}
+
+static mm_status attempt_any(search *s, int n) { return attempt(s, (mm_home_trial){.n = n, .first_fit = true}); }
+
+static int64_t bytes_of(const search *s, int i) {
+    return mm_graph_tensor(s->order->graph, s->order->tensors[i])->bytes;
+}
+
+/* A number with which no plan fits: the persistent bytes that are left exceed the budget. */
+static int find_misfit(const search *s) {
+    const mm_graph *graph = s->order->graph;
+    int64_t over = mm_lower_bound_of(graph, NULL).persistent_bytes - s->limits->device_bytes;
+    int n = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        over -= mm_graph_tensor(graph, t)->on_host ? mm_graph_tensor(graph, t)->bytes : 0;
+    while (n < s->order->n && over > bytes_of(s, n)) over -= bytes_of(s, n++);
+    return n;
+}
+
+/* How many have room in pinned memory. */
+static int count_pinnable(const search *s) {
+    int64_t left = s->pinned_free ? INT64_MAX : s->limits->pinned_bytes;
+    int n = 0;
+    while (n < s->order->n && left >= mm_align(bytes_of(s, n))) left -= mm_align(bytes_of(s, n++));
+    return n;
 }
 
 /* Finds the most that fit into pinned memory, roughly; 0: none found. */
-static mm_status find_most(search *s, int n, int *most_out, mm_home_result *result_out) {
-    for (*most_out = n; *most_out > 0; *most_out /= 2) {
-        MM_TRY(attempt(s, (mm_home_trial){.n = *most_out, .first_fit = true}, result_out));
-        if (result_out->fits) return MM_OK;
-        if (!result_out->lacks_pinned) break;
+static mm_status find_most(search *s, int *most_out) {
+    for (*most_out = count_pinnable(s); *most_out > 0; *most_out /= 2) {
+        MM_TRY(attempt_any(s, *most_out));
+        if (s->result.fits) return MM_OK;
+        if (!s->result.lacks_pinned) break;
     }
     *most_out = 0;
     return MM_OK;
@@ -140,176 +164,121 @@ static mm_status find_most(search *s, int n, int *most_out, mm_home_result *resu
 
 /* Finds the least number that fits, to within a sixteenth; `most` do. */
 static mm_status find_least(search *s, int most, int *least_out) {
-    int fits = most, misfit = 0;
+    int fits = most, misfit = find_misfit(s);
     while (fits - misfit > 1 + most / 16) {
         const int middle = misfit + (fits - misfit) / 2;
-        mm_home_result r;
-        MM_TRY(attempt(s, (mm_home_trial){.n = middle, .first_fit = true}, &r));
-        *(r.fits ? &fits : &misfit) = middle;
+        MM_TRY(attempt_any(s, middle));
+        *(s->result.fits ? &fits : &misfit) = middle;
     }
     *least_out = fits;
     return MM_OK;
 }
 
-/* Of the least number that fits and two larger ones, with copies that come early and with such that do not, tries the
- * fastest last. */
-static mm_status find_fastest(search *s, int least, int most, mm_home_result *result_out) {
-    const int numbers[] = {least + (most - least) / 2, least + (most - least) / 4, least};
-    mm_home_trial best = {.n = least};
-    int64_t best_ns = INT64_MAX;
-    mm_home_result r;
-    for (int i = 0; i < 3; i++)
-        for (int a = 0; a < AHEADS; a++) {
-            const int part = AHEAD_PARTS[a];
-            const mm_home_trial trial = {.n = numbers[i], .ahead_bytes = part ? s->device_bytes / part : 0};
-            if ((i > 0 && numbers[i] == numbers[i - 1]) || (part && trial.ahead_bytes == 0)) continue;
-            MM_TRY(attempt(s, trial, &r));
-            if (r.fits && r.ns < best_ns) { /* without times the last one is taken, which has the least number */
-                best = trial;
-                best_ns = r.ns > 0 ? r.ns : INT64_MAX;
-            }
-            if (r.fits) break;
+/* The fastest trials so far, the fastest first. */
+enum { FINALISTS = 2 };
+typedef struct ranking {
+    mm_home_trial trials[FINALISTS];
+    int64_t ns[FINALISTS];
+    int n;
+} ranking;
+
+static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
+    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
+    for (; at > 0 && r->ns[at - 1] > ns; at--) {
+        if (at == FINALISTS) continue;
+        r->trials[at] = r->trials[at - 1];
+        r->ns[at] = r->ns[at - 1];
+    }
+    if (at == FINALISTS) return;
+    r->trials[at] = *trial;
+    r->ns[at] = ns;
+}
+
+/* Ranks the least number that fits and some larger ones, up to half of the others, by any plan that fits, with copies
+ * that come as early as fits. Without times the least number is the best. */
+static mm_status find_finalists(search *s, int least, int most, ranking *r) {
+    enum { NUMBERS = 4 };
+    for (int i = most - least >= 2 * NUMBERS ? NUMBERS : 0, a = 0; i >= 0; i--)
+        for (;; a++) { /* what does not fit with more tensors away does not fit with fewer */
+            const mm_home_trial trial = {.n = least + (most - least) * i / (2 * NUMBERS),
+                                         .first_fit = true,
+                                         .ahead_bytes = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0};
+            MM_TRY(attempt(s, trial));
+            if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
+            if (s->result.fits || AHEAD_PARTS[a] == 0) break;
         }
-    const bool is_last = s->last.n == best.n && s->last.ahead_bytes == best.ahead_bytes && r.fits;
-    if (!is_last) MM_TRY(attempt(s, best, &r));
-    *result_out = r;
     return MM_OK;
 }
 
 /* Tries with no tensor of the order in pinned memory. What is there anyway comes as early as fits. */
-static mm_status attempt_none(search *s, mm_home_result *result_out) {
-    for (int a = s->copies && s->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
+static mm_status attempt_none(search *s) {
+    const bool ahead = s->copies && s->limits->device_bytes > 0;
+    for (int a = ahead ? 0 : AHEADS - 1; a < AHEADS; a++) {
         const int part = AHEAD_PARTS[a];
-        MM_TRY(attempt(s, (mm_home_trial){.ahead_bytes = part ? s->device_bytes / part : 0}, result_out));
-        if (result_out->fits) break;
+        MM_TRY(attempt(s, (mm_home_trial){.ahead_bytes = part ? s->limits->device_bytes / part : 0}));
+        if (s->result.fits) break;
     }
     return MM_OK;
 }
 
-/* Searches among plans with at least one tensor in pinned memory. *result_out: of the last try. */
-static mm_status find(search *s, mm_resident resident, int n, mm_home_result *result_out) {
-    int least = n, most = n;
+/* Plans the finalists as the policy does; the fastest plan stays. */
+static mm_status find_fastest(search *s, int least, int most) {
+    ranking r = {.n = 0};
+    MM_TRY(find_finalists(s, least, most, &r));
+    for (int i = 0; i < r.n; i++) {
+        r.trials[i].first_fit = false;
+        r.trials[i].rival = i > 0 && s->result.ns > 0;
+        MM_TRY(attempt(s, r.trials[i]));
+        if (s->result.ns == 0) break; /* without times the first is the best */
+    }
+    return MM_OK;
+}
+
+/* Searches among plans with at least one tensor in pinned memory. */
+static mm_status find(search *s, mm_resident resident) {
+    int least = s->order->n, most = s->order->n;
     if (resident == MM_RESIDENT_NONE) {
-        MM_TRY(attempt(s, (mm_home_trial){.n = n, .first_fit = true}, result_out));
-        return result_out->fits ? find_fastest(s, n, n, result_out) : MM_OK;
+        MM_TRY(attempt_any(s, most));
+        if (!s->result.fits) return MM_OK;
+    } else {
+        MM_TRY(find_most(s, &most));
+        if (most == 0) return MM_OK;
+        MM_TRY(find_least(s, most, &least));
     }
-    MM_TRY(find_most(s, n, &most, result_out));
-    if (most == 0) return MM_OK;
-    MM_TRY(find_least(s, most, &least));
-    return find_fastest(s, least, most, result_out);
+    s->least = least;
+    return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
-mm_status mm_homes_search(mm_resident resident, int n, bool on_host, const mm_limits *limits, mm_home_try try,
-                          void *ctx) {
-    search s = {.try = try, .ctx = ctx, .device_bytes = limits->device_bytes, .copies = on_host};
-    mm_home_result r = {0};
-    if (resident != MM_RESIDENT_NONE || n == 0) MM_TRY(attempt_none(&s, &r));
-    if (r.fits || resident == MM_RESIDENT_ALL || n == 0) return MM_OK;
-    const bool lacks_pinned = r.lacks_pinned;
+mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
+                          mm_home_try try, void *ctx) {
+    search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
+    const bool may_stay = resident != MM_RESIDENT_NONE || order->n == 0;
+    if (may_stay) MM_TRY(attempt_none(&s));
+    if (s.result.fits || resident == MM_RESIDENT_ALL || order->n == 0) return MM_OK;
+    const mm_home_result staying = s.result;
     s.pinned_free = true;
-    MM_TRY(find(&s, resident, n, &r));
-    if (!r.fits || r.pinned_bytes <= limits->pinned_bytes) return MM_OK;
+    MM_TRY(find(&s, resident));
+    const bool fits_free = s.result.fits;
     s.pinned_free = false;
-    MM_TRY(find(&s, resident, n, &r));
-    return r.fits || !lacks_pinned ? MM_OK : attempt_none(&s, &r);
+    if (s.result.pinned_bytes > limits->pinned_bytes) MM_TRY(find(&s, resident));
+    if (s.result.fits) return MM_OK;
+    if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
+    if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
+    return attempt_none(&s);
 }
 
-/* ---------------------------------------------------------------- a graph alone */
+/* ---------------------------------------------------------------- homes that a policy gives */
 
-typedef struct lone {
-    mm_planned *planned;
-    const mm_policy *policy;
-    const mm_graph *graph;
-    const mm_limits *limits;
-    mm_home_order order;
-    mm_place *places;
-} lone;
-
-/* Puts the first n tensors of the order into pinned memory. */
-static mm_limits place(const lone *l, int n) {
-    mm_limits limits = *l->limits;
-    int64_t end = 0;
-    memset(l->places, 0, (size_t)mm_graph_persistents(l->graph) * sizeof *l->places);
-    for (int i = 0; i < n; i++) l->places[mm_graph_tensor(l->graph, l->order.tensors[i])->persistent].pinned = true;
-    for (int t = 0; t < mm_graph_tensors(l->graph); t++) {
-        const mm_tensor_info *info = mm_graph_tensor(l->graph, t);
-        if (info->persistent < 0) continue;
-        mm_place *at = &l->places[info->persistent];
-        at->pinned |= info->on_host;
-        int64_t *next = at->pinned ? &limits.pinned_base_bytes : &end;
-        at->offset = *next;
-        *next += mm_align(info->bytes);
-        if (at->pinned) limits.base_bytes -= mm_align(info->bytes);
-    }
-    limits.places = l->places;
-    mm_homes_make_room(&limits);
-    return limits;
-}
-
-/* The predicted time of an iteration; 0: times are not known. */
-static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
-    mm_simulation simulation;
-    *ns_out = 0;
-    if (mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
-    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
-static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
-    const lone *l = ctx;
-    mm_limits limits = place(l, trial->n);
-    limits.first_fit |= trial->first_fit;
-    limits.ahead_bytes = trial->ahead_bytes;
-    if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
-    MM_TRY(mm_planned_make(l->planned, l->policy, l->graph, &limits));
-    const mm_plan *plan = l->planned->plan;
-    result_out->pinned_bytes = plan->pinned_bytes;
-    result_out->lacks_pinned = !trial->pinned_free && plan->pinned_bytes > l->limits->pinned_bytes;
-    result_out->fits = !result_out->lacks_pinned && plan->peak_bytes <= limits.device_bytes;
-    return result_out->fits && !trial->first_fit ? predict(l->planned, &result_out->ns) : MM_OK;
-}
-
-/* Plans with the homes that the policy gives. If some are in pinned memory, the base is as low as the others allow. */
-static mm_status make_given(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                            const mm_limits *limits) {
-    mm_limits own = *limits;
-    int64_t ends[2] = {0, limits->pinned_base_bytes}; /* on the device, in pinned memory */
+mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph, const mm_persistent_table *table,
+                              uint8_t *pinned) {
     mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
-    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
-    mm_status status = policy->ops->places(graph, &policy->config, places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    const mm_status status = policy->ops->places(graph, &policy->config, places);
     for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *info = mm_graph_tensor(graph, t);
-        if (info->persistent < 0) continue;
-        const mm_place *place = &places[info->persistent];
-        const int64_t end = place->offset + mm_align(info->bytes);
-        if (ends[place->pinned] < end) ends[place->pinned] = end;
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->persistent >= 0 && places[tensor->persistent].pinned)
+            pinned[mm_names_find(&table->names, tensor->name)] = 1;
     }
-    if (policy->config.resident != MM_RESIDENT_ALL) own.base_bytes = ends[0];
-    own.pinned_base_bytes = ends[1];
-    own.places = places;
-    mm_homes_make_room(&own);
-    if (status == MM_OK) status = mm_planned_make(planned, policy, graph, &own);
     free(places);
-    return status;
-}
-
-mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                                 const mm_limits *limits) {
-    if (policy->ops->places) return make_given(planned, policy, graph, limits);
-    const mm_resident resident = policy->config.resident;
-    const bool on_host = mm_graph_uses_host(graph);
-    if (resident == MM_RESIDENT_ALL && !on_host) return mm_planned_make(planned, policy, graph, limits);
-    lone l = {.planned = planned,
-              .policy = policy,
-              .graph = graph,
-              .limits = limits,
-              .places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *l.places)};
-    if (!l.places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
-    mm_status status = mm_home_order_init(graph, &l.order);
-    if (status == MM_OK) status = mm_homes_search(resident, l.order.n, on_host, limits, try_alone, &l);
-    mm_home_order_fini(&l.order);
-    free(l.places);
     return status;
 }

@@ -6,12 +6,13 @@
 #define MM_PLANNING_HOMES_H
 
 #include "mm/planning/persistent_table.h"
-#include "mm/planning/planning.h"
+#include "policies/policy.h"
 
 /* A graph's persistent tensors that may leave the device, in the order in which they do: those that few steps use come
  * first, and of equal ones each next lies as far as can be from those before it, so that copies are spread over the
  * iteration. */
 typedef struct mm_home_order {
+    const mm_graph *graph; /* borrowed */
     mm_tensor *tensors;
     int n;
 } mm_home_order;
@@ -25,15 +26,16 @@ void mm_home_order_fini(mm_home_order *order);
 typedef struct mm_home_trial {
     int n;
     bool first_fit;      /* any plan that fits will do */
+    bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
 } mm_home_trial;
 
 typedef struct mm_home_result {
-    bool fits;            /* the plan fits the limits */
-    bool lacks_pinned;    /* it does not, for want of pinned memory */
-    int64_t pinned_bytes; /* what it takes, if it fits */
-    int64_t ns;           /* its predicted time; 0: not known */
+    bool fits;                        /* the plan fits the limits */
+    bool lacks_pinned;                /* it does not, for want of pinned memory */
+    int64_t peak_bytes, pinned_bytes; /* what it takes */
+    int64_t ns;                       /* its predicted time, if it fits; 0: not known */
 } mm_home_result;
 
 typedef mm_status (*mm_home_try)(void *ctx, const mm_home_trial *trial, mm_home_result *result_out);
@@ -44,17 +46,19 @@ static inline void mm_homes_make_room(mm_limits *limits) {
     if (limits->pinned_bytes < limits->pinned_base_bytes) limits->pinned_bytes = limits->pinned_base_bytes;
 }
 
-/* Finds how many of an order's n tensors leave the device, with some ten tries, and tries this last. Searches without a
- * limit of pinned memory first, and with it only if the result exceeds it: so the plan stays the same if the limit is
- * set to just what it takes. What fits a budget
- * does not depend on how early copies begin. on_host: steps on the host use tensors; these are not in the order, for
- * their homes are in pinned memory anyway. Where nothing fits, all have left, or, for want of pinned memory, none. */
-MM_CHECKED mm_status mm_homes_search(mm_resident resident, int n, bool on_host, const mm_limits *limits,
-                                     mm_home_try try, void *ctx);
+/* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
+ * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
+ * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. What fits a
+ * budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on the
+ * device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
+ * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not in the order, for
+ * their homes are in pinned memory anyway. */
+MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
+                                     const mm_limits *limits, mm_home_try try, void *ctx);
 
-/* As mm_planned_make, for a graph alone, whose persistent tensors lie one after the other from 0 in the limits' base:
- * chooses their homes, too. With resident=all the two are the same. limits.places must be NULL. */
-MM_CHECKED mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                                            const mm_limits *limits);
+/* Marks the entries of a table whose homes the policy has in pinned memory, in its plan of the graph
+ * (mm_policy_ops.places). pinned: per entry. MM_ERR_NOMEM; errors of `places`. */
+MM_CHECKED mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph,
+                                         const mm_persistent_table *table, uint8_t *pinned);
 
 #endif

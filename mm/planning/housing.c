@@ -18,6 +18,7 @@ typedef struct housing {
     bool has_draft;
     mm_misfit misfit; /* of the last try that does not fit; failure: MM_OK if all fit */
     mm_status last;   /* of the last try */
+    mm_home_result result;
 } housing;
 
 static void drop_draft(housing *h) {
@@ -25,17 +26,35 @@ static void drop_draft(housing *h) {
     h->has_draft = false;
 }
 
-/* The predicted time of an iteration of the graph; 0: it is not known. */
-static mm_status predict(const housing *h, int64_t *ns_out) {
-    *ns_out = 0;
-    for (int i = 0; i < h->draft.n; i++) {
-        const mm_planned *planned = &h->draft.prepared[i]->planned;
+/* What a draft takes, with the predicted time of an iteration of the graph whose tensors leave; 0: it is not known. */
+static mm_status describe(const housing *h, const mm_draft *draft, mm_home_result *result_out) {
+    *result_out = (mm_home_result){.fits = true};
+    for (int i = 0; i < draft->n; i++) {
+        const mm_planned *planned = &draft->prepared[i]->planned;
+        const mm_plan *plan = planned->plan;
         mm_simulation simulation;
-        if (h->draft.prepared[i]->graph != h->graph || mm_plan_untimed(planned->plan, planned->facts)) continue;
+        if (plan->peak_bytes > result_out->peak_bytes) result_out->peak_bytes = plan->peak_bytes;
+        if (plan->pinned_bytes > result_out->pinned_bytes) result_out->pinned_bytes = plan->pinned_bytes;
+        if (draft->prepared[i]->graph != h->graph || mm_plan_untimed(plan, planned->facts)) continue;
         MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-        *ns_out = simulation.iteration_ns;
+        result_out->ns = simulation.iteration_ns;
         mm_simulation_fini(&simulation);
     }
+    return MM_OK;
+}
+
+/* Keeps the draft of a trial: unless it is a rival of the one before, and not faster. */
+static mm_status keep(housing *h, const mm_home_trial *trial, mm_draft *draft) {
+    mm_home_result result;
+    mm_status status = describe(h, draft, &result);
+    if (status != MM_OK || (trial->rival && result.ns >= h->result.ns)) {
+        mm_draft_fini(draft);
+        return status;
+    }
+    drop_draft(h);
+    h->draft = *draft;
+    h->has_draft = true;
+    h->result = result;
     return MM_OK;
 }
 
@@ -43,23 +62,27 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     housing *h = ctx;
     const mm_persistent_table *table = h->set->sources.persistents;
     mm_plan_request request = *h->request;
+    mm_draft draft;
+    mm_misfit misfit;
     request.limits.first_fit |= trial->first_fit;
     request.limits.ahead_bytes = trial->ahead_bytes;
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     memset(h->pinned, 0, (size_t)table->n);
     for (int i = 0; i < trial->n; i++)
         h->pinned[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] = 1;
-    drop_draft(h);
-    h->last = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &h->draft, &h->misfit);
-    h->has_draft = h->last == MM_OK;
-    *result_out = (mm_home_result){.fits = h->has_draft,
-                                   .lacks_pinned = h->last == MM_ERR_INFEASIBLE &&
-                                                   h->misfit.pinned_bytes > request.limits.pinned_bytes};
-    for (int i = 0; h->has_draft && i < h->draft.n; i++)
-        if (h->draft.prepared[i]->planned.plan->pinned_bytes > result_out->pinned_bytes)
-            result_out->pinned_bytes = h->draft.prepared[i]->planned.plan->pinned_bytes;
-    if (h->last == MM_OK && !trial->first_fit) MM_TRY(predict(h, &result_out->ns));
-    return h->last == MM_ERR_INFEASIBLE ? MM_OK : h->last;
+    mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &draft, &misfit);
+    if (status == MM_OK)
+        status = keep(h, trial, &draft);
+    else if (!trial->rival) {
+        drop_draft(h);
+        h->misfit = misfit;
+        h->result = (mm_home_result){.lacks_pinned = misfit.pinned_bytes > request.limits.pinned_bytes,
+                                     .peak_bytes = misfit.need_bytes,
+                                     .pinned_bytes = misfit.pinned_bytes};
+    }
+    if (!trial->rival || (status != MM_OK && status != MM_ERR_INFEASIBLE)) h->last = status;
+    *result_out = h->result;
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
 /* The graph with the most persistent tensors, which is one that trains; NULL: there is none. */
@@ -87,7 +110,7 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
     if (!h.pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
     if (status == MM_OK)
-        status = mm_homes_search(a->policy->config.resident, h.order.n, uses_host(set, a), &a->limits, try_homes, &h);
+        status = mm_homes_search(a->policy->config.resident, &h.order, uses_host(set, a), &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;
     if (status == MM_OK) {
         *draft_out = h.draft;
@@ -102,30 +125,16 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
     return status;
 }
 
-/* Marks the entries whose homes the policy has in pinned memory, in its plan of a graph. */
-static mm_status mark_given(const mm_plan_set *set, const mm_policy *policy, const mm_graph *graph, uint8_t *pinned) {
-    const mm_persistent_table *table = set->sources.persistents;
-    mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
-    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
-    const mm_status status = policy->ops->places(graph, &policy->config, places);
-    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->persistent >= 0 && places[tensor->persistent].pinned)
-            pinned[mm_names_find(&table->names, tensor->name)] = 1;
-    }
-    free(places);
-    return status;
-}
-
 /* Drafts with the homes that the policy gives. */
 static mm_status draft_given(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
                              mm_misfit *misfit_out) {
     const int n = set->sources.persistents->n;
     uint8_t *pinned = calloc((size_t)n + 1, 1);
     if (!pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
-    mm_status status = a->added ? mark_given(set, a->policy, a->added->graph, pinned) : MM_OK;
+    mm_status status =
+        a->added ? mm_homes_mark_given(a->policy, a->added->graph, set->sources.persistents, pinned) : MM_OK;
     for (int i = 0; status == MM_OK && i < set->n; i++)
-        status = mark_given(set, a->policy, set->prepared[i]->graph, pinned);
+        status = mm_homes_mark_given(a->policy, set->prepared[i]->graph, set->sources.persistents, pinned);
     if (status == MM_OK) status = mm_plan_set_draft_with(set, a, &(mm_homes){pinned, n}, draft_out, misfit_out);
     free(pinned);
     return status;

@@ -18,18 +18,19 @@
 /* The policies that are tried: all but those that say why not (mm_policy_ops.not_in_auto). Those that win most often
  * come first, so that plans of later ones need not be placed if their bounds are slower. A step's other algorithms
  * round differently, so plans use them only where nothing else fits. */
-enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8 };
+enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8, ALL_HOMES = 24 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
     int flags;        /* FAST: its plan may be the fastest that fits. LEAST: its plan may be the smallest; the other
                          members keep more, or copy more at a time. COPIES: it copies every map that it does not keep.
-                         HOMES: it counts on all homes being on the device */
+                         HOMES: for the fastest plan it is tried only if all homes are on the device: with copies of
+                         weights beside its own it is slow, or slow to find; ALL_HOMES: also for the smallest */
 } members[] = {
     {"recompute:mode=nested", FAST},
-    {"recompute-swap:mode=nested", FAST | LEAST},
+    {"recompute-swap:mode=nested", FAST | LEAST | HOMES},
     {"rules:*=mask;*=recompute;*=swap,mode=sqrt", FAST},
     {"rules:*=mask;*=recompute;*=swap,mode=nested", FAST},
-    {"recompute-swap", FAST},
+    {"recompute-swap", FAST | HOMES},
     {"rules:*=mask;*=compress(%s);*=swap", FAST},
     {"freelunch:codec=%s,eligible=all", FAST | LEAST},
     {"freelunch:codec=%s", FAST},
@@ -57,8 +58,8 @@ static const struct member {
     {"gist:lossy=fp16", FAST},
     {"gist:lossy=fp10", FAST},
     {"gist:lossy=fp8", FAST},
-    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES | HOMES},
-    {"modnn:subbatch=off", LEAST | HOMES},
+    {"modnn:subbatch=off,algorithms=fastest", FAST | COPIES | ALL_HOMES},
+    {"modnn:subbatch=off", LEAST | ALL_HOMES},
 };
 
 enum { MEMBERS = sizeof members / sizeof *members };
@@ -201,7 +202,7 @@ static mm_status try_members(mm_portfolio *p, bool fastest) {
         if (has_enough(p)) return MM_OK;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
-        if (m->flags & HOMES && p->limits->pinned_base_bytes > 0) continue;
+        if (p->limits->pinned_base_bytes > 0 && (m->flags & ALL_HOMES) >= (fastest ? HOMES : ALL_HOMES)) continue;
         MM_TRY(try_member(p, m->spec, fastest));
     }
     return MM_OK;
@@ -239,9 +240,9 @@ static mm_status search(mm_portfolio *p) {
         STEPS = 400000,
         FEWEST = 40,
         MOST = 4000
-    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together; FEWEST, MOST: limits of the
+    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together, copies of weights included; FEWEST, MOST: limits of the
         * number of drafts */
-    const int steps = mm_graph_steps(p->graph);
+    const int steps = p->nodes;
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
     if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
@@ -256,7 +257,8 @@ static mm_status try_menu(mm_portfolio *p) {
     const int64_t least = mm_lower_bound_of(p->graph, p->facts).bytes - p->limits->pinned_base_bytes;
     const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
-    if (p->ns == INT64_MAX) MM_TRY(try_members(p, false));
+    const bool in_vain = p->limits->first_fit && p->limits->ahead_bytes > 0; /* it is tried without copies ahead, too */
+    if (p->ns == INT64_MAX && !(in_vain && p->plan)) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))
         return MM_OK;
     return search(p);
@@ -330,6 +332,7 @@ static mm_status plan_within(mm_portfolio *p, mm_plan **plan_out) {
     mm_status status = liveness.ops->plan(p->graph, p->facts, p->limits, &liveness.config, &kept);
     mm_policy_fini(&liveness);
     if (status == MM_OK) p->copying_ns = bound_copying(p, kept);
+    if (status == MM_OK) p->nodes = kept->n_nodes;
     if (status == MM_OK) status = mm_portfolio_offer(p, kept);
     if (status == MM_OK && p->ns == INT64_MAX) status = try_menus(p); /* if liveness fits, nothing is faster */
     if (status == MM_OK && p->ns == INT64_MAX) status = fit_smallest(p);

@@ -19,6 +19,7 @@ typedef struct mm_portfolio {
     mm_plan *plan;                 /* the best so far; NULL: none */
     int64_t ns;                    /* its iteration's time; INT64_MAX: it does not fit */
     int64_t copying_ns;            /* lower bound of the time of a plan that copies every map that it does not keep */
+    int nodes;                     /* of the plan that keeps all maps: steps, and copies of persistent tensors */
     bool searches;                 /* search even if no member's plan fits */
     mm_auto_hint hint;             /* the best choice of the searches so far */
     char *smallest; /* the policy whose plan has the lowest peak, while none fits; owned; NULL: none of the engine's */
