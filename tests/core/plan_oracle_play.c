@@ -17,13 +17,14 @@ typedef struct player {
     int64_t *ends[2]; /* [memory]: places where a static segment begins or ends; a cell lies between two */
     int n_ends[2];
     tag *cells[2];
-    tag *dynamic; /* one cell for each segment */
-    int *current; /* per tensor: its present value; also of persistent and external ones */
-    int *seen;    /* per binding of a step that ran: the value that it found or wrote */
-    int *ran;     /* per step that ran: its node */
-    bool *begun;  /* per segment: a pool that a body was encoded into */
-    bool *used;   /* per node: an operation's result was read */
-    bool *read;   /* per segment: its content was read */
+    tag *dynamic;  /* one cell for each segment */
+    int *current;  /* per tensor: its present value; also of persistent and external ones */
+    int *seen;     /* per binding of a step that ran: the value that it found or wrote */
+    int *ran;      /* per step that ran: its node */
+    bool *exactly; /* per step that ran: it read nothing but what was exact */
+    bool *begun;   /* per segment: a pool that a body was encoded into */
+    bool *used;    /* per node: an operation's result was read */
+    bool *read;    /* per segment: its content was read */
     int values;
     plan_contents *contents; /* per segment */
 } player;
@@ -97,12 +98,13 @@ static bool play_step(player *p, int node) {
     const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
     const int32_t *bindings = &p->plan->bindings[n->first_binding];
     int *seen = &p->seen[n->first_binding];
-    bool exact = true; /* read_use wants one; not used here */
     p->ran[n->step] = node;
+    p->exactly[n->step] = true;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         seen[u] = p->current[use->tensor];
-        if (bindings[u] >= 0 && use->access != MM_WRITE && !read_use(p, use, bindings[u], seen[u], &exact))
+        if (bindings[u] >= 0 && use->access != MM_WRITE &&
+            !read_use(p, use, bindings[u], seen[u], &p->exactly[n->step]))
             return false;
     }
     for (int u = 0; u < step->n_uses; u++)
@@ -138,8 +140,8 @@ static bool play_recompute(player *p, int node) {
     const mm_step_info *step = mm_graph_step(p->plan->graph, n->step);
     const int32_t *bindings = &p->plan->bindings[n->first_binding];
     const int *seen = &p->seen[ran->first_binding];
-    bool exact =
-        n->variant == ran->variant && p->facts->variants[p->facts->variant_first[n->step] + n->variant].deterministic;
+    bool exact = p->exactly[n->step] && n->variant == ran->variant &&
+                 p->facts->variants[p->facts->variant_first[n->step] + n->variant].deterministic;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         tag modified; /* it may have changed since */
@@ -248,6 +250,7 @@ bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_content
     p.current = oracle_allocate((size_t)mm_graph_tensors(plan->graph), sizeof *p.current);
     p.seen = oracle_allocate((size_t)plan->n_bindings, sizeof *p.seen);
     p.ran = oracle_allocate((size_t)mm_graph_steps(plan->graph), sizeof *p.ran);
+    p.exactly = oracle_allocate((size_t)mm_graph_steps(plan->graph), sizeof *p.exactly);
     p.begun = oracle_allocate((size_t)plan->n_segments, sizeof *p.begun);
     p.used = oracle_allocate((size_t)plan->n_nodes, sizeof *p.used);
     p.read = oracle_allocate((size_t)plan->n_segments, sizeof *p.read);
@@ -260,6 +263,7 @@ bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_content
     free(p.current);
     free(p.seen);
     free(p.ran);
+    free(p.exactly);
     free(p.begun);
     free(p.used);
     free(p.read);

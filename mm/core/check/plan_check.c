@@ -12,6 +12,7 @@ static void check_fini(mm_check *c) {
     free(c->current);
     free(c->seen);
     free(c->ran);
+    free(c->ran_exactly);
 }
 
 /* Allocates the passes' arrays. Call it after the pass `form`, when the plan's counts can be trusted. */
@@ -24,7 +25,8 @@ static mm_status check_init(mm_check *c) {
     c->current = malloc((n_tensors + 1) * sizeof *c->current);
     c->seen = malloc(((size_t)plan->n_bindings + 1) * sizeof *c->seen);
     c->ran = malloc(((size_t)mm_graph_steps(c->graph) + 1) * sizeof *c->ran);
-    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current || !c->seen || !c->ran) {
+    c->ran_exactly = malloc(((size_t)mm_graph_steps(c->graph) + 1) * sizeof *c->ran_exactly);
+    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current || !c->seen || !c->ran || !c->ran_exactly) {
         check_fini(c);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan of %d nodes", plan->n_nodes);
     }

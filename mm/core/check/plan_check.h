@@ -44,6 +44,7 @@ typedef struct mm_check {
     int32_t values; /* number of values so far */
     int32_t *seen;  /* per binding of a step that has run: number of the value that the step read or wrote */
     int32_t *ran;   /* per step of the graph: the node that ran it first, with which recomputations are compared */
+    bool *ran_exactly; /* per step of the graph: whether all that this node read was exact */
 } mm_check;
 
 mm_status mm_check_form(const mm_check *check);

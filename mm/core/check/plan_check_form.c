@@ -261,6 +261,8 @@ static mm_status check_step(const mm_check *c, int node, int expected) {
     if (n->step != expected || n->step >= mm_graph_steps(c->graph))
         return mm_check_refuse(c, MM_RULE_STEPS, node, -1, "step %d of the graph where step %d is due", n->step,
                                expected);
+    if (n->given != 0)
+        return mm_check_refuse(c, MM_RULE_STEPS, node, -1, "is given outputs, but runs for the first time");
     return check_run(c, node);
 }
 

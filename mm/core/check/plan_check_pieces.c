@@ -41,6 +41,15 @@ static bool may_be_cut(const mm_check *c, const mm_node *n) {
     return cut && (mm_node_allreduces(c->plan, n) || (stored->content == MM_CONTENT_CODED && stored->pool < 0));
 }
 
+/* Where the rows from `row` on begin in the stored form of a node that is cut; -1: they cannot begin a piece. */
+static int64_t stored_at(const mm_check *c, const mm_node *n, int64_t row) {
+    const mm_segment *stored = &c->plan->segments[mm_program_stored(n)];
+    const mm_tensor_info *tensor = mm_graph_tensor(c->graph, n->tensor);
+    if (stored->content != MM_CONTENT_CODED) return tensor->bytes / tensor->dims[0] * row;
+    const mm_code_facts *code = mm_facts_code(c->facts, stored->codec, n->tensor);
+    return code->split_rows > 0 && row % code->split_rows == 0 ? row / code->split_rows * code->split_bytes : -1;
+}
+
 /* Checks that an operation's pieces cover its rows, the map's bytes and the stored bytes, in order and completely. */
 static mm_status check_parts(const mm_check *c, int node) {
     const mm_program *p = c->program;
@@ -60,6 +69,10 @@ static mm_status check_parts(const mm_check *c, int node) {
             return mm_check_refuse(c, MM_RULE_PARTS, node, n->tensor,
                                    "piece %d stores %lld bytes at %lld, where %lld is due", i,
                                    (long long)piece->stored_bytes, (long long)piece->stored_offset, (long long)stored);
+        if (mm_program_pieces(p, node) > 1 && stored_at(c, n, row) != stored)
+            return mm_check_refuse(c, MM_RULE_PARTS, node, n->tensor,
+                                   "piece %d begins at byte %lld of what is stored, where row %lld does not", i,
+                                   (long long)stored, (long long)row);
         row += piece->rows;
         stored += piece->stored_bytes;
     }

@@ -36,10 +36,13 @@ static bool follows(const mm_check *c, int first, int node) {
     return true;
 }
 
-/* Whether a node reads what `writer` writes piece by piece. */
+/* Whether a node reads what `writer` writes piece by piece. The parts of the two can be compared if the segment, or a
+ * copy of it, is the stored form of both. */
 static bool carries_on(const mm_check *c, int writer, int node, int segment) {
     const mm_node *w = &c->plan->nodes[writer], *n = &c->plan->nodes[node];
-    return w->dst == segment && n->src == segment && follows(c, writer, node);
+    const bool one_form =
+        mm_node_table[w->kind].cost != MM_COST_DECODE && mm_node_table[n->kind].cost != MM_COST_ENCODE;
+    return one_form && w->dst == segment && n->src == segment && follows(c, writer, node);
 }
 
 /* Whether a node overwrites what `reader` reads, piece by piece: the sum of an all-reduced tensor is copied back over
@@ -139,12 +142,20 @@ static mm_status check_shared(const mm_check *c, int node, const mm_step_info *s
                            "is not bound to the segment of the tensor whose storage it shares");
 }
 
+/* Whether the use reads exactly what was first written: not if it decodes elements from a lossy code. */
+static bool serves_exactly(const mm_check *c, const mm_use *use, int segment) {
+    const mm_segment *s = &c->plan->segments[segment];
+    if (mm_use_is_coded(use, s) && !c->facts->codecs[s->codec].lossless) return false;
+    return c->residences[segment].exact;
+}
+
 /* Checks the step's reads, and its outputs that share an input's storage. Comes before its writes. */
 static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, const int32_t *bindings) {
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         if (bindings[u] < 0 || use->access == MM_WRITE) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], c->current[use->tensor]));
+        c->ran_exactly[c->plan->nodes[node].step] &= serves_exactly(c, use, bindings[u]);
         c->residences[bindings[u]].unread = false;
         if (use->access == MM_READ) add_user(c, node, bindings[u]);
     }
@@ -169,13 +180,6 @@ static mm_status step_writes(mm_check *c, int node, const mm_step_info *step, co
         set_content(c, node, bindings[u], c->current[use->tensor], true);
     }
     return MM_OK;
-}
-
-/* Whether the use reads exactly what was first written: not if it decodes elements from a lossy code. */
-static bool serves_exactly(const mm_check *c, const mm_use *use, int segment) {
-    const mm_segment *s = &c->plan->segments[segment];
-    if (mm_use_is_coded(use, s) && !c->facts->codecs[s->codec].lossless) return false;
-    return c->residences[segment].exact;
 }
 
 /* Checks the codes that the step writes, of what it has read or written. */
@@ -221,6 +225,7 @@ static mm_status walk_step(mm_check *c, int node) {
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int32_t *bindings = &c->plan->bindings[n->first_binding];
     c->ran[n->step] = node;
+    c->ran_exactly[n->step] = true;
     if (mm_node_on_host(n)) MM_TRY(check_after_begin(c, node));
     remember_values(c, node, step, false);
     MM_TRY(step_reads(c, node, step, bindings));
@@ -265,7 +270,7 @@ static mm_status walk_recompute(mm_check *c, int node) {
     const mm_node *ran = &c->plan->nodes[c->ran[n->step]];
     const int32_t *seen = &c->seen[ran->first_binding];
     const mm_variant *variant = &c->facts->variants[c->facts->variant_first[n->step] + n->variant];
-    bool exact = n->variant == ran->variant && variant->deterministic;
+    bool exact = n->variant == ran->variant && variant->deterministic && c->ran_exactly[n->step];
     MM_TRY(recompute_reads(c, node, step, seen, &exact));
     for (int u = 0; u < step->n_uses; u++) {
         if (bindings[u] < 0 || step->uses[u].access != MM_WRITE || mm_node_is_given(n, u)) continue;
