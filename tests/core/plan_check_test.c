@@ -145,6 +145,45 @@ static mm_status prove(const mm_plan *plan, const mm_graph_facts *facts, const m
     return status;
 }
 
+/* A step on the host that shares no tensor with the device's steps: iterations follow each other on the compute stream
+ * alone. */
+TEST_CASE(a_step_on_the_host_must_wait_for_the_iteration_before) {
+    mm_graph *graph;
+    mm_graph_facts *facts;
+    mm_plan *plan;
+    mm_tensor tensors[2];
+    const mm_place places[] = {{0, false}, {0, true}};
+    const mm_limits limits = {.device_bytes = 1 << 20,
+                              .pinned_bytes = 1 << 20,
+                              .base_bytes = MM_ALIGN,
+                              .pinned_base_bytes = MM_ALIGN,
+                              .places = places};
+    assert_int_equal(mm_graph_create("hosting", &graph), MM_OK);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "count" : "loss";
+        const mm_tensor_desc desc = {
+            .name = name, .kind = MM_STATE, .ownership = MM_PERSISTENT, .rank = 1, .dims = {1}};
+        mm_layer layer;
+        assert_int_equal(mm_graph_add_tensor(graph, &desc, &tensors[i]), MM_OK);
+        assert_int_equal(mm_graph_add_layer(graph, name, MM_LAYER_UPDATE, &layer), MM_OK);
+        const mm_use use = {tensors[i], MM_MODIFY, MM_FORM_VALUE};
+        assert_int_equal(mm_graph_add_step(graph, layer, MM_UPDATE, &use, 1, 0), MM_OK);
+    }
+    assert_int_equal(mm_graph_run_on_host(graph), MM_OK);
+    assert_int_equal(mm_graph_freeze(graph), MM_OK);
+    assert_int_equal(mm_graph_facts_create(graph, 0, &facts), MM_OK);
+    assert_int_equal(mm_plan_create(graph, &limits, &plan), MM_OK);
+    for (int s = 0; s < 2; s++) assert_int_equal(mm_plan_step(plan, s), s);
+    assert_int_equal(mm_plan_finish(plan), MM_OK);
+    assert_int_equal(plan_check(plan, facts, &limits), MM_ERR_PLAN);
+    assert_non_null(strstr(mm_last_error(), "without a wait for any step"));
+    mm_plan_wait(plan, 1, 0);
+    assert_int_equal(plan_check(plan, facts, &limits), MM_OK);
+    mm_plan_destroy(plan);
+    mm_graph_facts_destroy(facts);
+    mm_graph_destroy(graph);
+}
+
 TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,

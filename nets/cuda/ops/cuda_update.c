@@ -34,12 +34,13 @@ _Static_assert(sizeof UPDATES / sizeof *UPDATES == NETS_OPTIMIZERS, "an update f
  * weights. */
 enum { HALT, NORM, MOVE, PASSES };
 
-/* A launch for every NETS_CUDA_UPDATE_TENSORS tensors. The last of MOVE counts the iteration, unless it is halted. */
+/* A launch for every NETS_CUDA_UPDATE_TENSORS tensors, and one if there are none. The last of MOVE counts the
+ * iteration, unless it is halted. */
 static void enqueue_pass(int pass, const nets_update_args *args, nets_cuda_norm *norm, nets_cuda_update *update,
                          cudaStream_t stream) {
     int parts = 0;
     const int all = pass == HALT ? args->n_checked : args->n_params;
-    for (int first = 0; first < all || (first == 0 && pass == HALT); first += NETS_CUDA_UPDATE_TENSORS) {
+    for (int first = 0; first < all || (first == 0 && pass != NORM); first += NETS_CUDA_UPDATE_TENSORS) {
         int n = all - first;
         if (n > NETS_CUDA_UPDATE_TENSORS) n = NETS_CUDA_UPDATE_TENSORS;
         update->rng = first + n == all && !args->goes_on ? args->rng : NULL;
