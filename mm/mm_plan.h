@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Planning without an arena: what graphs would need, as data; refusals as data; graphs and plans as files. Include mm/mm.h, which
- * includes it. Experimental: it may change with any minor version.
+/* Planning without an arena: what graphs would need, as data; refusals as data; graphs and plans as files. Include
+ * mm/mm.h, which includes it. Experimental: it may change with any minor version.
  *
  *   mm_requirement *needs;
  *   mm_plan_limits limits = {.device_bytes = 8 << 20};
@@ -69,14 +69,15 @@ MM_API void mm_graph_list_destroy(mm_graph **graphs, size_t n);
 
 /* ---------------------------------------------------------------- plans as files
  *
- * A file of plans is text, one JSON object a line; mm/core/plan/FORMAT.md describes it. It holds all that a proof of the
- * plans needs: graph, sizes, places, what is issued on which stream, and what waits for what. Anyone can read it, check
- * it, and run it: the policy "plan:FILE" (mm_options.policy, mm_policy_set) takes the plan of each graph from the file,
- * by the graph's name, and proves it anew. It refuses a graph that is not the file's, and other sizes. */
+ * A file of plans is text, one JSON object a line; mm/core/plan/FORMAT.md describes it. It holds all that a proof of
+ * the plans needs: graph, sizes, places, what is issued on which stream, and what waits for what. Anyone can read it,
+ * check it, and run it: the policy "plan:FILE" (mm_options.policy, mm_policy_set) takes the plan of each graph from the
+ * file, by the graph's name, and proves it anew. It refuses a graph that is not the file's, and other sizes. */
 
-/* Writes the plans under which a manager runs n of its graphs to a file, atomically; graphs NULL: all that are prepared,
- * in the order of their preparation. To be called by the thread that drives the manager. MM_ERR_NOT_FOUND: a graph is
- * not prepared, or none is. MM_ERR_INVALID: a name is not UTF-8 or has control characters. MM_ERR_IO, MM_ERR_NOMEM. */
+/* Writes the plans under which a manager runs n of its graphs to a file, atomically; graphs NULL: all that are
+ * prepared, in the order of their preparation. To be called by the thread that drives the manager. MM_ERR_NOT_FOUND: a
+ * graph is not prepared, or none is. MM_ERR_INVALID: a name is not UTF-8 or has control characters. MM_ERR_IO,
+ * MM_ERR_NOMEM. */
 MM_API MM_CHECKED mm_status mm_plan_save(const mm_manager *manager, const mm_graph *const *graphs, size_t n,
                                          const char *path);
 

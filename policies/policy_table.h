@@ -5,8 +5,8 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c), auto (auto.c) and plans from files (saved.c), in the order
- * of `mm policies`. */
+/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c), auto (auto.c) and plans from
+ * files (saved.c), in the order of `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \
@@ -15,7 +15,9 @@
     X(swap_async)                                                                                                      \
     X(hybrid)                                                                                                          \
     X(vdnn_all)                                                                                                        \
-    X(vdnn_conv) X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules) X(rotor) X(knapsack) X(plan_file)
+    X(vdnn_conv)                                                                                                       \
+    X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules) X(rotor) X(knapsack)             \
+        X(plan_file)
 
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)

@@ -187,12 +187,12 @@ a_sub_batch_that_is_chosen_is_as_fast_as_any_() {
     done
 }
 
-all_policies_and_peers_are_those_listed_but_for_rules_() {
+all_policies_and_peers_are_those_listed_but_for_those_that_ask_() {
     expect 0 "${simulate[@]}" --policies all --json rows
     local line listed=() peers=()
     while IFS= read -r line; do
         case $line in
-            ' '* | rules*) ;;
+            ' '* | rules* | plan*) ;;
             *' for comparison: '*) peers+=("${line%% *}") ;;
             *) listed+=("${line%% *}") ;;
         esac

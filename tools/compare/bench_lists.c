@@ -246,8 +246,7 @@ static mm_status expand_policies(bench *b) {
         const mm_policy_ops *ops;
         if (!all && !peers) MM_TRY(args_texts_add("--policies", &b->policies, name));
         for (size_t p = 0; (all || peers) && (ops = mm_policy_table(p)); p++)
-            if (ops->peer == peers && !ops->asks)
-                MM_TRY(args_texts_add("--policies", &b->policies, ops->name));
+            if (ops->peer == peers && !ops->asks) MM_TRY(args_texts_add("--policies", &b->policies, ops->name));
     }
     return MM_OK;
 }
