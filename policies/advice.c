@@ -108,7 +108,11 @@ static choice fastest(const search *s, bool lossy, int64_t pinned_bytes) {
     return best;
 }
 
-static bool was_auto_refused(const search *s) { return s->wish->refused && s->wish->refused->ops == &mm_policy_auto; }
+/* Whether auto was refused, free to choose homes of weights and states. */
+static bool was_auto_refused(const search *s) {
+    const mm_policy *refused = s->wish->refused;
+    return refused && refused->ops == &mm_policy_auto && refused->config.resident != MM_RESIDENT_ALL;
+}
 
 /* Tries auto without codecs. If the refused policy is auto, it is not tried: it does not fit with codecs, so it does
  * not fit without them either. auto's search is turned off: the search does not change whether auto fits, and would

@@ -85,7 +85,7 @@ static const mm_option_desc liveness_options[] = {
      .min = 1,
      .max = 15,
      .help = "of a layer's algorithms the fastest, the one with the least workspace, or the N-th after the fastest"},
-    MM_OPTION_RESIDENT,
+    MM_OPTION_RESIDENT("all"),
     {0}};
 
 const mm_policy_ops mm_policy_liveness = {

@@ -2,11 +2,18 @@
 #include "policies/fallback.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "mm/core/status.h"
 #include "mm/core/text.h"
 #include "policies/policy_table.h"
 #include "policies/rules/rules.h"
+
+static bool has_option(const mm_policy *policy, const char *key) {
+    const mm_option_desc *d = policy->ops->options;
+    while (d && d->key && strcmp(d->key, key) != 0) d++;
+    return d && d->key;
+}
 
 /* Adds a policy, which `f` then owns; frees it instead if the list has an equal one. */
 static void take(mm_fallback *f, const char *step, mm_policy *policy) {
@@ -21,6 +28,7 @@ static void take(mm_fallback *f, const char *step, mm_policy *policy) {
 /* Adds a policy whose configuration was changed. status: the result of that change; on a failure, frees the policy and
  * returns the failure. */
 static mm_status take_changed(mm_fallback *f, const char *step, mm_policy *policy, mm_status status) {
+    if (has_option(policy, "resident")) policy->config.resident = f->resident;
     if (status == MM_OK) status = mm_policy_print(policy);
     if (status == MM_OK)
         take(f, step, policy);
@@ -54,7 +62,7 @@ static mm_status add_own(mm_fallback *f, const mm_policy *policy) {
     take(f, "smaller workspaces", &same);
     if (policy->ops == &mm_policy_naive || policy->ops == &mm_policy_liveness) {
         MM_TRY(mm_policy_default(&mm_policy_liveness, &liveness));
-        take(f, "storage used again", &liveness);
+        MM_TRY(take_changed(f, "storage used again", &liveness, MM_OK));
     }
     if (own->buffers == MM_REGION_HEAP || own->codes == MM_REGION_HEAP)
         MM_TRY(add_smaller(f, policy, "planned memory", own->depth));
@@ -100,8 +108,7 @@ static mm_status add_preset(mm_fallback *f, const char *step, const mm_policy_op
 static mm_status add_spec(mm_fallback *f, const char *step, const char *spec) {
     mm_policy policy;
     MM_TRY(mm_policy_parse(spec, &policy));
-    take(f, step, &policy);
-    return MM_OK;
+    return take_changed(f, step, &policy, MM_OK);
 }
 
 /* The last resort: any action on any map, and the policy's codec if it has one. */
@@ -149,7 +156,7 @@ static mm_status add_stronger(mm_fallback *f, const mm_policy *policy) {
 }
 
 mm_status mm_fallback_init(mm_fallback *f, const mm_policy *policy) {
-    *f = (mm_fallback){.n = 0};
+    *f = (mm_fallback){.resident = policy->config.resident};
     mm_status status = add_own(f, policy);
     if (status == MM_OK) status = add_stronger(f, policy);
     if (status != MM_OK) mm_fallback_fini(f);

@@ -10,7 +10,8 @@
  *                          all maps while the computation waits; recompute all, swap nothing; keep signs alone; any
  *                          action on any map; compress all maps
  *
- * A substitute is lossy only if the policy is, and then it uses the policy's codec. The list depends on the policy's
+ * A substitute is lossy only if the policy is, and then it uses the policy's codec. Weights and states may leave the
+ * device (resident=) if they may under the policy. The list depends on the policy's
  * configuration alone. */
 #ifndef POLICIES_FALLBACK_H
 #define POLICIES_FALLBACK_H
@@ -31,6 +32,7 @@ typedef struct mm_substitute {
 typedef struct mm_fallback {
     mm_substitute substitutes[MM_FALLBACK_MAX];
     int n;
+    mm_resident resident; /* the policy's: substitutes that have the option keep it */
 } mm_fallback;
 
 /* MM_ERR_NOMEM. The caller frees it with mm_fallback_fini. */

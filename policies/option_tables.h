@@ -30,10 +30,11 @@
         .help = "whether maps that wait for the backward pass share bytes (apart: Gist's investigation baseline)"      \
     }
 
-#define MM_OPTION_RESIDENT                                                                                             \
+#define MM_OPTION_RESIDENT(otherwise)                                                                                  \
     {                                                                                                                  \
-        .key = "resident", .fallback = "all", .type = MM_OPTION_CHOICE, .field = offsetof(mm_engine_config, resident), \
-        .choices = "all|needed|none", .values = {MM_RESIDENT_ALL, MM_RESIDENT_NEEDED, MM_RESIDENT_NONE},               \
+        .key = "resident", .fallback = otherwise, .type = MM_OPTION_CHOICE,                                            \
+        .field = offsetof(mm_engine_config, resident), .choices = "all|needed|none",                                   \
+        .values = {MM_RESIDENT_ALL, MM_RESIDENT_NEEDED, MM_RESIDENT_NONE},                                             \
         .help = "weights and states that stay on the device: all, as many as have room, or none; others visit it"      \
     }
 

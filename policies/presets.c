@@ -109,7 +109,7 @@ static const mm_option_desc freelunch_options[] = {
      .help = "in-step: steps that can write and read codes do so; beside: codecs beside the steps; auto: the faster "
              "that fits"},
     WHEN,
-    MM_OPTION_RESIDENT,
+    MM_OPTION_RESIDENT("all"),
     {0},
 };
 
@@ -125,12 +125,13 @@ static const mm_option_desc vdnn_options[] = {
     WHEN,
     {0},
 };
-static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT, {0}};
-static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"), RATE, RATIO, DEPTH, BUFFERS, WHEN,
-                                                MM_OPTION_RESIDENT,  {0}};
+static const mm_option_desc swap_async_options[] = {DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT("all"), {0}};
+static const mm_option_desc hybrid_options[] = {CODEC("zfp:rate=4"),       RATE, RATIO, DEPTH, BUFFERS, WHEN,
+                                                MM_OPTION_RESIDENT("all"), {0}};
 static const mm_option_desc plain_options[] = {WHEN, {0}};
-static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, MM_OPTION_RESIDENT, {0}};
-static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT, {0}};
+static const mm_option_desc recompute_options[] = {MODE("cost"), WHEN, MM_OPTION_RESIDENT("all"), {0}};
+static const mm_option_desc recompute_swap_options[] = {MODE("sqrt"), DEPTH, BUFFERS, WHEN, MM_OPTION_RESIDENT("all"),
+                                                        {0}};
 static const mm_option_desc cdma_options[] = {
     CODEC("raw"),
     RATE,
@@ -226,7 +227,7 @@ static const mm_option_desc rules_options[] = {
     MM_OPTION_LAYOUT,
     MM_OPTION_STASH,
     WHEN,
-    MM_OPTION_RESIDENT,
+    MM_OPTION_RESIDENT("all"),
     {0},
 };
 

@@ -16,10 +16,10 @@ static mm_status check_frozen(const mm_graph *graph) {
 
 /* Plans the graph beside those that are prepared. Its persistent tensors are in the table, whose end was at `base`. */
 static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
-    /* Plans lie above the persistent tensors, so every plan moves up when those grow; and homes are chosen for all
-     * graphs together. */
-    const bool homes_stay = m->plans.policy_now.config.resident == MM_RESIDENT_ALL;
-    const bool moved = !homes_stay || (m->persistents.bytes != base && m->n_ready > 0);
+    /* Plans lie above the persistent tensors, so every plan moves up when those grow; and those that shall not stay on
+     * the device get other homes. */
+    const bool leave = m->plans.policy_now.config.resident == MM_RESIDENT_NONE;
+    const bool moved = leave || (m->persistents.bytes != base && m->n_ready > 0);
     const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, &m->plans.policy, added->graph));
     return mm_budget_keep(m, budget, mm_manager_add(m, added, !moved));

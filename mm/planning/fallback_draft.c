@@ -53,6 +53,7 @@ static mm_status advise(const mm_plan_set *set, const mm_fallback_request *reque
     const mm_refused refused = {.graph = misfit->graph,
                                 .others = others,
                                 .n_others = n,
+                                .persistents = set->sources.persistents,
                                 .device = set->sources.device,
                                 .limits = request->limits,
                                 .rates = set->sources.rates,
@@ -133,7 +134,9 @@ mm_status mm_fallback_draft(const mm_plan_set *set, const mm_fallback_request *r
         now.others_stay = true;
         mm_status status = mm_plan_set_draft(set, &now, draft_out, &misfit);
         if (status != MM_ERR_INFEASIBLE) return status;
-        if (!request->is_short) return advise(set, request, &misfit, false);
+        /* with other homes, the policy itself may fit */
+        const bool all_stay = set->policy_now.config.resident == MM_RESIDENT_ALL;
+        if (!request->is_short && all_stay) return advise(set, request, &misfit, false);
     }
     const mm_plan_request own = {.policy = request->policy,
                                  .runs_at_once = !mm_policy_equal(request->policy, &set->policy),

@@ -2,11 +2,8 @@
 #include "mm/planning/homes.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/account/account_bound.h"
-#include "mm/core/time/simulate.h"
-#include "mm/core/time/untimed.h"
 
 /* ---------------------------------------------------------------- the order */
 
@@ -116,14 +113,13 @@ typedef struct search {
     const mm_limits *limits;
     mm_home_try try;
     void *ctx;
-    bool pinned_free; /* of all trials */
-    mm_home_trial last;
-    mm_home_result result; /* of the last trial */
+    bool pinned_free;      /* of all trials */
+    mm_home_result result; /* of the last trial, or of the one before, if that is faster */
+    int least;             /* the least number that fits, if one does */
 } search;
 
 static mm_status attempt(search *s, mm_home_trial trial) {
     trial.pinned_free = s->pinned_free;
-    s->last = trial;
     s->result = (mm_home_result){0};
     return s->try(s->ctx, &trial, &s->result);
 }
@@ -142,9 +138,17 @@ static int find_misfit(const search *s) {
     return n;
 }
 
+/* How many have room in pinned memory. */
+static int count_pinnable(const search *s) {
+    int64_t left = s->pinned_free ? INT64_MAX : s->limits->pinned_bytes;
+    int n = 0;
+    while (n < s->order->n && left >= mm_align(bytes_of(s, n))) left -= mm_align(bytes_of(s, n++));
+    return n;
+}
+
 /* Finds the most that fit into pinned memory, roughly; 0: none found. */
 static mm_status find_most(search *s, int *most_out) {
-    for (*most_out = s->order->n; *most_out > 0; *most_out /= 2) {
+    for (*most_out = count_pinnable(s); *most_out > 0; *most_out /= 2) {
         MM_TRY(attempt_any(s, *most_out));
         if (s->result.fits) return MM_OK;
         if (!s->result.lacks_pinned) break;
@@ -217,13 +221,15 @@ static mm_status find_fastest(search *s, int least, int most) {
 /* Searches among plans with at least one tensor in pinned memory. */
 static mm_status find(search *s, mm_resident resident) {
     int least = s->order->n, most = s->order->n;
-    if (resident == MM_RESIDENT_NONE)
-        MM_TRY(attempt_any(s, least));
-    else {
+    if (resident == MM_RESIDENT_NONE) {
+        MM_TRY(attempt_any(s, most));
+        if (!s->result.fits) return MM_OK;
+    } else {
         MM_TRY(find_most(s, &most));
-        if (most > 0) MM_TRY(find_least(s, most, &least));
+        if (most == 0) return MM_OK;
+        MM_TRY(find_least(s, most, &least));
     }
-    if (most == 0 || (most == least && !s->result.fits)) return MM_OK;
+    s->least = least;
     return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
@@ -233,105 +239,18 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, cons
     const bool may_stay = resident != MM_RESIDENT_NONE || order->n == 0;
     if (may_stay) MM_TRY(attempt(&s, (mm_home_trial){.n = 0}));
     if (s.result.fits || resident == MM_RESIDENT_ALL || order->n == 0) return MM_OK;
+    if (may_stay && limits->pinned_bytes == 0) return MM_OK; /* nothing can leave */
     const mm_home_result staying = s.result;
     s.pinned_free = true;
     MM_TRY(find(&s, resident));
+    const bool fits_free = s.result.fits;
+    s.pinned_free = false;
     if (s.result.pinned_bytes > limits->pinned_bytes) {
-        s.pinned_free = false;
+        s.result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
         MM_TRY(find(&s, resident));
     }
-    if (s.result.fits || !may_stay) return MM_OK;
-    const bool less = !s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes;
-    s.pinned_free = false;
-    return less && !staying.lacks_pinned ? MM_OK : attempt(&s, (mm_home_trial){.n = 0});
-}
-
-/* ---------------------------------------------------------------- a graph alone */
-
-typedef struct lone {
-    mm_planned *planned;
-    const mm_policy *policy;
-    const mm_graph *graph;
-    const mm_limits *limits;
-    mm_home_order order;
-    mm_place *places;
-    mm_home_result result; /* of l->planned's plan */
-} lone;
-
-/* Puts the first n tensors of the order into pinned memory. */
-static mm_limits place(const lone *l, int n) {
-    mm_limits limits = *l->limits;
-    int64_t end = 0;
-    memset(l->places, 0, (size_t)mm_graph_persistents(l->graph) * sizeof *l->places);
-    for (int i = 0; i < n; i++) l->places[mm_graph_tensor(l->graph, l->order.tensors[i])->persistent].pinned = true;
-    for (int t = 0; t < mm_graph_tensors(l->graph); t++) {
-        const mm_tensor_info *info = mm_graph_tensor(l->graph, t);
-        if (info->persistent < 0) continue;
-        mm_place *at = &l->places[info->persistent];
-        int64_t *next = at->pinned ? &limits.pinned_base_bytes : &end;
-        at->offset = *next;
-        *next += mm_align(info->bytes);
-        if (at->pinned) limits.base_bytes -= mm_align(info->bytes);
-    }
-    limits.places = l->places;
-    mm_homes_make_room(&limits);
-    return limits;
-}
-
-/* The predicted time of an iteration; 0: times are not known. */
-static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
-    mm_simulation simulation;
-    *ns_out = 0;
-    if (mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
-    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
-/* Makes the plan of a trial, with the facts and codecs of l->planned. */
-static mm_status make(const lone *l, const mm_home_trial *trial, mm_planned *made, mm_home_result *result_out) {
-    mm_limits limits = place(l, trial->n);
-    limits.first_fit |= trial->first_fit;
-    limits.ahead_bytes = trial->ahead_bytes;
-    if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
-    MM_TRY(mm_planned_make(made, l->policy, l->graph, &limits));
-    result_out->peak_bytes = made->plan->peak_bytes;
-    result_out->pinned_bytes = made->plan->pinned_bytes;
-    result_out->lacks_pinned = !trial->pinned_free && made->plan->pinned_bytes > l->limits->pinned_bytes;
-    result_out->fits = !result_out->lacks_pinned && made->plan->peak_bytes <= limits.device_bytes;
-    return result_out->fits ? predict(made, &result_out->ns) : MM_OK;
-}
-
-static mm_status try_alone(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
-    lone *l = ctx;
-    mm_planned rival = {.facts = l->planned->facts, .codecs = l->planned->codecs};
-    const mm_home_result before = l->result;
-    mm_status status = make(l, trial, trial->rival ? &rival : l->planned, &l->result);
-    if (trial->rival && status == MM_OK && l->result.fits && l->result.ns < before.ns) {
-        const mm_planned slower = *l->planned;
-        *l->planned = rival;
-        rival = slower;
-    } else if (trial->rival)
-        l->result = before;
-    mm_plan_destroy(mm_planned_release(&rival));
-    *result_out = l->result;
-    return status;
-}
-
-mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                                 const mm_limits *limits) {
-    const mm_resident resident = policy->config.resident;
-    if (resident == MM_RESIDENT_ALL) return mm_planned_make(planned, policy, graph, limits);
-    lone l = {.planned = planned,
-              .policy = policy,
-              .graph = graph,
-              .limits = limits,
-              .places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *l.places)};
-    if (!l.places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
-    mm_status status = mm_home_order_init(graph, &l.order);
-    if (status == MM_OK) status = mm_homes_search(resident, &l.order, limits, try_alone, &l);
-    mm_home_order_fini(&l.order);
-    free(l.places);
-    return status;
+    if (s.result.fits) return MM_OK;
+    if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
+    if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
+    return attempt(&s, (mm_home_trial){.n = 0});
 }

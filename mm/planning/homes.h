@@ -6,7 +6,7 @@
 #define MM_PLANNING_HOMES_H
 
 #include "mm/planning/persistent_table.h"
-#include "mm/planning/planning.h"
+#include "policies/policy.h"
 
 /* A graph's persistent tensors that may leave the device, in the order in which they do: those that few steps use come
  * first, and of equal ones each next lies as far as can be from those before it, so that copies are spread over the
@@ -49,14 +49,10 @@ static inline void mm_homes_make_room(mm_limits *limits) {
 /* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
  * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
  * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. What fits a
- * budget does not depend on how early copies begin. Where nothing fits, the try that needs least on the device is the
- * last: with all tensors away, as many as pinned memory has room for, or none. */
+ * budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on the
+ * device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
+ * lacking, one that would fit with more of it. */
 MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, const mm_limits *limits,
                                      mm_home_try try, void *ctx);
-
-/* As mm_planned_make, for a graph alone, whose persistent tensors lie one after the other from 0 in the limits' base:
- * chooses their homes, too. With resident=all the two are the same. limits.places must be NULL. */
-MM_CHECKED mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
-                                            const mm_limits *limits);
 
 #endif

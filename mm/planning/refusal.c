@@ -2,14 +2,14 @@
 #include "mm/planning/refusal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mm/core/account/account_bound.h"
 #include "mm/core/plan/plan_fits.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/core/time/simulate.h"
-#include "mm/planning/homes.h"
-#include "mm/planning/persistent_table.h"
+#include "mm/planning/together.h"
 #include "policies/advice.h"
 #include "policies/policy_table.h"
 #include "policies/schedule/nominal.h"
@@ -46,44 +46,72 @@ static mm_status add_times(const mm_refused *r, const mm_graph *graph, mm_graph_
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Whether there is one graph, and all persistent tensors are its own. */
-static bool is_alone(const mm_refused *r) {
-    return r->n_others == 0 && r->limits.base_bytes == mm_plan_base(r->graph) && !r->limits.places;
+/* The graphs that were refused together, and their plans. */
+typedef struct trial_graphs {
+    int n;
+    mm_new_graph *of; /* the refused one first */
+    const mm_graph **graphs;
+    mm_planned *made, **planned;
+} trial_graphs;
+
+static void trial_graphs_fini(trial_graphs *g) {
+    for (int i = 0; g->made && i < g->n; i++) mm_planned_fini(&g->made[i]);
+    free(g->of);
+    free((void *)g->graphs);
+    free(g->made);
+    free((void *)g->planned);
 }
 
-/* Plans a graph, and adds to the trial what its plan takes. */
-static mm_status make(const mm_refused *r, const mm_new_graph *graph, const mm_policy *policy, const mm_limits *limits,
-                      mm_planned *planned, mm_trial *t) {
-    int64_t ns = INT64_MAX;
-    MM_TRY(add_times(r, graph->graph, planned->facts));
-    mm_planned_set_rates(planned, &r->rates);
-    MM_TRY(is_alone(r) ? mm_planned_make_housed(planned, policy, graph->graph, limits)
-                       : mm_planned_make(planned, policy, graph->graph, limits));
+static mm_status trial_graphs_init(const mm_refused *r, const mm_policy *policy, trial_graphs *g) {
+    const size_t n = (size_t)r->n_others + 1;
+    *g = (trial_graphs){.n = (int)n,
+                        .of = calloc(n, sizeof *g->of),
+                        .graphs = calloc(n, sizeof *g->graphs),
+                        .made = calloc(n, sizeof *g->made),
+                        .planned = calloc(n, sizeof *g->planned)};
+    if (!g->of || !g->graphs || !g->made || !g->planned)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the refusal of %s", mm_graph_name(r->graph));
+    for (int i = 0; i < g->n; i++) {
+        g->of[i] = i == 0 ? (mm_new_graph){r->graph, r->recomputes || r->may_be_set} : r->others[i - 1];
+        g->graphs[i] = g->of[i].graph;
+        g->planned[i] = &g->made[i];
+        MM_TRY(mm_planned_init(&g->made[i], policy, g->graphs[i], r->device)); /* the device may lack its codecs */
+        MM_TRY(add_times(r, g->graphs[i], g->made[i].facts));
+        mm_planned_set_rates(&g->made[i], &r->rates);
+    }
+    return MM_OK;
+}
+
+/* Adds to the trial what a graph's plan takes. */
+static mm_status add_plan(const mm_new_graph *of, mm_planned *planned, const mm_limits *limits, mm_trial *t) {
     const bool again = recomputes(planned->plan);
+    int64_t ns = INT64_MAX;
     t->recomputes |= again;
-    t->needs_function |= again && !graph->recomputes;
+    t->needs_function |= again && !of->recomputes;
     t->bytes = larger(t->bytes, planned->plan->peak_bytes);
     t->pinned_bytes = larger(t->pinned_bytes, planned->plan->pinned_bytes);
-    if (t->bytes <= limits->device_bytes && predict(graph->graph, planned, &ns) == MM_ERR_NOMEM) return MM_ERR_NOMEM;
+    if (t->bytes <= limits->device_bytes && predict(of->graph, planned, &ns) == MM_ERR_NOMEM) return MM_ERR_NOMEM;
     t->step_ns = ns < INT64_MAX && t->step_ns < INT64_MAX ? t->step_ns + ns : INT64_MAX;
     return MM_OK;
 }
 
-static mm_status try_graph(const mm_refused *r, const mm_new_graph *graph, const mm_policy *policy,
-                           const mm_limits *limits, mm_trial *t) {
-    mm_planned planned;
-    MM_TRY(mm_planned_init(&planned, policy, graph->graph, r->device)); /* the device may lack its codecs */
-    for (int c = 0; c < planned.facts->n_codecs; c++) t->lossy |= !planned.facts->codecs[c].lossless;
-    const mm_status status = make(r, graph, policy, limits, &planned, t);
-    mm_planned_fini(&planned);
-    return status;
+static mm_status plan_all(const mm_refused *r, const mm_policy *policy, const mm_limits *limits, trial_graphs *g,
+                          mm_trial *t) {
+    mm_policy own = *policy;
+    if (r->all_stay) own.config.resident = MM_RESIDENT_ALL;
+    for (int i = 0; i < g->n; i++)
+        for (int c = 0; c < g->made[i].facts->n_codecs; c++) t->lossy |= !g->made[i].facts->codecs[c].lossless;
+    MM_TRY(mm_together_plan(&(mm_together){g->graphs, g->planned, g->n, r->persistents}, &own, limits));
+    for (int i = 0; i < g->n; i++) MM_TRY(add_plan(&g->of[i], &g->made[i], limits, t));
+    return MM_OK;
 }
 
 static mm_trial try_within(const mm_refused *r, const mm_policy *policy, const mm_limits *limits) {
-    const mm_new_graph first = {r->graph, r->recomputes || r->may_be_set};
+    trial_graphs g;
     mm_trial t = {0};
-    mm_status status = try_graph(r, &first, policy, limits, &t);
-    for (int i = 0; status == MM_OK && i < r->n_others; i++) status = try_graph(r, &r->others[i], policy, limits, &t);
+    mm_status status = trial_graphs_init(r, policy, &g);
+    if (status == MM_OK) status = plan_all(r, policy, limits, &g, &t);
+    trial_graphs_fini(&g);
     if (status != MM_OK) t = (mm_trial){.bytes = INT64_MAX, .lossy = t.lossy}; /* there is no plan */
     t.no_memory = status == MM_ERR_NOMEM;
     return t;
@@ -112,7 +140,6 @@ static bool limits_pinned(const mm_refused *r) {
 /* No policy fits. Where the limit of pinned memory counts, it is named: with more, less might be enough. */
 static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const bool none_less = r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes;
-    const char *resident = !is_alone(r) && r->limits.base_bytes > 0 ? ", with weights and states on the device" : "";
     char within[128] = "", function[192] = "";
     if (limits_pinned(r))
         snprintf(within, sizeof within, " with %s of pinned memory%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
@@ -121,8 +148,8 @@ static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_a
         snprintf(function, sizeof function, "; %s would need %s (needs mm_recompute_set)",
                  MM_BRIEF(advice->with_function.spec), MM_SIZE_TEXT(advice->function_takes.bytes));
     if (none_less)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s%s%s", refusal,
-                       MM_SIZE_TEXT(r->needs_bytes), within, resident, function);
+        return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy needs less than %s%s%s", refusal, MM_SIZE_TEXT(r->needs_bytes),
+                       within, function);
     return mm_fail(MM_ERR_INFEASIBLE, "%s; no policy would fit%s: %s%s needs least, %s%s%s", refusal, within,
                    advice->policy.spec, advice->takes.lossy ? " (lossy)" : "", MM_SIZE_TEXT(advice->takes.bytes),
                    MM_PLAN_PINNED_TEXT(advice->takes.pinned_bytes), function);
@@ -144,42 +171,6 @@ static const char *needs(const mm_refused *r, const mm_trial *takes) {
 /* Whether there is a policy that would fit, but for the function that recomputes layers. */
 static bool fits_with_function(const mm_refused *r, const mm_advice *advice) {
     return advice->with_function.spec && advice->function_takes.bytes <= r->limits.device_bytes;
-}
-
-/* The least that a policy needs of those that were tried, the refused one included. */
-static int64_t tried_least(const mm_refused *r, const mm_advice *advice) {
-    const int64_t least = advice->kind == MM_ADVICE_NONE ? INT64_MAX : advice->takes.bytes;
-    return r->needs_bytes > 0 && r->needs_bytes < least ? r->needs_bytes : least;
-}
-
-/* Where no lossless policy fits that keeps weights and states on the device, tries auto without that. It is advised
- * with resident=needed, which fits where resident=none does. */
-static mm_status try_homes(const mm_refused *r, mm_advice *advice) {
-    const bool settled = fits_with_function(r, advice) || (advice->kind == MM_ADVICE_FITS && !advice->takes.lossy);
-    const bool tried = r->policy && r->policy->config.resident != MM_RESIDENT_ALL;
-    mm_policy policy;
-    if (settled || tried || r->quick || r->all_stay || !is_alone(r) || r->limits.base_bytes == 0) return MM_OK;
-    MM_TRY(mm_policy_default(&mm_policy_auto, &policy));
-    const int64_t effort = policy.config.own[MM_AUTO_EFFORT];
-    policy.config.sub_batch = MM_SUB_BATCH_OFF;
-    policy.config.resident = MM_RESIDENT_NONE;
-    policy.config.own[MM_AUTO_EFFORT] = 0;
-    const mm_trial takes = try_policy((void *)r, &policy, true);
-    const bool pinned = takes.pinned_bytes <= r->limits.pinned_bytes;
-    const bool fits = pinned && takes.bytes <= r->limits.device_bytes;
-    const bool less = pinned && advice->kind != MM_ADVICE_PINNED && takes.bytes < tried_least(r, advice);
-    mm_status status = takes.no_memory ? MM_ERR_NOMEM : MM_OK;
-    policy.config.resident = MM_RESIDENT_NEEDED;
-    policy.config.own[MM_AUTO_EFFORT] = effort;
-    if (status == MM_OK) status = mm_policy_print(&policy);
-    if (status == MM_OK && !takes.needs_function && (fits || less)) {
-        mm_policy_fini(&advice->policy);
-        advice->policy = policy;
-        advice->takes = takes;
-        advice->kind = fits ? MM_ADVICE_FITS : MM_ADVICE_NEEDS_LEAST;
-    } else
-        mm_policy_fini(&policy);
-    return status;
 }
 
 /* Returns the refusal, followed by the advice. */
@@ -286,12 +277,8 @@ mm_status mm_advise(const mm_refused *refused, const char *refusal) {
                                        .refused_takes = {.bytes = refused->needs_bytes}};
     if (mm_advice_find(&request, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
-    mm_status status;
-    if (try_homes(refused, &advice) == MM_OK) {
-        note_all(refused, &advice);
-        status = tell(refused, refusal, &advice);
-    } else
-        status = mm_fail(MM_ERR_INFEASIBLE, "%s", refusal);
+    note_all(refused, &advice);
+    mm_status status = tell(refused, refusal, &advice);
     mm_policy_fini(&advice.policy);
     mm_policy_fini(&advice.with_function);
     return status;

@@ -4,6 +4,7 @@
 #define MM_PLANNING_REFUSAL_H
 
 #include "mm/core/status.h"
+#include "mm/planning/persistent_table.h"
 #include "mm/planning/planning.h"
 
 /* Adds known times of a graph to its facts. MM_ERR_FORMAT: no times of this graph are known; the facts did not
@@ -18,6 +19,7 @@ typedef struct mm_refused {
     const mm_graph *graph;
     const mm_new_graph *others; /* graphs that run in the same arena; a policy must fit them, too */
     int n_others;
+    const mm_persistent_table *persistents; /* all of the arena; NULL: the graphs' own, in limits.base_bytes */
     const char *device;
     mm_limits limits;
     mm_rates rates;
@@ -52,9 +54,8 @@ void mm_refused_put(char name[MM_PLAN_NAME_CAPACITY], const char *text);
 /* Returns MM_ERR_INFEASIBLE with the message `refusal`, followed by advice: a policy that would fit the limits, a
  * lossless one if there is one, and of those the fastest. If none was found: a policy that would fit with more pinned
  * memory; or else the one that needs least device memory with the pinned memory that there is, unless that is the
- * refused one (policies/advice.h). A graph alone may also be advised auto with resident=needed: where no lossless
- * policy fits that keeps persistent tensors on the device, or where it needs least. Without a function that recomputes
- * layers, a policy that needs one is named beside or in place of these, with "(needs mm_recompute_set)". */
+ * refused one (policies/advice.h). Without a function that recomputes layers, a policy that needs one is named beside
+ * or in place of these, with "(needs mm_recompute_set)". */
 MM_CHECKED mm_status mm_advise(const mm_refused *refused, const char *refusal);
 
 #endif

@@ -10,9 +10,9 @@
 #include "mm/core/time/simulate.h"
 #include "mm/core/time/time_bound.h"
 #include "mm/core/time/untimed.h"
-#include "mm/planning/homes.h"
 #include "mm/planning/plan_set.h"
 #include "mm/planning/refusal.h"
+#include "mm/planning/together.h"
 
 /* A kind that bytes are held for is a kind of the account, under another name. */
 #define SAME(kind) _Static_assert((int)MM_HELD_##kind == (int)MM_ACCOUNT_##kind, "the enums differ")
@@ -44,7 +44,9 @@ typedef struct made {
 typedef struct maker {
     const mm_requirement_request *request;
     mm_policy policy;
-    mm_persistent_table persistents; /* of all graphs */
+    mm_persistent_table persistents;   /* of all graphs */
+    mm_planned *planned, **planned_at; /* of each graph */
+    bool *timed;                       /* per graph: there are measured times of it */
     made *made;
     mm_failure misfit; /* of the graph that needs most of those that do not fit; MM_OK: all fit */
     int misfit_graph;
@@ -65,32 +67,12 @@ static mm_status add_facts(const maker *m, const mm_graph *graph, mm_planned *pl
     return MM_OK;
 }
 
-static mm_limits limits_of(const maker *m, int64_t device_bytes, const mm_place *places) {
+static mm_limits limits_of(const maker *m, int64_t device_bytes) {
     return (mm_limits){.device_bytes = device_bytes,
                        .pinned_bytes = m->request->limits.pinned_bytes,
                        .base_bytes = m->persistents.bytes,
-                       .places = places,
                        .stop = m->request->limits.stop_search,
                        .no_recompute = m->request->limits.no_recompute};
-}
-
-/* Plans within so many bytes. Of a graph alone the homes are chosen, too; of several, all persistent tensors stay on
- * the device. */
-static mm_status plan_within(const maker *m, const mm_graph *graph, const mm_place *places, int64_t device_bytes,
-                             mm_planned *planned) {
-    const bool alone = m->request->n == 1 && m->persistents.bytes == mm_plan_base(graph);
-    const mm_limits limits = limits_of(m, device_bytes, alone ? NULL : places);
-    return alone ? mm_planned_make_housed(planned, &m->policy, graph, &limits)
-                 : mm_planned_make(planned, &m->policy, graph, &limits);
-}
-
-/* Makes the smallest plan, and then, if the budget has room for it, the plan within the budget. */
-static mm_status plan(const maker *m, const mm_graph *graph, const mm_place *places, mm_planned *planned,
-                      int64_t *least_out) {
-    const int64_t budget = m->request->limits.device_bytes;
-    MM_TRY(plan_within(m, graph, places, 0, planned));
-    *least_out = planned->plan->peak_bytes;
-    return budget > 0 && *least_out <= budget ? plan_within(m, graph, places, budget, planned) : MM_OK;
 }
 
 /* Predicts the plan's time, and, if it fits the budget, a bound of what any plan takes. */
@@ -104,10 +86,8 @@ static mm_status predict(const maker *m, const mm_planned *planned, bool timed, 
     mm_simulation_fini(&simulation);
     const int64_t budget = limits->device_bytes > 0 ? limits->device_bytes : plan->peak_bytes;
     if (plan->heap_bytes > 0 || plan->peak_bytes > budget || plan->pinned_bytes > limits->pinned_bytes) return MM_OK;
-    mm_limits within = limits_of(m, budget, NULL);
     mm_time_bound bound;
-    within.base_bytes = plan->base_bytes;
-    MM_TRY(mm_time_bound_of(plan->graph, planned->facts, &within, &bound));
+    MM_TRY(mm_time_bound_beside(plan, planned->facts, budget, limits->pinned_bytes, &bound));
     if (bound.ns < INT64_MAX) g->bound_ns = bound.ns;
     return MM_OK;
 }
@@ -187,7 +167,7 @@ static void describe(const mm_plan *plan, const mm_account *account, mm_graph_re
 static void judge(maker *m, int i, const mm_planned *planned, int64_t least_bytes) {
     const mm_plan_limits *limits = &m->request->limits;
     const int64_t budget = limits->device_bytes > 0 ? limits->device_bytes : INT64_MAX;
-    const mm_limits within = limits_of(m, budget, NULL);
+    const mm_limits within = limits_of(m, budget);
     const mm_prepared prepared = {.graph = planned->plan->graph, .planned = *planned};
     const bool unable = limits->no_recompute && mm_prepared_unable(&prepared) >= 0;
     const mm_status status = unable ? mm_prepared_refuse(&prepared) : mm_plan_fits(planned->plan, &within);
@@ -200,46 +180,61 @@ static void judge(maker *m, int i, const mm_planned *planned, int64_t least_byte
     m->short_of_device = of_device;
 }
 
-static mm_status fill_graph(maker *m, int i, mm_planned *planned, bool timed) {
-    const mm_graph *graph = m->request->graphs[i];
+static mm_status fill_graph(maker *m, int i) {
+    const mm_planned *planned = &m->planned[i];
     mm_graph_requirement *g = &m->made->graphs[i];
-    mm_place *places;
     mm_account account;
-    mm_limits ignored = {0};
-    MM_TRY(mm_persistent_table_places(&m->persistents, &(mm_homes){0}, graph, &ignored, &places));
-    mm_status status = plan(m, graph, places, planned, &g->least_bytes);
-    free(places);
-    MM_TRY(status);
     MM_TRY(mm_account_init(planned->plan, &account));
     describe(planned->plan, &account, g);
-    status = mm_requirement_timeline(&account, &m->made->timelines[i]);
+    mm_status status = mm_requirement_timeline(&account, &m->made->timelines[i]);
     g->timeline = m->made->timelines[i];
     g->n_timeline = account.n_steps;
     mm_account_fini(&account);
     MM_TRY(status);
     MM_TRY(list_stashed(planned, &m->made->stashes[i], &g->n_stashed));
     g->stashed = m->made->stashes[i];
-    g->other_bytes = mm_persistent_table_beside(&m->persistents, graph);
+    g->other_bytes = mm_persistent_table_beside(&m->persistents, m->request->graphs[i]);
     judge(m, i, planned, g->least_bytes);
-    return predict(m, planned, timed, g);
+    return predict(m, planned, m->timed[i], g);
 }
 
-static mm_status make_graph(maker *m, int i) {
-    const mm_graph *graph = m->request->graphs[i];
-    mm_requirement *r = &m->made->r;
-    mm_planned planned;
-    bool timed;
-    MM_TRY(mm_planned_init(&planned, &m->policy, graph, m->request->limits.device));
-    for (int c = 0; c < planned.facts->n_codecs; c++) r->lossy |= !planned.facts->codecs[c].lossless;
-    mm_status status = add_facts(m, graph, &planned, &timed);
-    if (status == MM_OK) status = fill_graph(m, i, &planned, timed);
-    mm_planned_fini(&planned);
-    return status;
+static mm_status init_graph(maker *m, int i) {
+    mm_planned *planned = &m->planned[i];
+    m->planned_at[i] = planned;
+    MM_TRY(mm_planned_init(planned, &m->policy, m->request->graphs[i], m->request->limits.device));
+    for (int c = 0; c < planned->facts->n_codecs; c++) m->made->r.lossy |= !planned->facts->codecs[c].lossless;
+    return add_facts(m, m->request->graphs[i], planned, &m->timed[i]);
 }
 
 /* ---------------------------------------------------------------- all graphs */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static mm_status plan_within(const maker *m, int64_t device_bytes) {
+    const mm_limits limits = limits_of(m, device_bytes);
+    return mm_together_plan(&(mm_together){m->request->graphs, m->planned_at, m->request->n, &m->persistents},
+                            &m->policy, &limits);
+}
+
+/* Makes the smallest plans, and then, if the budget has room for them, the plans within the budget. */
+static mm_status plan(maker *m) {
+    const int64_t budget = m->request->limits.device_bytes;
+    int64_t least = 0;
+    MM_TRY(plan_within(m, 0));
+    for (int i = 0; i < m->request->n; i++) {
+        m->made->graphs[i].least_bytes = m->planned[i].plan->peak_bytes;
+        least = larger(least, m->made->graphs[i].least_bytes);
+    }
+    /* with homes in limited pinned memory, a budget may have plans that the smallest ones say nothing of */
+    const bool homes_move = m->policy.config.resident != MM_RESIDENT_ALL;
+    if (budget == 0 || (least > budget && !homes_move)) return MM_OK;
+    MM_TRY(plan_within(m, budget));
+    for (int i = 0; i < m->request->n; i++) {
+        int64_t *own = &m->made->graphs[i].least_bytes;
+        if (m->planned[i].plan->peak_bytes < *own) *own = m->planned[i].plan->peak_bytes;
+    }
+    return MM_OK;
+}
 
 static void sum_up(maker *m) {
     mm_requirement *r = &m->made->r;
@@ -275,8 +270,9 @@ static mm_status advise(maker *m) {
     const mm_refused refused = {.graph = graph,
                                 .others = others,
                                 .n_others = n,
+                                .persistents = &m->persistents,
                                 .device = q->limits.device,
-                                .limits = limits_of(m, budget, NULL),
+                                .limits = limits_of(m, budget),
                                 .rates = q->rates,
                                 .policy = &m->policy,
                                 .needs_bytes = m->short_of_device ? r->least_bytes : 0,
@@ -311,7 +307,11 @@ static mm_status make(maker *m) {
     made->graphs = calloc((size_t)n, sizeof *made->graphs);
     made->timelines = calloc((size_t)n, sizeof *made->timelines);
     made->stashes = calloc((size_t)n, sizeof *made->stashes);
-    if (!made->policy || !made->graphs || !made->timelines || !made->stashes)
+    m->planned = calloc((size_t)n, sizeof *m->planned);
+    m->planned_at = calloc((size_t)n, sizeof *m->planned_at);
+    m->timed = calloc((size_t)n, sizeof *m->timed);
+    if (!made->policy || !made->graphs || !made->timelines || !made->stashes || !m->planned || !m->planned_at ||
+        !m->timed)
         return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d graphs", n);
     made->r = (mm_requirement){.policy = made->policy,
                                .device_bytes = m->request->limits.device_bytes,
@@ -320,7 +320,9 @@ static mm_status make(maker *m) {
                                .graphs = made->graphs,
                                .refusal = ""};
     MM_TRY(place(m));
-    for (int i = 0; i < n; i++) MM_TRY(make_graph(m, i));
+    for (int i = 0; i < n; i++) MM_TRY(init_graph(m, i));
+    MM_TRY(plan(m));
+    for (int i = 0; i < n; i++) MM_TRY(fill_graph(m, i));
     sum_up(m);
     if (made->r.fits) return MM_OK;
     MM_TRY(advise(m));
@@ -333,6 +335,10 @@ mm_status mm_requirement_make(const mm_requirement_request *request, mm_requirem
     MM_TRY(mm_policy_parse(request->policy, &m.policy));
     m.made = calloc(1, sizeof *m.made);
     mm_status status = m.made ? make(&m) : mm_fail(MM_ERR_NOMEM, "out of memory for a requirement");
+    for (int i = 0; m.planned && i < request->n; i++) mm_planned_fini(&m.planned[i]);
+    free(m.planned);
+    free((void *)m.planned_at);
+    free(m.timed);
     mm_persistent_table_fini(&m.persistents);
     mm_policy_fini(&m.policy);
     if (status == MM_OK)

@@ -153,7 +153,7 @@ static const mm_option_desc auto_options[] = {
      .max = 1000000,
      .help = "how long it searches beyond the other policies' plans, in multiples of the default; 0: not at all"},
     MM_OPTION_SUB_BATCH("off"),
-    MM_OPTION_RESIDENT,
+    MM_OPTION_RESIDENT("needed"),
     {0},
 };
 

@@ -165,7 +165,7 @@ TEST_CASE(it_ends_with_the_codec_of_the_policy_for_all_maps) {
     const mm_substitute *rungs = climb(&ladder, "rules:relu=mask;conv=compress(zfp:rate=4)");
     int n = ladder.n;
     assert_string_equal(rungs[n - 2].policy.spec, "rules:*=compress(zfp:rate=4);*=swap,depth=1");
-    assert_string_equal(rungs[n - 1].policy.spec, "auto:codecs=zfp:rate=4");
+    assert_string_equal(rungs[n - 1].policy.spec, "auto:codecs=zfp:rate=4,resident=all");
     mm_fallback_fini(&ladder);
     rungs = climb(&ladder, "rules:relu=mask;*=keep");
     n = ladder.n;

@@ -13,7 +13,7 @@
 #include "mm/core/philox.h"
 #include "mm/core/plan/plan.h"
 #include "mm/device/contract/device.h"
-#include "mm/planning/homes.h"
+#include "mm/planning/together.h"
 #include "nets/adapt.h"
 #include "nets/zoo/zoo.h"
 #include "tests/nets/algorithms_file.h"

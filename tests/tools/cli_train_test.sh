@@ -124,7 +124,7 @@ a_sub_batch_is_chosen_for_a_budget_() {
 # A refusal says nothing twice, and no number that another --sub-batch would change.
 a_refusal_in_sub_batches_says_nothing_twice_() {
     local net=(--net resnet20 --batch 32 --policy modnn:subbatch=4 --budget 4MiB)
-    local told="policy auto:resident=needed would fit, with about [^;]*; with --sub-batch auto policy modnn would fit"
+    local told="policy auto would fit, with about [^;]*; with --sub-batch auto policy modnn would fit"
     expect 1 train "${net[@]}" --quiet --iterations 1
     [[ $(<err) =~ $told ]] || fail "$(<err)"
     expect 1 plan "${net[@]}"
@@ -416,7 +416,7 @@ a_budget_too_small_names_what_would_fit_() {
     least=$(minimum resnet8 8 liveness)
     refused 1 "policy auto would fit" "${net[@]}" --policy liveness --budget $((least - 1))
     refused 1 "no policy would fit: " "${net[@]}" --policy liveness --budget 1KiB
-    refused 1 "no policy would fit: auto:resident=needed needs least" "${net[@]}" --policy auto --budget 1KiB
+    refused 1 "no policy needs less than" "${net[@]}" --policy auto --budget 1KiB
 }
 
 # ---------------------------------------------------------------- switching

@@ -38,7 +38,7 @@ a_budget_is_judged_and_a_policy_is_advised_() {
     expect 1 plan --graph graphs.json --policy naive,liveness --budget 300000
     [[ $(<out) != *"would fit"* ]] || fail "advice beside a policy that fits"
     expect 1 plan --graph graphs.json --policy naive,liveness --budget 5000
-    says out "no policy would fit: auto:resident=needed needs least"
+    says out "no policy would fit: auto needs least"
 }
 
 files_are_pictures_pages_and_rows_() {

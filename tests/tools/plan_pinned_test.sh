@@ -31,19 +31,19 @@ a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
 a_budget_below_the_weights_names_a_policy_that_moves_them_() {
     local minimum pinned
     local -a net=(plan --net "gpt,layers=2,width=128,heads=4" --batch 2 --optimizer adamw --update by-layer)
-    expect 0 "${net[@]}" --policy auto --json row.json
+    expect 0 "${net[@]}" --policy auto:resident=all --json row.json
     minimum=$(value row.json minimum_bytes)
-    expect 1 "${net[@]}" --policy auto --budget $((minimum / 2))
-    says err "; policy auto:resident=needed would fit, with about "
-    expect 0 "${net[@]}" --policy auto:resident=needed --budget $((minimum / 2)) --json row.json
+    expect 1 "${net[@]}" --policy auto:resident=all --budget $((minimum / 2))
+    says err "; policy auto would fit, with about "
+    expect 0 "${net[@]}" --policy auto --budget $((minimum / 2)) --json row.json
     pinned=$(value row.json pinned_bytes)
-    expect 0 "${net[@]}" --policy auto:resident=needed --budget $((minimum / 2)) --pinned "$pinned"
+    expect 0 "${net[@]}" --policy auto --budget $((minimum / 2)) --pinned "$pinned"
     expect 1 "${net[@]}" --policy auto --budget $((minimum / 2)) --pinned $((pinned / 8))
-    [[ $(<err) != *resident* ]] || fail "$(<err)"
+    says err "with $((pinned / 8)) bytes "
     expect 1 "${net[@]}" --policy auto --budget $((minimum / 2)) --ranks 2 --divide states
-    [[ $(<err) != *resident* ]] || fail "$(<err)"
-    expect 2 "${net[@]}" --policy auto:resident=needed --ranks 2 --divide states
-    says err "policy auto:resident=needed: what ranks divide stays on the device"
+    [[ $(<err) != *"would fit"* ]] || fail "$(<err)"
+    expect 2 "${net[@]}" --policy auto:resident=none --ranks 2 --divide states
+    says err "policy auto:resident=none: what ranks divide stays on the device"
 }
 
 pinned_memory_can_be_limited_() {
@@ -69,7 +69,7 @@ pinned_memory_can_be_limited_() {
     grep -v '"mask"' "$machine" >no_masks.json
     expect 0 plan --net resnet8 --batch 8 --policy auto --budget 3200000 --facts no_masks.json
     expect 1 plan --net resnet8 --batch 8 --policy auto --budget 1MiB
-    says err "; no policy would fit: auto:resident=needed needs least, "
+    says err "; no policy needs less than "
     expect 1 plan --net resnet8 --batch 8 --policy auto --budget 1MiB --pinned 64KiB
     [[ $(<err) =~ "; no policy needs less than "[0-9]+" bytes".*" with 65536 bytes (64KiB) of pinned memory" ]] ||
         fail "$(<err)"

@@ -43,13 +43,12 @@ static void add_time(const mm_simulation *sim, int64_t passes, forecast *f) {
 
 static mm_status add_bound(const need_pass *p, int64_t budget_bytes, int64_t pinned_bytes, forecast *f) {
     const mm_plan *plan = p->planned.plan;
-    const mm_limits within = {.device_bytes = budget_bytes > 0 ? budget_bytes : plan->peak_bytes,
-                              .pinned_bytes = pinned_bytes,
-                              .base_bytes = plan->base_bytes};
+    const int64_t device_bytes = budget_bytes > 0 ? budget_bytes : plan->peak_bytes;
     mm_time_bound bound = {.ns = INT64_MAX};
     if (f->bound_ns == INT64_MAX) return MM_OK;
+    f->any_home |= plan->pinned_base_bytes > 0;
     if (plan->heap_bytes == 0 && f->fits && !f->untimed[0])
-        MM_TRY(mm_time_bound_of(plan->graph, p->planned.facts, &within, &bound));
+        MM_TRY(mm_time_bound_beside(plan, p->planned.facts, device_bytes, pinned_bytes, &bound));
     f->bound_ns = bound.ns < INT64_MAX ? f->bound_ns + p->graph.passes * bound.ns : INT64_MAX;
     return MM_OK;
 }

@@ -30,6 +30,7 @@ typedef struct forecast {
      * (mm/core/time/time_bound.h). INT64_MAX: unknown, because times are missing, or a plan does not fit, or has a
      * heap. */
     int64_t bound_ns;
+    bool any_home; /* of plans with any homes of weights and states; else of those that have them on the device */
 } forecast;
 
 /* budget_bytes 0: no budget, so any plan fits. most_out: receives the simulation of the pass with the largest minimum,

@@ -9,8 +9,9 @@
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "mm/core/time/time_bound.h"
-#include "mm/planning/homes.h"
+#include "mm/planning/together.h"
 #include "policies/schedule/nominal.h"
+#include "tools/need/policy_marks.h"
 
 /* ---------------------------------------------------------------- lowering */
 
@@ -48,9 +49,7 @@ static mm_status open_pass(need *n, need_pass *p) {
     MM_TRY(mm_policy_parse(c->policy, &p->policy));
     MM_TRY(need_lower(c, &p->graph, &p->lowered));
     const mm_graph *graph = p->lowered->graph;
-    if (p->policy.config.resident != MM_RESIDENT_ALL && nets_lowered_divides(p->lowered, NETS_DIVIDE_STATES))
-        return mm_fail(MM_ERR_INVALID,
-                       "policy %s: what ranks divide stays on the device; leave resident= out, or --divide", c->policy);
+    if (nets_lowered_divides(p->lowered, NETS_DIVIDE_STATES)) MM_TRY(policy_stay(&p->policy));
     mm_status status = mm_planned_init(&p->planned, &p->policy, graph, c->target->device);
     if (status != MM_OK) return mm_fail_in(status, "policy %s", c->policy);
     MM_TRY(need_add_times(c->facts, c->target, graph, p->planned.facts));
@@ -116,6 +115,17 @@ mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes) {
     return MM_OK;
 }
 
+/* With homes in limited pinned memory, a budget may have a plan that the plan with the lowest peak says nothing of. */
+static mm_status try_budget(need *n, int pass) {
+    need_pass *p = &n->pass[pass];
+    const int64_t budget = n->asked.budget_bytes;
+    if (p->policy.config.resident == MM_RESIDENT_ALL || p->minimum_bytes <= budget || p->free.device_bytes > budget)
+        return MM_OK;
+    MM_TRY(need_within(n, pass, budget, n->asked.pinned.bytes, 0));
+    if (p->planned.plan->peak_bytes <= budget && p->planned.plan->pinned_bytes <= n->asked.pinned.bytes) set_minimum(p);
+    return MM_OK;
+}
+
 mm_status need_least(need *n) {
     const need_case *c = &n->asked;
     for (int i = n->n - 1; i >= 0; i--) {
@@ -125,6 +135,7 @@ mm_status need_least(need *n) {
         p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes, p->minimum_step};
         if (c->wants_least || c->budget_bytes == 0 || p->minimum_bytes <= c->budget_bytes)
             MM_TRY(need_limit_pinned(n, i, c->pinned.bytes));
+        if (c->budget_bytes > 0) MM_TRY(try_budget(n, i));
         if (p->minimum_bytes > need_most(n)->minimum_bytes) n->most = i;
     }
     n->fused_bytes = n->least_bytes = need_most(n)->minimum_bytes;
@@ -196,7 +207,10 @@ mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, 
     for (int i = 0; ns < INT64_MAX && i < n->n; i++) {
         const need_pass *p = &n->pass[i];
         mm_time_bound pass;
-        MM_TRY(mm_time_bound_of(p->lowered->graph, p->planned.facts, &limits, &pass));
+        if (p->policy.config.resident == MM_RESIDENT_ALL)
+            MM_TRY(mm_time_bound_of(p->lowered->graph, p->planned.facts, &limits, &pass));
+        else
+            MM_TRY(mm_time_bound_any_home(p->lowered->graph, p->planned.facts, &limits, &pass));
         ns = pass.ns < INT64_MAX ? ns + p->graph.passes * pass.ns : INT64_MAX;
     }
     *ns_out = ns;

@@ -104,10 +104,13 @@ mm_status plan_case_refuse(const plan_case *c) {
 bool plan_case_has_gap(const plan_case *c) { return c->forecast.bound_ns < INT64_MAX && plan_case_fits(c); }
 
 const char *plan_case_bound_of(const plan_case *c) {
-    static const char *const of[2][2] = {
-        {"whole batches, these bytes, these codecs", "whole batches, this budget, these codecs"},
-        {"these sub-batches, these bytes, these codecs", "these sub-batches, this budget, these codecs"}};
-    return of[c->asked.sub_batch < c->asked.batch][c->asked.budget_bytes > 0];
+#define BATCHES(batches, homes)                                                                                        \
+    { batches ", these bytes, these codecs" homes, batches ", this budget, these codecs" homes }
+    static const char *const of[2][2][2] = {
+        {BATCHES("whole batches", ""), BATCHES("these sub-batches", "")},
+        {BATCHES("whole batches", ", any homes"), BATCHES("these sub-batches", ", any homes")}};
+#undef BATCHES
+    return of[c->forecast.any_home][c->asked.sub_batch < c->asked.batch][c->asked.budget_bytes > 0];
 }
 
 static mm_status simulated_timeline(const plan_case *c, mm_timeline *timeline) {

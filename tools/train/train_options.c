@@ -170,19 +170,20 @@ static mm_status check_codec_log(const train *t) {
                    t->codec_log_path, MM_BRIEF(t->policy));
 }
 
-/* Refuses what needs whole states or gradients. */
-static mm_status check_divide(const train *t) {
+/* Refuses what needs whole states or gradients; policies keep what is divided on the device. */
+static mm_status check_divide(train *t) {
     if (train_ranks(t) < 2 || !t->divides) return MM_OK;
     if (t->divides == NETS_DIVIDE_GRADIENTS && t->clip_norm > 0)
         return mm_fail(MM_ERR_INVALID, "--clip-norm %g: adds up the squares of whole gradients; give --divide states",
                        t->clip_norm);
     for (int i = -1; i < t->n_switches; i++) {
-        const char *policy = i < 0 ? t->policy : t->switches[i].policy;
+        const char **policy = i < 0 ? &t->policy : &t->switches[i].policy;
         bool samples;
-        MM_TRY(policy_find_samples(policy, &samples));
+        MM_TRY(policy_find_samples(*policy, &samples));
         if (samples)
             return mm_fail(MM_ERR_INVALID, "--divide %s: policy %s samples whole momenta and gradients; leave it out",
-                           t->divide, MM_BRIEF(policy));
+                           t->divide, MM_BRIEF(*policy));
+        MM_TRY(policy_stay_text(policy, &t->texts));
     }
     return MM_OK;
 }

@@ -8,8 +8,8 @@
 #include "mm/core/time/time_bound_prices.h"
 
 /* The multipliers that the search varies: weights (W_) and prices (P_) of the proof. The computation's weight is, in X,
- * 1 less the two weights W_OUT and W_ENCODE; in Y, 1 less W_IN and W_DECODE. */
-enum { W_OUT, W_ENCODE, W_IN, W_DECODE, P_DEVICE, P_PINNED, MULTIPLIERS };
+ * 1 less W_OUT, W_ENCODE and W_IN_BEFORE; in Y, 1 less W_IN, W_DECODE and W_OUT_AFTER. */
+enum { W_OUT, W_ENCODE, W_IN_BEFORE, W_IN, W_DECODE, W_OUT_AFTER, P_DEVICE, P_PINNED, MULTIPLIERS };
 
 typedef struct search {
     mm_bound_model model;
@@ -25,12 +25,15 @@ typedef struct search {
 /* The prices for given multipliers. The price of a ns on a side stream is the stream's weight, plus the weight of the
  * computation times the share of a ns that it loses meanwhile. */
 static mm_bound_amounts prices_of(const search *s, const double *m) {
-    const double before = 1 - m[W_OUT] - m[W_ENCODE], after = 1 - m[W_IN] - m[W_DECODE];
+    const double before = 1 - m[W_OUT] - m[W_ENCODE] - m[W_IN_BEFORE];
+    const double after = 1 - m[W_IN] - m[W_DECODE] - m[W_OUT_AFTER];
     return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
                                      [MM_BOUND_ENCODE] = m[W_ENCODE] + before * s->share[MM_BOUND_ENCODE],
                                      [MM_BOUND_AGAIN] = after,
                                      [MM_BOUND_IN] = m[W_IN] + after * s->share[MM_BOUND_IN],
                                      [MM_BOUND_DECODE] = m[W_DECODE] + after * s->share[MM_BOUND_DECODE],
+                                     [MM_BOUND_IN_BEFORE] = m[W_IN_BEFORE],
+                                     [MM_BOUND_OUT_AFTER] = m[W_OUT_AFTER],
                                      [MM_BOUND_DEVICE] = m[P_DEVICE],
                                      [MM_BOUND_PINNED] = m[P_PINNED]}};
 }
@@ -48,6 +51,8 @@ static double evaluate(search *s, const double *m, double *slope) {
     slope[W_ENCODE] = of[MM_BOUND_ENCODE] - before;
     slope[W_IN] = of[MM_BOUND_IN] - after;
     slope[W_DECODE] = of[MM_BOUND_DECODE] - after;
+    slope[W_IN_BEFORE] = of[MM_BOUND_IN_BEFORE] - before;
+    slope[W_OUT_AFTER] = of[MM_BOUND_OUT_AFTER] - after;
     slope[P_DEVICE] = of[MM_BOUND_DEVICE] - s->room;
     slope[P_PINNED] = s->pinned < HUGE_VAL ? of[MM_BOUND_PINNED] - s->pinned : 0;
     double bound = before + after;
@@ -62,9 +67,15 @@ static double evaluate(search *s, const double *m, double *slope) {
 
 /* ---------------------------------------------------------------- the search */
 
+static bool is_varied(const search *s, int multiplier) {
+    for (int i = 0; i < s->n; i++)
+        if (s->varied[i] == multiplier) return true;
+    return false;
+}
+
 /* Whether a multiplier, or a sum of weights, is out of range; `direction` then points out of the range. */
 static bool is_outside(const search *s, const double *m, double *direction) {
-    static const int sides[2][2] = {{W_OUT, W_ENCODE}, {W_IN, W_DECODE}};
+    static const int sides[2][3] = {{W_OUT, W_ENCODE, W_IN_BEFORE}, {W_IN, W_DECODE, W_OUT_AFTER}};
     memset(direction, 0, MULTIPLIERS * sizeof *direction);
     for (int i = 0; i < s->n; i++)
         if (m[s->varied[i]] < 0) {
@@ -72,8 +83,9 @@ static bool is_outside(const search *s, const double *m, double *direction) {
             return true;
         }
     for (int i = 0; i < 2; i++)
-        if (m[sides[i][0]] + m[sides[i][1]] > 1) {
-            direction[sides[i][0]] = direction[sides[i][1]] = 1;
+        if (m[sides[i][0]] + m[sides[i][1]] + m[sides[i][2]] > 1) {
+            for (int k = 0; k < 3; k++)
+                if (is_varied(s, sides[i][k])) direction[sides[i][k]] = 1;
             return true;
         }
     return false;
@@ -112,9 +124,11 @@ static void search_ellipsoid(search *s, int rounds) {
 /* Finds a price of the device's bytes so high that all that is needed fits if each tensor is handled in the way that is
  * cheapest at it (kept, copied, encoded). The search uses it as the unit of prices. False: there is no such price. */
 static bool find_scale(search *s) {
-    const double share = s->n > 4 ? 1.0 / 3 : 1.0 / 2, all = s->model.before_ns + s->model.after_ns + 1;
-    double m[MULTIPLIERS] = {[W_OUT] = share, [W_IN] = share}, slope[MULTIPLIERS];
-    if (s->n > 4) m[W_ENCODE] = m[W_DECODE] = share;
+    const double all = s->model.before_ns + s->model.after_ns + 1;
+    const double share = 1.0 / (2 + is_varied(s, W_ENCODE) + is_varied(s, W_IN_BEFORE));
+    double m[MULTIPLIERS] = {0}, slope[MULTIPLIERS];
+    for (int i = 0; i < s->n; i++)
+        if (s->varied[i] < P_DEVICE) m[s->varied[i]] = share;
     for (m[P_DEVICE] = all * 1e-15; m[P_DEVICE] < all * 1e15; m[P_DEVICE] *= 2) {
         evaluate(s, m, slope);
         if (slope[P_DEVICE] > 0) continue;
@@ -155,16 +169,18 @@ static int turn_of(const mm_graph *graph) {
 
 /* Besides the turn, the bound is evaluated at SAMPLE steps, at equal distances, for the best multipliers so far. Where
  * it comes within a hundredth of the largest bound, better multipliers are searched for, SEARCHES times at most. */
-enum { SAMPLE = 96, SEARCHES = 6 };
+enum { SAMPLE = 96, SEARCHES = 6, ANEW = 4 };
 
 static double best_bound(search *s, double room, int *step_out) {
     const int n = mm_graph_steps(s->model.graph), sample = n < SAMPLE ? n : SAMPLE;
     double at[MULTIPLIERS], most = bound_at(s, room, *step_out = turn_of(s->model.graph), NULL);
+    /* copies of persistent tensors bear on steps of their own: there, the search begins anew */
+    const int anew = s->model.n_visitors > 0 ? sample / ANEW + 1 : sample + 1;
     int searches = 0;
     memcpy(at, s->best_at, sizeof at);
     for (int i = 0; i < sample && most < HUGE_VAL; i++) {
         const int step = (int)((int64_t)n * i / sample);
-        double bound = bound_at(s, room, step, at);
+        double bound = bound_at(s, room, step, i % anew == anew / 2 ? NULL : at);
         if (bound < HUGE_VAL && bound > most * 0.99 && searches++ < SEARCHES) bound = bound_at(s, room, step, NULL);
         if (bound <= most) continue;
         most = bound;
@@ -200,20 +216,25 @@ static void set_up(search *s, const mm_limits *limits) {
     for (int i = 0; i < 3; i++) s->varied[s->n++] = always[i];
     s->pinned = limits->pinned_bytes < INT64_MAX ? (double)limits->pinned_bytes : HUGE_VAL;
     if (s->pinned < HUGE_VAL) s->varied[s->n++] = P_PINNED;
+    if (s->model.n_visitors > 0) {
+        s->varied[s->n++] = W_IN_BEFORE;
+        s->varied[s->n++] = W_OUT_AFTER;
+    }
     if (!codecs) return;
     s->varied[s->n++] = W_ENCODE;
     s->varied[s->n++] = W_DECODE;
 }
 
-mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                           mm_time_bound *bound_out) {
+static mm_status find_bound(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                            bool homes_move, mm_time_bound *bound_out) {
     search s = {.n = 0};
     double bound = 0;
     int step = 0;
-    MM_TRY(mm_bound_model_init(graph, facts, limits, &s.model));
+    MM_TRY(mm_bound_model_init(graph, facts, limits, homes_move, &s.model));
     set_up(&s, limits);
+    const double room = room_beside(graph, limits) + (homes_move ? (double)limits->base_bytes : 0);
     if (limits->device_bytes > 0 && limits->device_bytes < INT64_MAX)
-        bound = best_bound(&s, room_beside(graph, limits), &step);
+        bound = best_bound(&s, room, &step);
     else
         for (int i = 0; i < mm_graph_steps(graph); i++) bound += s.model.step_ns[i];
     mm_bound_model_fini(&s.model);
@@ -221,4 +242,21 @@ mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, c
     bound_out->ns = bound >= (double)INT64_MAX ? INT64_MAX : exact > 0 ? (int64_t)exact : 0;
     bound_out->step = step;
     return MM_OK;
+}
+
+mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                           mm_time_bound *bound_out) {
+    return find_bound(graph, facts, limits, false, bound_out);
+}
+
+mm_status mm_time_bound_any_home(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                                 mm_time_bound *bound_out) {
+    return find_bound(graph, facts, limits, true, bound_out);
+}
+
+mm_status mm_time_bound_beside(const mm_plan *plan, const mm_graph_facts *facts, int64_t device_bytes,
+                               int64_t pinned_bytes, mm_time_bound *bound_out) {
+    const mm_limits limits = {
+        .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = plan->base_bytes};
+    return find_bound(plan->graph, facts, &limits, plan->pinned_base_bytes > 0, bound_out);
 }

@@ -28,8 +28,15 @@
  *    count as one. The body of a code either takes its typical bytes on the device, or its codec takes at least as long
  *    as these bytes take over the link.
  *
+ *    Homes. A persistent tensor either has its home on the device, or takes pinned memory. In the second case it may
+ *    visit the device while c starts, which takes the same bytes as a home there (or those of a code), and copies more.
+ *    Else no segment of it is alive then. If a step before c reads what the iteration before left, its first visit has
+ *    been fetched in X; if it was written before c and is needed later, that has left in X. If the first use from c on
+ *    reads it, a whole copy comes back in Y; what is written from c on, and the next iteration reads, leaves in Y.
+ *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
- *    are in X; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
+ *    are in X, or all copies from it; at least all encodes in X.
+ *    Y is at least what c, all later steps and what is recomputed take; at least
  *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it.
  *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
  *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
@@ -62,6 +69,16 @@ typedef struct mm_time_bound {
  * of weights and prices, each in O(steps). */
 MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       mm_time_bound *bound_out);
+
+/* The same of plans with any homes of persistent tensors, on the device or in pinned memory; those that are all-reduced
+ * stay on the device. limits->base_bytes counts nothing: what else is in the arena may have left, too. */
+MM_CHECKED mm_status mm_time_bound_any_home(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                                            mm_time_bound *bound_out);
+
+/* A bound for plans beside this one, within a budget: with all homes on the device, as the plan has them; or, if the
+ * plan has a home in pinned memory, with any homes. Errors of mm_time_bound_of. */
+MM_CHECKED mm_status mm_time_bound_beside(const mm_plan *plan, const mm_graph_facts *facts, int64_t device_bytes,
+                                          int64_t pinned_bytes, mm_time_bound *bound_out);
 
 /* By how much a plan's time exceeds the bound, in permille of the bound; no plan is faster by more than this. */
 static inline int64_t mm_time_bound_gap_permille(int64_t ns, int64_t bound_ns) {

@@ -198,7 +198,7 @@ static size_t count_uses(const mm_graph *graph) {
 }
 
 mm_status mm_bound_model_init(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                              mm_bound_model *m) {
+                              bool homes_move, mm_bound_model *m) {
     const size_t tensors = (size_t)mm_graph_tensors(graph) + 1, steps = (size_t)mm_graph_steps(graph) + 1;
     *m = (mm_bound_model){.graph = graph, .facts = facts, .pinned = limits->pinned_bytes > 0};
     m->storage_of = malloc(tensors * sizeof *m->storage_of);
@@ -221,7 +221,10 @@ mm_status mm_bound_model_init(const mm_graph *graph, const mm_graph_facts *facts
     } else
         mm_bound_model_fini(m);
     free(scratch);
-    return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a bound of %s", mm_graph_name(graph));
+    mm_status status = enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a bound of %s", mm_graph_name(graph));
+    if (status == MM_OK && homes_move) status = mm_bound_visitors_init(m);
+    if (status != MM_OK && enough) mm_bound_model_fini(m);
+    return status;
 }
 
 void mm_bound_model_fini(mm_bound_model *m) {
@@ -233,6 +236,8 @@ void mm_bound_model_fini(mm_bound_model *m) {
     free(m->first_link);
     free(m->links);
     free(m->gone);
+    free(m->visitors);
+    free(m->visitor_of);
     *m = (mm_bound_model){0};
 }
 
@@ -289,4 +294,5 @@ void mm_bound_cut(mm_bound_model *m, int cut) {
     m->fixed_bytes = output_bytes(m) + least_workspace(m->facts, cut);
     for (int i = 0; i < m->n_storages; i++)
         if (m->storages[i].need == MM_BOUND_NOW) m->fixed_bytes += m->storages[i].bytes;
+    m->fixed_bytes += m->staying_bytes + mm_bound_visitors_cut(m);
 }

@@ -163,5 +163,6 @@ mm_bound_amounts mm_bound_cheapest(mm_bound_model *m, const mm_bound_amounts *pr
         if (m->again_ns[s] >= 0) take_again(m, s, &sum);
     for (int i = 0; i < m->n_storages; i++)
         for (int form = 0; form < 2 && m->storages[i].first < m->cut; form++) add_held(m, i, form, prices, &sum);
+    mm_bound_visitors_add(m, prices, &sum);
     return sum;
 }

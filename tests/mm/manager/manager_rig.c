@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "mm/core/status.h"
-#include "mm/planning/homes.h"
+#include "mm/planning/together.h"
 
 void rig_init(rig *r, const mm_graph *graph, uint64_t seed) {
     *r = (rig){.graph = graph,

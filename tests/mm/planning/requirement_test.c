@@ -16,12 +16,17 @@
 
 enum { LAYERS = 12, CHANNELS = 6, GRAPHS = 2, PINNED = 1 << 20 };
 
-static const char *const policies[] = {"naive",         "liveness",
-                                       "recompute",     "recompute:mode=sqrt,when=always",
-                                       "swap-async",    "recompute-swap:mode=nested",
-                                       "vdnn-all",      "freelunch:rate=8,eligible=all",
-                                       "gist:lossless", "modnn",
-                                       "auto:effort=0"};
+static const char *const policies[] = {"naive",
+                                       "liveness",
+                                       "recompute",
+                                       "recompute:mode=sqrt,when=always",
+                                       "swap-async",
+                                       "recompute-swap:mode=nested",
+                                       "vdnn-all",
+                                       "freelunch:rate=8,eligible=all",
+                                       "gist:lossless",
+                                       "modnn",
+                                       "auto:effort=0,resident=all"};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
 /* Training, and a second graph with persistent tensors of its own. */
@@ -81,26 +86,32 @@ TEST_CASE(a_manager_with_just_the_least_bytes_starts_and_with_a_byte_less_refuse
     assert_true(moved > 0 && again > 0);
 }
 
-/* Weights and states in pinned memory count where a graph is alone. */
+/* Weights and states in pinned memory count, of one graph and of several that share an arena. */
 TEST_CASE(homes_in_pinned_memory_make_the_least_less_and_it_starts) {
-    static const char *const moving[] = {"swap-async:resident=needed", "auto:effort=0,resident=none"};
-    static const char *const staying[] = {"swap-async", "auto:effort=0"};
-    int less = 0;
-    for (uint64_t seed = 1; seed <= 6; seed++) {
-        mm_graph *graph = rig_random_graph(seed, LAYERS, CHANNELS);
+    static const char *const moving[] = {"swap-async:resident=needed", "auto:effort=0"};
+    static const char *const staying[] = {"swap-async", "auto:effort=0,resident=all"};
+    int less[GRAPHS] = {0}, named = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        mm_graph *graphs[GRAPHS];
+        make_graphs(seed, graphs);
         for (int p = 0; p < 2; p++) {
             const mm_plan_limits limits = {.pinned_bytes = PINNED};
-            mm_requirement *r = need_of(&graph, 1, moving[p], &limits), *all = need_of(&graph, 1, staying[p], &limits);
-            assert_true(r->fits);
-            less += r->least_bytes < all->least_bytes;
-            if (start(&graph, 1, moving[p], r->least_bytes, PINNED) != MM_OK)
+            const int n = 1 + (int)seed % GRAPHS;
+            mm_requirement *r = need_of(graphs, n, moving[p], &limits), *all = need_of(graphs, n, staying[p], &limits);
+            assert_true(r->fits && r->least_bytes <= all->least_bytes);
+            less[n - 1] += r->least_bytes < all->least_bytes;
+            if (start(graphs, n, moving[p], r->least_bytes, PINNED) != MM_OK)
                 fail_msg("seed %d, %s: %s", (int)seed, moving[p], mm_last_error());
+            if (p == 1 && r->least_bytes < all->least_bytes) {
+                assert_int_equal(start(graphs, n, "naive", r->least_bytes, PINNED), MM_ERR_INFEASIBLE);
+                named += strstr(mm_last_error(), "policy auto would fit") != NULL;
+            }
             mm_requirement_destroy(r);
             mm_requirement_destroy(all);
         }
-        mm_graph_destroy(graph);
+        destroy_graphs(graphs);
     }
-    assert_true(less > 2);
+    assert_true(less[0] > 2 && less[1] > 2 && named > 2);
 }
 
 /* Within a budget, each graph has the plan that a manager makes of it. */

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "mm/planning/together.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mm/core/time/simulate.h"
+#include "mm/core/time/untimed.h"
+
+typedef struct planner {
+    const mm_together *together;
+    const mm_policy *policy;
+    const mm_limits *limits;
+    const mm_persistent_table *persistents;
+    int64_t beside_bytes; /* of the base, above the persistent tensors */
+    int most;             /* the graph whose tensors leave */
+    mm_home_order order;
+    uint8_t *pinned;       /* per entry of the table */
+    mm_planned *made;      /* of each graph: the plan of this try, with borrowed facts and codecs */
+    mm_home_result result; /* of the plans that were kept */
+} planner;
+
+/* The predicted time of an iteration; 0: times are not known. */
+static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
+    mm_simulation simulation;
+    *ns_out = 0;
+    if (mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
+    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
+    *ns_out = simulation.iteration_ns;
+    mm_simulation_fini(&simulation);
+    return MM_OK;
+}
+
+static void choose_homes(planner *p, int n) {
+    memset(p->pinned, 0, (size_t)p->persistents->n);
+    for (int i = 0; i < n; i++) {
+        const char *name = mm_graph_tensor(p->order.graph, p->order.tensors[i])->name;
+        p->pinned[mm_names_find(&p->persistents->names, name)] = 1;
+    }
+}
+
+static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
+    mm_planned *made = &p->made[graph];
+    mm_limits limits = *p->limits;
+    mm_place *places;
+    *made = (mm_planned){.facts = p->together->planned[graph]->facts, .codecs = p->together->planned[graph]->codecs};
+    MM_TRY(mm_persistent_table_places(p->persistents, &(mm_homes){p->pinned, p->persistents->n},
+                                      p->together->graphs[graph], &limits, &places));
+    limits.base_bytes += p->beside_bytes;
+    limits.first_fit |= trial->first_fit;
+    limits.ahead_bytes = trial->ahead_bytes;
+    if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
+    mm_homes_make_room(&limits);
+    mm_status status = mm_planned_make(made, p->policy, p->together->graphs[graph], &limits);
+    free(places);
+    return status;
+}
+
+static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result *result_out) {
+    mm_home_result r = {0};
+    choose_homes(p, trial->n);
+    for (int i = 0; i < p->together->n; i++) {
+        MM_TRY(make_one(p, trial, i));
+        const mm_plan *plan = p->made[i].plan;
+        if (plan->peak_bytes > r.peak_bytes) r.peak_bytes = plan->peak_bytes;
+        if (plan->pinned_bytes > r.pinned_bytes) r.pinned_bytes = plan->pinned_bytes;
+    }
+    r.lacks_pinned = !trial->pinned_free && r.pinned_bytes > p->limits->pinned_bytes;
+    r.fits = !r.lacks_pinned && r.peak_bytes <= p->limits->device_bytes;
+    if (r.fits) MM_TRY(predict(&p->made[p->most], &r.ns));
+    *result_out = r;
+    return MM_OK;
+}
+
+/* The plans of the try, or those before, become the graphs'; the others are dropped. */
+static void settle(planner *p, bool keep) {
+    for (int i = 0; i < p->together->n; i++) {
+        mm_planned *made = &p->made[i], *planned = p->together->planned[i];
+        const mm_planned before = *planned;
+        if (keep) {
+            *planned = *made;
+            *made = before;
+        }
+        mm_plan_destroy(mm_planned_release(made));
+    }
+}
+
+static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
+    planner *p = ctx;
+    mm_home_result result;
+    memset(p->made, 0, (size_t)p->together->n * sizeof *p->made);
+    mm_status status = make_all(p, trial, &result);
+    const bool keep = status == MM_OK && (!trial->rival || (result.fits && result.ns < p->result.ns));
+    settle(p, keep);
+    if (keep) p->result = result;
+    *result_out = p->result;
+    return status;
+}
+
+static int find_most(const mm_together *t) {
+    int most = 0;
+    for (int i = 1; i < t->n; i++)
+        if (mm_graph_persistents(t->graphs[i]) > mm_graph_persistents(t->graphs[most])) most = i;
+    return most;
+}
+
+static mm_status plan(planner *p) {
+    p->most = find_most(p->together);
+    p->pinned = calloc((size_t)p->persistents->n + 1, 1);
+    p->made = calloc((size_t)p->together->n, sizeof *p->made);
+    if (!p->pinned || !p->made)
+        return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(p->together->graphs[0]));
+    MM_TRY(mm_home_order_init(p->together->graphs[p->most], &p->order));
+    return mm_homes_search(p->policy->config.resident, &p->order, p->limits, try_homes, p);
+}
+
+static mm_status plan_above(const mm_together *together, const mm_policy *policy, const mm_limits *limits,
+                            const mm_persistent_table *persistents, int64_t beside_bytes) {
+    planner p = {.together = together,
+                 .policy = policy,
+                 .limits = limits,
+                 .persistents = persistents,
+                 .beside_bytes = beside_bytes};
+    mm_status status = plan(&p);
+    mm_home_order_fini(&p.order);
+    free(p.pinned);
+    free(p.made);
+    return status;
+}
+
+mm_status mm_together_plan(const mm_together *together, const mm_policy *policy, const mm_limits *limits) {
+    mm_persistent_table own = {0};
+    mm_status status = MM_OK;
+    if (together->persistents) return plan_above(together, policy, limits, together->persistents, 0);
+    for (int i = 0; status == MM_OK && i < together->n; i++)
+        status = mm_persistent_table_add(&own, together->graphs[i]);
+    if (status == MM_OK) status = plan_above(together, policy, limits, &own, limits->base_bytes - own.bytes);
+    mm_persistent_table_fini(&own);
+    return status;
+}
+
+mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                                 const mm_limits *limits) {
+    const mm_together alone = {.graphs = &graph, .planned = &planned, .n = 1};
+    return mm_together_plan(&alone, policy, limits);
+}
