@@ -198,11 +198,11 @@ typedef struct mm_requirement {
     bool needs_recompute_set; /* a plan recomputes layers: the loop must call mm_recompute_set */
     int64_t device_bytes;     /* the limits */
     int64_t pinned_limit_bytes;
-    int64_t least_bytes;      /* the least budget: a manager with so much starts, with less it refuses. Of a policy whose
+    int64_t least_bytes;   /* the least budget: a manager with so much starts, with less it refuses. Of a policy whose
                                  option resident= is not all, as auto, a little less may do */
-    int64_t planned_bytes;    /* most bytes of any plan within the budget; least_bytes if it does not fit, or there is
+    int64_t planned_bytes; /* most bytes of any plan within the budget; least_bytes if it does not fit, or there is
                                  none */
-    int64_t pinned_bytes;     /* most host memory of any of these plans */
+    int64_t pinned_bytes;  /* most host memory of any of these plans */
     int64_t persistent_bytes; /* of least_bytes: persistent tensors of all graphs, aligned */
     int64_t iteration_ns;     /* an iteration of each graph together; 0: the time of one is not known */
     int n_graphs;

@@ -255,12 +255,16 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     const bool may_stay = resident != MM_RESIDENT_NONE || order->n == 0;
     if (may_stay) MM_TRY(attempt_none(&s));
     if (s.result.fits || resident == MM_RESIDENT_ALL || order->n == 0) return MM_OK;
+    if (may_stay && limits->pinned_bytes == 0) return MM_OK; /* nothing can leave */
     const mm_home_result staying = s.result;
     s.pinned_free = true;
     MM_TRY(find(&s, resident));
     const bool fits_free = s.result.fits;
     s.pinned_free = false;
-    if (s.result.pinned_bytes > limits->pinned_bytes) MM_TRY(find(&s, resident));
+    if (s.result.pinned_bytes > limits->pinned_bytes) {
+        s.result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
+        MM_TRY(find(&s, resident));
+    }
     if (s.result.fits) return MM_OK;
     if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
     if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;

@@ -16,8 +16,8 @@ typedef struct mm_together {
 } mm_together;
 
 /* As mm_planned_make for each graph; chooses homes, too, as the policy's option `resident` says (homes.h): of the
- * persistent tensors of the graph that has most of them. limits.places must be NULL. On failure some plans may have been
- * replaced. Errors of mm_planned_make. */
+ * persistent tensors of the graph that has most of them. limits.places must be NULL. On failure some plans may have
+ * been replaced. Errors of mm_planned_make. */
 MM_CHECKED mm_status mm_together_plan(const mm_together *together, const mm_policy *policy, const mm_limits *limits);
 
 /* The same for a graph alone. */

@@ -240,8 +240,8 @@ static mm_status search(mm_portfolio *p) {
         STEPS = 400000,
         FEWEST = 40,
         MOST = 4000
-    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together, copies of weights included; FEWEST, MOST: limits of the
-        * number of drafts */
+    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together, copies of weights
+        * included; FEWEST, MOST: limits of the number of drafts */
     const int steps = p->nodes;
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);

@@ -38,8 +38,8 @@ static void check_counterexample(const mm_program *p, const mm_violation *v) {
 
 static mm_status check_form(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {
     mm_violation violation;
-    return mm_check_form(&(mm_check){
-        .plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .violation = &violation});
+    return mm_check_form(
+        &(mm_check){.plan = plan, .graph = plan->graph, .facts = facts, .limits = limits, .violation = &violation});
 }
 
 bool plan_is_formed(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits) {

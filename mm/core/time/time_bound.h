@@ -35,7 +35,8 @@
  *    reads it, a whole copy comes back in Y; what is written from c on, and the next iteration reads, leaves in Y.
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
- *    are in X, or all copies from it; at least all encodes in X. Y is at least what c, all later steps and what is recomputed take; at least
+ *    are in X, or all copies from it; at least all encodes in X.
+ *    Y is at least what c, all later steps and what is recomputed take; at least
  *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it.
  *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
  *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
@@ -74,8 +75,8 @@ MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_fact
 MM_CHECKED mm_status mm_time_bound_any_home(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                             mm_time_bound *bound_out);
 
-/* A bound for plans beside this one, within a budget: with all homes on the device, as the plan has them; or, if the plan
- * has a home in pinned memory, with any homes. Errors of mm_time_bound_of. */
+/* A bound for plans beside this one, within a budget: with all homes on the device, as the plan has them; or, if the
+ * plan has a home in pinned memory, with any homes. Errors of mm_time_bound_of. */
 MM_CHECKED mm_status mm_time_bound_beside(const mm_plan *plan, const mm_graph_facts *facts, int64_t device_bytes,
                                           int64_t pinned_bytes, mm_time_bound *bound_out);
 
