@@ -82,10 +82,10 @@ typedef struct nets_optimizer_traits {
 
 const nets_optimizer_traits *nets_optimizer_traits_of(nets_optimizer_id id);
 
-/* Reads "NAME[,OPTION=X,...]", such as "adamw,beta2=0.99" or "adamw,on=host" (or device, the default); other options have their defaults. MM_ERR_INVALID: the
- * message says what is wrong, and what there is. */
+/* Reads "NAME[,OPTION=X,...]", such as "adamw,beta2=0.99" or "adamw,on=host" (or device, the default); other options
+ * have their defaults. MM_ERR_INVALID: the message says what is wrong, and what there is. */
 MM_CHECKED mm_status nets_optimizer_parse(const char *text, nets_optimizer *optimizer_out);
-/* Writes the optimizer as a text that nets_optimizer_parse reads back to equal options. */
+/* Writes the optimizer as a text that nets_optimizer_parse reads back to equal options; not where it runs. */
 enum { NETS_OPTIMIZER_TEXT_CAPACITY = 192 };
 void nets_optimizer_text(const nets_optimizer *optimizer, char text[NETS_OPTIMIZER_TEXT_CAPACITY]);
 

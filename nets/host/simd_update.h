@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Vectorised loops of the optimizers' updates on the CPU, compiled for two instruction sets that give the same bits:
- * those of the formulas in plain C (adamw.h; sgd: optimizer.h), since no product is fused with an addition. Internal. */
+ * those of the formulas in plain C (adamw.h; sgd: optimizer.h), since no product is fused with an addition.
+ * Internal. */
 #ifndef NETS_HOST_SIMD_UPDATE_H
 #define NETS_HOST_SIMD_UPDATE_H
 

@@ -91,8 +91,8 @@ typedef struct mm_graph_facts {
     /* Bytes that steps on the host (mm_graph_run_on_host) read and write, together; 0: MM_HOST_BYTES_PER_S. Their
      * variants have no times. */
     int64_t host_bytes_per_s;
-    int64_t memory_bytes_per_s;                        /* rate of the device's memory; nominal times scale with it
-                                                          (policies/schedule/nominal.h). 0: not known */
+    int64_t memory_bytes_per_s; /* rate of the device's memory; nominal times scale with it
+                                   (policies/schedule/nominal.h). 0: not known */
     /* How much longer steps take while a codec (the first) or a copy over the link (the second) runs. Codecs and copies
      * are taken not to be slowed down by steps. If `contention` is known, it is used instead of these two. */
     int contention_permille, link_contention_permille;
