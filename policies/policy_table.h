@@ -16,8 +16,17 @@
     X(hybrid)                                                                                                          \
     X(vdnn_all)                                                                                                        \
     X(vdnn_conv)                                                                                                       \
-    X(cdma) X(modnn) X(comet) X(gist) X(recompute) X(recompute_swap) X(auto) X(rules) X(rotor) X(knapsack)             \
-        X(plan_file)
+    X(cdma)                                                                                                            \
+    X(modnn)                                                                                                           \
+    X(comet)                                                                                                           \
+    X(gist)                                                                                                            \
+    X(recompute)                                                                                                       \
+    X(recompute_swap)                                                                                                  \
+    X(auto)                                                                                                            \
+    X(rules)                                                                                                           \
+    X(rotor)                                                                                                           \
+    X(knapsack)                                                                                                        \
+    X(plan_file)
 
 #define MM_POLICY_OPS(name) extern const mm_policy_ops mm_policy_##name;
 MM_POLICIES(MM_POLICY_OPS)

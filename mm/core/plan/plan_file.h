@@ -22,7 +22,7 @@ typedef struct mm_plan_view {
 } mm_plan_view;
 
 /* A plan that was read; owns all of it. The struct may be moved. The plan need not be right: the reader checks what
- * functions that walk plans rely on (indices are in range, sums of bytes fit 64 bits); mm_program_prove does the rest. */
+ * functions that walk plans rely on (indices are in range, sums of bytes fit 64 bits); mm_program_prove the rest. */
 typedef struct mm_plan_file {
     mm_graph *graph; /* frozen */
     /* All codecs, and of codes those that the plan has segments for; others count as what the codec cannot encode. */
