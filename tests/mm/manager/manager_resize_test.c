@@ -103,7 +103,7 @@ TEST_CASE(a_budget_that_is_too_small_changes_nothing) {
     assert_int_equal(mm_manager_device_bytes(f.m), f.most);
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, least), MM_OK);
-    assert_string_equal(mm_policy_now(f.m), "auto");
+    assert_string_equal(mm_policy_now(f.m), "auto:resident=all");
     iterate(&f);
     end(&f);
 }
