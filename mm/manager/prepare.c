@@ -21,12 +21,17 @@ static bool leaves_device(const mm_manager *m) {
     return false;
 }
 
+/* Whether homes must be chosen anew for the graph: the policy gives them or lets none stay on the device, or steps on
+ * the host use some, of which copies are then planned. */
+static bool chooses_homes(const mm_policy *policy, const mm_graph *graph) {
+    return policy->ops->places || policy->config.resident == MM_RESIDENT_NONE || mm_graph_uses_host(graph);
+}
+
 /* Plans the graph beside those that are prepared. Its persistent tensors are in the table, whose end was at `base`. */
 static mm_status add(mm_manager *m, const mm_new_graph *added, int64_t base) {
-    /* Plans lie above the persistent tensors, so every plan moves up when those grow; and those that shall not stay on
-     * the device get other homes. */
-    const bool leave = m->plans.policy_now.config.resident == MM_RESIDENT_NONE;
-    const bool moved = leave || ((m->persistents.bytes != base || leaves_device(m)) && m->n_ready > 0);
+    /* Plans lie above the persistent tensors, so every plan moves up when those grow. */
+    const bool moved = chooses_homes(&m->plans.policy_now, added->graph) ||
+                       ((m->persistents.bytes != base || leaves_device(m)) && m->n_ready > 0);
     const int64_t budget = m->budget_bytes;
     MM_TRY(mm_budget_follow(m, &m->plans.policy, added->graph));
     return mm_budget_keep(m, budget, mm_manager_add(m, added, !moved));

@@ -8,6 +8,7 @@
 #include "mm/core/plan/plan_digest.h"
 #include "mm/manager/prepare.h"
 #include "mm/planning/homes.h"
+#include "mm/planning/together.h"
 #include "tests/core/alloc_fault.h"
 #include "tests/core/deep.h"
 #include "tests/core/expect.h"
