@@ -65,7 +65,8 @@ static void place_persistents(world *w, uint64_t seed) {
 
 static world world_create(uint64_t seed, int layers) {
     world w = {0};
-    random_graph_options graph_options = {.seed = seed, .layers = layers, .max_channels = 6, .hosts = seed % 4 == 1};
+    random_graph_options graph_options = {
+        .seed = seed, .layers = layers, .max_channels = 6, .hosts = seed % 4 == 1, .repeats = true};
     assert_int_equal(random_graph_create(&graph_options, &w.graph), MM_OK);
     assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
     if (seed % 2)

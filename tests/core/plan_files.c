@@ -44,7 +44,8 @@ plan_world plan_world_create(uint64_t seed) { return plan_world_create_of(seed, 
 plan_world plan_world_create_of(uint64_t seed, int layers) {
     plan_world w = {0};
     expect_ok(random_graph_create(
-        &(random_graph_options){.seed = seed, .layers = layers, .max_channels = 4, .images = 12}, &w.graph));
+        &(random_graph_options){.seed = seed, .layers = layers, .max_channels = 4, .images = 12, .repeats = true},
+        &w.graph));
     expect_ok(random_facts_create(w.graph, seed, &w.facts));
     add_rates(w.facts, seed);
     if (seed % 2)

@@ -34,7 +34,7 @@ typedef struct builder {
     mm_dtype dtype;
     /* codes, hosts: of the codes that steps take, and of updates on the host; apart, so as not to change the graphs */
     uint64_t random, codes, hosts;
-    bool uses_host;
+    bool uses_host, repeats;
     int max_channels, images;
     map *maps;
     layer *layers;
@@ -122,9 +122,9 @@ static layer *add_layer(builder *b, mm_layer_kind kind) {
     *l = (layer){.kind = kind, .output = -1, .weight = -1, .weight_gradient = -1, .optimizer = -1, .saved = -1};
     snprintf(name, sizeof name, "%s%d", mm_layer_kind_name(kind), b->n_layers);
     if (b->status == MM_OK) b->status = mm_graph_add_layer(b->graph, name, kind, &l->id);
-    /* Mock steps repeat; but of layers of other kinds, one in five says that it does not. */
-    if (b->status == MM_OK &&
-        (kind == MM_LAYER_DROPOUT || kind == MM_LAYER_DATA || (kind == MM_LAYER_OTHER && b->n_layers % 5 != 0)))
+    /* Mock steps repeat. With `repeats`, one layer in five of those that need not say so says that it does not. */
+    const bool more = b->repeats && (kind == MM_LAYER_DATA || (kind == MM_LAYER_OTHER && b->n_layers % 5 != 0));
+    if (b->status == MM_OK && (kind == MM_LAYER_DROPOUT || more))
         b->status = mm_graph_set_properties(b->graph, l->id, &(mm_layer_properties){MM_LAYER_CHEAP, true});
     return l;
 }
@@ -433,6 +433,7 @@ mm_status random_graph_create(const random_graph_options *options, mm_graph **gr
                  .codes = options->seed + 1,
                  .hosts = options->seed + 2,
                  .uses_host = options->hosts && options->shares == MM_ALLREDUCE_NOT,
+                 .repeats = options->repeats,
                  .dtype = options->dtype,
                  .max_channels = options->max_channels,
                  .images = options->images,

@@ -16,6 +16,7 @@ typedef struct random_graph_options {
     mm_dtype dtype;           /* of feature and gradient maps: a float type */
     mm_allreduce_when shares; /* how weights' gradients that persist, and the loss, are shared */
     bool hosts;               /* some updates run on the host, unless gradients are shared */
+    bool repeats;             /* most layers that are of no kind, and data, are repeatable, too */
 } random_graph_options;
 
 /* A frozen training graph: chains with branches, residual sums, concatenations of many earlier maps, readers of signs,

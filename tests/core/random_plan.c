@@ -172,8 +172,9 @@ static bool choose_recompute(planner *p, mm_tensor root, bool exact) {
     storage *st = &p->storages[root];
     st->maker = st->before;
     while (st->maker > 0 && !used_at(p, root, st->maker).changed) st->maker--;
-    if (!used_at(p, root, st->maker).changed || !runs_again(p, st->maker, st->after, exact)) return false;
+    if (!used_at(p, root, st->maker).changed) return false;
     if (!mm_graph_step_properties(p->graph, st->maker)->repeatable) return false;
+    if (!runs_again(p, st->maker, st->after, exact)) return false;
     if (exact && deterministic_variant(p, st->maker) < 0) return false;
     if (exact) p->variant[st->maker] = deterministic_variant(p, st->maker);
     st->action = RECOMPUTE;

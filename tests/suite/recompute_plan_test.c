@@ -67,6 +67,8 @@ static void add_steps(fixture *f, bool out_changes, bool gives) {
     assert_int_equal(mm_graph_add_layer(f->graph, "norm", MM_LAYER_BATCH_NORM, &norm), MM_OK);
     assert_int_equal(mm_graph_add_layer(f->graph, "head", MM_LAYER_POOL, &head), MM_OK);
     assert_int_equal(mm_graph_add_layer(f->graph, "loss", MM_LAYER_LOSS, &loss), MM_OK);
+    /* So that its recomputation is refused for what it writes. */
+    assert_int_equal(mm_graph_set_properties(f->graph, loss, &(mm_layer_properties){MM_LAYER_CHEAP, true}), MM_OK);
     STEP(f, conv, MM_FORWARD, {f->images, MM_READ, 0}, {f->weight, MM_READ, 0}, {f->map, MM_WRITE, 0});
     STEP(f, norm, MM_FORWARD, {f->map, MM_READ, 0}, {f->out, MM_WRITE, 0}, {f->stats, MM_MODIFY, 0});
     STEP(f, head, MM_FORWARD, {f->out, MM_READ, 0}, {f->saved, MM_WRITE, 0});

@@ -83,6 +83,7 @@ every_policy_and_codec_listed_can_be_used_() {
     while IFS= read -r line; do
         [[ $line != ' '* ]] || continue
         read -r name rest <<<"$line"
+        [[ $name != plan ]] || continue # it needs a file: plan_saved_test
         expect 0 plan --net tiny --batch 2 --policy "$name" --json row
         [[ $(values row policy) == "$name"* && $rest ]] || fail "mm plan --policy $name is of another policy"
     done < <("$mm" policies)

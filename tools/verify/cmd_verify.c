@@ -69,7 +69,7 @@ static mm_status verify(const request *r, bool *right) {
     if (status == MM_OK && r->trace && all.n == 0)
         fprintf(stderr, "mm verify: no execution goes wrong: --trace writes nothing\n");
     traces_fini(&all);
-    if (status == MM_OK && r->json) return json_file_save(*r->json ? r->json : "-", rows);
+    if (status == MM_OK && r->json) return json_file_save(r->json, rows);
     json_decref(rows);
     return status;
 }
@@ -101,6 +101,7 @@ int cmd_verify(int argc, char **argv) {
         "\n"
         "Exit status: 0 if all plans are proved, 1 if one is refused or a file cannot be read, 2 for a wrong option.",
         &help);
+    if (r.json && !*r.json) r.json = "-";
     if (status == MM_OK && !help) status = verify(&r, &right);
     if (status != MM_OK) return command_failed("verify", status);
     return right ? EXIT_OK : EXIT_FAILED;

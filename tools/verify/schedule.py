@@ -15,7 +15,7 @@ byte behind the persistent tensors. The format: mm/core/plan/FORMAT.md. Standard
 """
 import json
 
-STREAMS = {"step": "compute", "offload": "out", "prefetch": "in"}
+STREAMS = {"step": "compute", "recompute": "compute", "offload": "out", "prefetch": "in"}
 ALIGN = 256
 MOST = 2**62  # a limit that nothing reaches
 
