@@ -42,7 +42,8 @@ enum {
  *                      ("pairs": [ { "allow": "inplace" or "alias", "input": "h", "output": "r" } ]; []),
  *                      ("given": names of outputs that may be given; []),
  *                      ("codes": [ { "tensor": "h", "access": "read", "codec": "zfp", "workspace_bytes": 0,
- *                                    "workspace_strips": 0, "passes": 1 } ]; []) } ] } ] }
+ *                                    "workspace_strips": 0, "passes": 1 } ]; []),
+ *                      ("on_host": true; the step runs on the device) } ] } ] }
  *
  * Names of kinds, phases and types are those of mm_tensor_kind_name, mm_layer_kind_name, mm_phase_name and
  * mm_dtype_name. Ownership: "managed", "persistent", "external". When: "at once", "at end", "in place at once", "in

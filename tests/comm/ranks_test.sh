@@ -221,7 +221,7 @@ a_rank_of_another_build_is_refused_() {
 
 a_rank_that_cannot_begin_ends_all_() {
     needs_mpi
-    apart 1 "infeasible: needs at least" "${net[@]}" --budget 1MiB
+    apart 1 "infeasible: needs at least" "${net[@]}" --policy liveness --budget 1MiB
     apart 2 "unknown policy" "${net[@]}" --policy nonsense
     apart 1 "device host has" "${net[@]}" --budget 1000TiB
     apart 1 "of pinned host memory, but only 0 bytes are given" "${net[@]}" --pinned 0

@@ -155,12 +155,25 @@ static bool no_mixed_lives(const mm_plan *plan, const closure *c, const access *
     return right;
 }
 
-/* Whether a later node uses something that each recomputation wrote. */
+static bool reads(const mm_plan *plan, const access *a) {
+    const mm_node *n = &plan->nodes[a->node];
+    return !a->write || (a->use >= 0 && mm_node_runs_step(n) &&
+                         mm_graph_step(plan->graph, n->step)->uses[a->use].access == MM_MODIFY);
+}
+
+/* Whether a later node reads what the access wrote, before another writes there. list: in issue order. */
+static bool is_read_later(const mm_plan *plan, const access *list, int n, const access *written) {
+    for (int i = 0; i < n; i++)
+        if (list[i].node > written->node && list[i].segment == written->segment) return reads(plan, &list[i]);
+    return false;
+}
+
+/* Whether a later node reads something that each recomputation wrote. */
 static bool good_recomputed(const mm_plan *plan, const access *list, int n) {
     for (int node = 0; node < plan->n_nodes; node++) {
         bool used = plan->nodes[node].kind != MM_NODE_RECOMPUTE;
         for (int i = 0; i < n && !used; i++)
-            used = list[i].node == node && list[i].write && last_user(list, n, list[i].segment) > node;
+            used = list[i].node == node && list[i].write && is_read_later(plan, list, n, &list[i]);
         if (!used) return false;
     }
     return true;

@@ -3,16 +3,16 @@
 """A second, independent checker of plans.
 
 It was written from SPECIFICATION.md ("What a plan means, and when it is right") and the descriptions of the two file
-formats alone; it shares nothing with the first checker. It is meant to be read next to the specification: there is a
-function for each rule, or for a few that belong together, in the order of the specification.
+formats alone (FORMAT.md, graph-format.txt); it shares nothing with the first checker. It is meant to be read next to
+the specification: a function for each rule, or for a few that belong together, in the specification's order.
 
     verify.py [--all] [--json] FILE...
 
 prints one line for each plan of each file: "FILE: proved: POLICY of GRAPH: N nodes", or "FILE: refused by rule 6.2:
 node 5 (prefetch of h1): why". With --all it prints a line for every violation that it finds; with --json an array of
-{"file", "graph", "proved", "rule", "node", "message"}. The rules are checked in four stages (1; 2 and 7.1 to 7.3; 3 to
-5; all others), and a stage only if those before it hold: it relies on them. Exit status: 0 all plans are proved, 1 one
-is refused, 2 a file is not readable or the usage is wrong.
+{"file", "graph", "proved", "rule", "node", "message"}. The rules are checked in five stages (1; 2 and 7.1 to 7.3; 3
+and 4; 5; all others), and a stage only if those before it hold: it relies on them. Exit status: 0 all plans are
+proved, 1 one is refused, 2 a file is not readable or the usage is wrong.
 
 As a module: read(path) gives the plans of a file, or raises Unreadable; check(plan) gives a plan's violations, as
 tuples (rule, number of the node or None, message): none means that the plan is proved.
@@ -29,10 +29,11 @@ from typing import Any, Dict, List, Optional, Tuple
 
 ALIGN = 256              # offsets are multiples of this
 CHUNK = 4096             # what a pool with a spill needs in addition (2.6)
-LARGEST = 2 ** 63 - 1    # the highest end of a segment (2.3)
+LARGEST = 2 ** 63 - 1    # the highest end of a segment (2.3), and the highest number in a file
 
 STREAM = {"step": "compute", "recompute": "compute", "encode": "encode", "decode": "decode", "offload": "out",
           "prefetch": "in", "measure": "encode"}
+STREAMS = ("host",) + tuple(STREAM.values())
 COMPUTE, COPIES = ("step", "recompute"), ("offload", "prefetch")
 # The contents and memories of an operation's source and target (part 1).
 OPERATIONS = {"encode": ((("raw",), "device"), (("coded",), "either")),
@@ -41,9 +42,30 @@ OPERATIONS = {"encode": ((("raw",), "device"), (("coded",), "either")),
               "prefetch": ((("raw", "coded"), "pinned"), (("raw", "coded"), "device")),
               "measure": ((("raw",), "device"), ((), "none"))}
 CONTENTS = ("raw", "coded", "workspace", "pool")
-DTYPE_BYTES = {"f32": 4, "i32": 4, "u8": 1, "i64": 8, "f64": 8, "f16": 2, "bf16": 2, "i8": 1, "bool": 1}
+DTYPE_BYTES = {"f32": 4, "i32": 4, "f16": 2, "bf16": 2, "u8": 1}
 THROUGH_PINNED = ("at once", "at end")   # the all-reduces that copies take part in
+CATEGORIES = ("persistent", "feature maps", "gradient maps", "workspace", "codes", "tensor buffers",
+              "fetched weights and states")
 REQUIRED = object()      # of a key that may not be left out
+# The keys of each kind of line, in the order in which the kinds follow each other in a plan. (A graph's line may have
+# more keys, and is looked at by itself.)
+LINES = {
+    "graph": "", "limits": "device_bytes pinned_bytes base_bytes pinned_base_bytes",
+    "home": "tensor place offset",
+    "facts": "piece_bytes out_bytes_per_s in_bytes_per_s out_both_bytes_per_s in_both_bytes_per_s memory_bytes_per_s "
+             "contention_permille link_contention_permille contention host_sum_bytes_per_s link_sharers ranks sum_at "
+             "issue_ns alloc_ns cache_bytes far_ps_per_byte threads",
+    "codec": "spec lossless fixed_size gives_value gives_sign drops_zeros",
+    "code": "codec tensor code_bytes body_bound_bytes body_reserve_bytes body_typical_bytes body_is_measured "
+            "scratch_bytes encode_ns decode_ns split_rows split_bytes strip_elems",
+    "variants": "step variants",
+    "plan": "segments nodes pieces base_bytes pinned_base_bytes extent_bytes external_bytes peak_bytes pinned_bytes "
+            "heap_offset heap_bytes heap_code_bytes keeps_all code_region_bytes buffer_region_bytes buffers "
+            "cut_short defragmentations",
+    "alias": "tensor shares",
+    "segment": "index content category tensor codec place offset bytes pool spill",
+    "node": "index kind stream number tensor step variant segments codes given source target work stage throttle waits",
+    "piece": "node number first_row rows map_offset stored_offset stored_bytes waits"}
 
 
 def round_up(size: int) -> int:
@@ -70,8 +92,8 @@ def record(names: str) -> type:
 Tensor = record("name kind ownership dtype bytes rows allreduce")
 # access: read, write, modify; form: value, sign
 Use = record("tensor access form reads writes")
-# pairs: (inplace or alias, input, output); codes: those that it can read or write, and their workspaces
-Step = record("layer repeatable phase uses pairs given codes")
+# pairs: (inplace or alias, input, output); codes: (read or write, tensor, a codec's name, workspace's bytes and strips)
+Step = record("layer repeatable phase on_host uses pairs given codes")
 Codec = record("lossless gives_value gives_sign")
 # of one tensor by one codec; 0: no body, it cannot be cut, no strips
 Code = record("bytes body_bound scratch split_rows split_bytes strip_elems")
@@ -91,14 +113,14 @@ class Unreadable(Exception):
     pass
 
 
-def get(record: Dict[str, Any], key: str, kind: type, default: Any = REQUIRED) -> Any:
+def get(record: Dict[str, Any], key: str, kind: type, default: Any = REQUIRED, least: int = 0) -> Any:
     """A value of a record, of the type that it must have. A key that may be left out may also be null."""
     value = record.get(key)
     if value is None:
         if default is REQUIRED:
             raise Unreadable('%s without "%s"' % (record.get("is", "a part"), key))
         return default
-    if type(value) is not kind and not (type(value) is bool and default == 0):       # a flag may stand for 0 or 1
+    if type(value) is not kind or kind is int and not least <= value <= LARGEST:
         raise Unreadable('"%s" of %s is %.60r' % (key, record.get("is", "a part"), value))
     return value
 
@@ -111,27 +133,26 @@ def choice(record: Dict[str, Any], key: str, choices: Tuple[str, ...], default: 
 
 
 def only(record: Any, keys: str) -> Dict[str, Any]:
-    """The record, if it has no other keys than these (a graph's unknown keys might change its meaning)."""
+    """The record, if it has no other keys than these."""
     if type(record) is not dict:
         raise Unreadable("%.60r where an object must be" % (record,))
     unknown = set(record) - set(keys.split())
     if unknown:
-        raise Unreadable('unknown key "%.60s" in the graph' % min(unknown))
+        raise Unreadable('unknown key "%.60s"' % min(unknown))
     return record
 
 
 def numbers(record: Dict[str, Any], key: str, nulls: bool) -> List[Optional[int]]:
     values = get(record, key, list, [])
-    if any(type(value) is not int and not (nulls and value is None) for value in values):
-        raise Unreadable('"%s" of %s is not a list of numbers' % (key, record.get("is", "a part")))
+    for value in values:
+        if not (nulls and value is None):
+            get({"number": value}, "number", int)
     return values
 
 
 def waits_of(record: Dict[str, Any]) -> Dict[str, int]:
-    waits = get(record, "waits", dict, {})
-    if any(type(number) is not int for number in waits.values()):
-        raise Unreadable("a wait is not for a number")
-    return waits
+    waits = get(record, "waits", dict)
+    return {stream: get(waits, stream, int) for stream in waits}
 
 
 class Graph:
@@ -172,9 +193,9 @@ class Graph:
                       size, dims[0] if dims else 1, when)
 
     def step(self, s: Any, layers: List[Dict[str, Any]]) -> Step:
-        only(s, "layer phase workspace_bytes uses less_workspace_bytes pairs given codes")
+        only(s, "layer phase on_host workspace_bytes uses less_workspace_bytes pairs given codes")
         layer = get(s, "layer", int)
-        if not 0 <= layer < len(layers):
+        if layer >= len(layers):
             raise Unreadable("a step's layer %d does not exist" % layer)
         uses = []
         for u in get(s, "uses", list):
@@ -191,13 +212,12 @@ class Graph:
         pairs = [(choice(p, "allow", ("inplace", "alias")), self.find(p, "input"), self.find(p, "output"))
                  for p in (only(p, "allow input output") for p in get(s, "pairs", list, []))]
         given = [self.find({"given": name}, "given") for name in get(s, "given", list, [])]
-        codes = {}                               # by access, codec and tensor: workspace bytes and strips
-        for c in get(s, "codes", list, []):
-            only(c, "tensor access codec workspace_bytes workspace_strips passes")
-            codes[choice(c, "access", ("read", "write")), get(c, "codec", str), self.find(c, "tensor")] = (
-                get(c, "workspace_bytes", int, 0), get(c, "workspace_strips", int, 0))
+        codes = [(choice(c, "access", ("read", "write")), self.find(c, "tensor"), get(c, "codec", str),
+                  get(c, "workspace_bytes", int), get(c, "workspace_strips", int))
+                 for c in (only(c, "tensor access codec workspace_bytes workspace_strips passes")
+                           for c in get(s, "codes", list, []))]
         return Step(get(layers[layer], "name", str), get(layers[layer], "repeatable", bool), get(s, "phase", str),
-                    uses, pairs, given, codes)
+                    get(s, "on_host", bool, False), uses, pairs, given, codes)
 
     def find(self, record: Dict[str, Any], key: str, default: Any = REQUIRED) -> Optional[int]:
         name = get(record, key, str, default)
@@ -209,8 +229,12 @@ class Graph:
 def read_plan(lines: List[Dict[str, Any]]) -> Plan:
     """A plan from its lines: the header and what follows up to the next."""
     of: Dict[str, List[Dict[str, Any]]] = {}
+    only(lines[0], "format version plan plans policy")
+    kinds = tuple(LINES)
     for line in lines[1:]:
-        of.setdefault(get(line, "is", str), []).append(line)
+        what = choice(line, "is", kinds)
+        kinds = kinds[kinds.index(what):]                                 # no line of an earlier kind follows
+        of.setdefault(what, []).append(line if what == "graph" else only(line, "is " + LINES[what]))
     for what in ("graph", "limits", "facts", "plan"):
         if len(of.get(what, [])) != 1:
             raise Unreadable('%d lines "%s" in one plan' % (len(of.get(what, [])), what))
@@ -239,14 +263,11 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
         key = (get(line, "codec", str), graph.find(line, "tensor"))
         if key[0] not in codecs or key in codes:
             raise Unreadable('a code of "%.60s" twice, or without the codec' % key[0])
-        code = Code(get(line, "code_bytes", int), *[get(line, part + "_" + unit, int, 0) for part, unit in (
+        codes[key] = Code(get(line, "code_bytes", int), *[get(line, part + "_" + unit, int, 0) for part, unit in (
             ("body_bound", "bytes"), ("scratch", "bytes"), ("split", "rows"), ("split", "bytes"), ("strip", "elems"))])
-        if min(vars(code).values()) < 0:
-            raise Unreadable("a code with negative sizes")
-        codes[key] = code
     variants = [(get(line, "step", int), [                # deterministic, and bytes of workspace
         (get(v, "deterministic", bool), get(v, "workspace_bytes", int))
-        for v in (v if type(v) is dict else {} for v in get(line, "variants", list))])
+        for v in (only(v, "id deterministic workspace_bytes ns") for v in get(line, "variants", list))])
         for line in of.get("variants", [])]
 
     segments = []
@@ -254,8 +275,8 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
         if get(line, "index", int) != index:
             raise Unreadable("segment %d is in place %d" % (line["index"], index))
         place = choice(line, "place", ("device", "pinned", "heap"))
-        offset, size = get(line, "offset", int, 0), get(line, "bytes", int)
-        segments.append(Segment(index, get(line, "content", str), get(line, "category", str, ""),
+        offset, size = get(line, "offset", int), get(line, "bytes", int)
+        segments.append(Segment(index, get(line, "content", str), choice(line, "category", CATEGORIES),
                                 graph.find(line, "tensor", None), get(line, "codec", str, None), place, offset, size,
                                 get(line, "pool", int, None), get(line, "spill", int, None), offset + size,
                                 place == "heap", place != "pinned"))
@@ -264,7 +285,8 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
         if get(line, "index", int) != index:
             raise Unreadable("node %d is in place %d" % (line["index"], index))
         nodes.append(Node(index, get(line, "kind", str), get(line, "stream", str), get(line, "number", int),
-                          graph.find(line, "tensor", None), get(line, "step", int, None), get(line, "variant", int, 0),
+                          graph.find(line, "tensor", None), get(line, "step", int, None),
+                          get(line, "variant", int, 0, -1),                            # (-1: refused by 3.1, of a step)
                           *[get(line, key, int, None) for key in ("source", "target", "work", "stage")],
                           get(line, "throttle", int, 0), numbers(line, "segments", True),
                           numbers(line, "codes", True), numbers(line, "given", False), waits_of(line), []))
@@ -283,9 +305,16 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
     stated.update((key, get(plan, key, int, 0)) for key in ("heap_offset", "heap_bytes", "heap_code_bytes"))
     limits = {key: get(of["limits"][0], key, int) for key in (
         "device_bytes", "pinned_bytes", "base_bytes", "pinned_base_bytes")}
-    return Plan(get(lines[0], "policy", str, "?"), graph.name, graph.tensors, graph.steps, roots, limits,
+    return Plan(get(lines[0], "policy", str), graph.name, graph.tensors, graph.steps, roots, limits,
                 [(choice(h, "place", ("device", "pinned")), get(h, "offset", int)) for h in homes],
                 codecs, codes, variants, stated, segments, nodes, pieces)
+
+
+def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """An object of a file, which has no key twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise Unreadable('a key twice, of "%.60s"' % ", ".join(key for key, _ in pairs))
+    return dict(pairs)
 
 
 def read(path: str) -> List[Plan]:
@@ -294,10 +323,8 @@ def read(path: str) -> List[Plan]:
     try:
         with open(path, encoding="utf-8") as file:
             for number, text in enumerate(file, 1):
-                if not text.strip():
-                    continue
                 try:
-                    line = json.loads(text)
+                    line = json.loads(text, object_pairs_hook=unique)
                 except (ValueError, RecursionError):
                     line = None
                 if type(line) is not dict:
@@ -351,18 +378,15 @@ class Order:
         return self.comes_before(self.nodes[a].pieces[-1], self.nodes[b].pieces[0])
 
     def piecewise(self, a: int, b: int) -> bool:
-        """Both have several pieces, and each of b comes after those of a that do bytes of its own (6.2, 6.3).
-        Reading: bytes in common in the stored form, or rows in common, as the stored forms of a decode and of an
-        encode of what it decoded are not the same. As pieces are in order and without gaps (5.4), it is enough to
-        look at the last one of a that begins before the end of the piece of b."""
+        """Both have several pieces, and each of b comes after those of a that do bytes of its own (6.2, 6.3). As
+        pieces are in order and without gaps (5.4), it is enough to look at the last one of a that begins before the
+        end of the piece of b."""
         last = 0
         pieces = self.nodes[a].pieces
         if min(len(pieces), len(self.nodes[b].pieces)) < 2:
             return False
         for q in self.nodes[b].pieces:
-            while last + 1 < len(pieces) and (
-                    pieces[last + 1].stored_offset < q.stored_offset + q.stored_bytes
-                    or pieces[last + 1].first_row < q.first_row + q.rows):
+            while last + 1 < len(pieces) and pieces[last + 1].stored_offset < q.stored_offset + q.stored_bytes:
                 last += 1
             if not self.comes_before(pieces[last], q):
                 return False
@@ -390,7 +414,7 @@ class Checker:
         self.base = {"device": plan.stated["base_bytes"], "pinned": plan.stated["pinned_base_bytes"]}
 
     def check(self) -> List[Tuple[str, Optional[int], str]]:
-        for stage in ((self.part_1,), (self.part_2, self.homes), (self.part_3, self.part_4, self.part_5),
+        for stage in ((self.part_1,), (self.part_2, self.homes), (self.part_3, self.part_4), (self.part_5,),
                       (self.find_users, self.walk, self.part_7, self.part_8, self.part_9, self.part_10)):
             for part in stage:
                 part()
@@ -407,10 +431,8 @@ class Checker:
             self.violations.append((rule, node, where + message % values))
         return bool(condition)
 
-    # Small helpers
-
     def segment(self, index: Optional[int]) -> Optional[Segment]:
-        return self.segments[index] if index is not None and 0 <= index < len(self.segments) else None
+        return self.segments[index] if index is not None and index < len(self.segments) else None
 
     def is_home(self, segment: Segment) -> bool:
         return segment.index < len(self.persistent)
@@ -426,8 +448,13 @@ class Checker:
         return segment.content == "coded" and not self.plan.codecs[segment.codec].lossless
 
     def step_of(self, node: Node) -> Optional[Step]:
-        exists = node.kind in COMPUTE and node.step is not None and 0 <= node.step < len(self.steps)
+        exists = node.kind in COMPUTE and node.step is not None and node.step < len(self.steps)
         return self.steps[node.step] if exists else None
+
+    def stream(self, node: Node) -> Optional[str]:
+        """The stream of a node's kind."""
+        step = self.step_of(node)
+        return "host" if node.kind == "step" and step and step.on_host else STREAM.get(node.kind)
 
     def uses(self, node: Node):
         """The uses of a step's node: the number, the use, the segment that it is bound to, and whether it is a given
@@ -456,19 +483,14 @@ class Checker:
                      "%s shares storage with %s, and not both are managed", name, self.name(root)))
 
     def rule_1_3(self, number: int, step: Step, use: Use) -> None:
-        """Reading: the input of the pair is one that the step reads."""
         root = self.roots[use.tensor]
-        read = {u.tensor for u in step.uses if u.reads}
         self.bad("1.3", None, use.access == "write" and root != use.tensor and not any(
-            allow == "alias" and output == use.tensor and given in read and self.roots[given] == root
+            allow == "alias" and output == use.tensor and self.roots[given] == root
             for allow, given, output in step.pairs),
             "step %d writes %s, which has another root, without an alias pair", number, self.name(use.tensor))
 
     # -------------------------------------------------------------------------------------------------- 3.2 Segments
     def part_2(self) -> None:
-        self.largest: Dict[Any, int] = {}                    # by root: the bytes of the largest tensor with it
-        for tensor, root in enumerate(self.roots):
-            self.largest[root] = max(self.largest.get(root, 0), self.tensors[tensor].bytes)
         for s in self.segments:
             if not self.rule_2_1(s) and not self.rule_2_2(s):
                 self.rule_2_3(s)
@@ -489,18 +511,17 @@ class Checker:
             self.bad("2.1", s, s.content != "coded" and s.codec is not None, "not coded, it has a codec"))
 
     def rule_2_2(self, s: Segment) -> bool:
-        """Reading: a raw segment has the bytes of each tensor that shares the storage."""
         coded, code = s.content == "coded", self.code_of(s)
         return (
             self.bad("2.2", s, s.bytes < 1, "it has %d bytes", s.bytes) or
-            self.bad("2.2", s, s.content == "raw" and s.bytes < self.largest[s.tensor],
+            self.bad("2.2", s, s.content == "raw" and s.bytes < self.tensors[s.tensor].bytes,
                      "it has %d bytes, fewer than %s", s.bytes, self.name(s.tensor)) or
             self.bad("2.2", s, coded and not code, "%s cannot encode %s", s.codec, self.name(s.tensor)) or
             self.bad("2.2", s, coded and s.bytes != code.bytes, "it has %d bytes, not those of the code", s.bytes))
 
     def rule_2_3(self, s: Segment) -> None:
         if not self.is_home(s) and not s.dynamic:
-            self.bad("2.3", s, s.offset % ALIGN or s.offset < max(self.base[s.place], 0),
+            self.bad("2.3", s, s.offset % ALIGN or s.offset < self.base[s.place],
                      "its offset %d is not aligned, or below the base", s.offset)
             self.bad("2.3", s, s.end > LARGEST, "its end does not fit in 63 bits")
         self.bad("2.3", s, s.content == "workspace" and not s.on_device, "a workspace that is not on the device")
@@ -558,10 +579,9 @@ class Checker:
             self.bad("7.1", s, tensor.allreduce and not s.on_device, "all-reduced, its home is not on the device"))
 
     def rule_7_2(self, s: Segment) -> None:
-        """Reading: the base of the limits, and that of the plan."""
-        base = min(self.plan.limits["base_bytes" if s.on_device else "pinned_base_bytes"], self.base[s.place])
+        base = self.plan.limits["base_bytes" if s.on_device else "pinned_base_bytes"]
         self.bad("7.2", s, (s.place, s.offset) != self.plan.homes[s.index], "this home is not where the limits say")
-        self.bad("7.2", s, s.offset % ALIGN or s.offset < 0 or s.end > base, "this home is not aligned, below the base")
+        self.bad("7.2", s, s.offset % ALIGN or s.end > base, "this home is not aligned, below the base")
 
     def rule_7_3(self) -> None:
         homes = sorted(self.segments[:len(self.persistent)], key=lambda s: (s.place, s.offset))
@@ -579,13 +599,15 @@ class Checker:
             if step and self.bad("3.4", node, len(node.codes) not in (0, len(step.uses)), "codes of other uses"):
                 continue
             if step:
-                self.rule_3_6(node, step)
+                if node.kind == "recompute":
+                    self.rule_3_6(node, step)
                 for k, use, s, given in self.uses(node):
                     self.rule_3_2(node, use, node.segments[k], s)
                     self.rule_3_3(node, step, use, s, given)
                     if node.codes and node.codes[k] is not None:
                         self.rule_3_4(node, step, use, s, self.segment(node.codes[k]))
-            self.rule_3_5(node)
+            if step or node.kind in ("encode", "decode"):
+                self.rule_3_5(node)
 
     def rule_3_1(self) -> None:
         self.node_of_step: Dict[int, Node] = {}
@@ -596,6 +618,7 @@ class Checker:
                 following = len(self.node_of_step)
                 self.bad("3.1", node, not self.step_of(node) or node.step != following,
                          "the next step is %d", following)
+                self.bad("3.1", node, node.given, "a step that runs for the first time has given outputs")
                 self.node_of_step[following] = node
             self.bad("3.1", node, self.step_of(node) and not 0 <= node.variant < len(self.variants[node.step]),
                      "variant %d does not exist", node.variant)
@@ -604,8 +627,10 @@ class Checker:
         self.bad("3.1", None, len(self.node_of_step) < len(self.steps), "step %d has no node", len(self.node_of_step))
 
     def rule_3_2(self, node: Node, use: Use, bound: Optional[int], s: Optional[Segment]) -> bool:
-        """Reading: coded segments are on the device, too, when signs are read."""
         tensor, home = self.tensors[use.tensor], self.home_of.get(use.tensor)
+        if self.stream(node) == "host":
+            return self.bad("3.2", node, home is None or bound != home or self.plan.homes[home][0] != "pinned",
+                            "%s is not bound to its home in pinned memory", tensor.name)
         if tensor.ownership == "external":
             return self.bad("3.2", node, bound is not None, "%s, which is external, is bound", tensor.name)
         if home is not None and self.plan.homes[home][0] == "device":
@@ -620,13 +645,18 @@ class Checker:
         """The step reads a code in place of elements. Reading: so it does if a given output is bound to a code."""
         return s is not None and s.content == "coded" and use.form == "value" and (use.access == "read" or given)
 
+    def declared(self, step: Step, access: str, use: Use, coded: Segment) -> List[int]:
+        """The scratch for each declaration (there should be one at most) that the step reads or writes such codes."""
+        return [round_up(size + strips * self.code_of(coded).strip_elems * 4)
+                for how, tensor, codec, size, strips in step.codes
+                if (how, tensor) == (access, use.tensor) and (coded.codec + ":").startswith(codec + ":")]
+
     def rule_3_3(self, node: Node, step: Step, use: Use, s: Optional[Segment], given: bool) -> None:
         if self.reads_code(use, s, given):
             code = self.code_of(s)
-            self.bad("3.3", node, ("read", s.codec, use.tensor) not in step.codes, "the step does not read such codes")
+            self.bad("3.3", node, not self.declared(step, "read", use, s), "the step does not read such codes")
             self.bad("3.3", node, not self.plan.codecs[s.codec].gives_value, "the codec does not give elements back")
             self.bad("3.3", node, not code.strip_elems or code.body_bound, "a code without strips, or with a body")
-            self.bad("3.3", node, not s.on_device, "the code is not on the device")
 
     def rule_3_4(self, node: Node, step: Step, use: Use, s: Optional[Segment], code: Optional[Segment]) -> bool:
         return (
@@ -636,7 +666,7 @@ class Checker:
             self.bad("3.4", node, code.tensor != self.roots[use.tensor], "a code in another tensor's segment") or
             self.bad("3.4", node, self.tensors[use.tensor].ownership != "managed", "a code of a tensor not managed") or
             self.bad("3.4", node, s is None or s.content != "raw", "a code of what is not bound raw") or
-            self.bad("3.4", node, ("write", code.codec, use.tensor) not in step.codes, "it cannot write such codes") or
+            self.bad("3.4", node, not self.declared(step, "write", use, code), "it cannot write such codes") or
             self.bad("3.4", node, not self.code_of(code).strip_elems, "a code without strips"))
 
     def scratch(self, node: Node) -> int:
@@ -652,13 +682,12 @@ class Checker:
         for k, use, s, given in self.uses(node):
             read = s if self.reads_code(use, s, given) else None
             for access, coded in (("read", read), ("write", self.segment(node.codes[k]) if node.codes else None)):
-                declared = step.codes.get((access, coded.codec, use.tensor)) if coded else None
-                if declared and self.code_of(coded):
-                    extra.append(round_up(declared[0] + declared[1] * self.code_of(coded).strip_elems * 4))
+                if coded and coded.content == "coded":
+                    extra.append(max(self.declared(step, access, use, coded), default=0))
         return round_up(need) + sum(extra) if extra else need
 
     def rule_3_5(self, node: Node) -> bool:
-        """Reading: what a node names is a workspace, even if it needs none."""
+        """Reading: what a node names is a workspace, even if it needs none. (Copies and measures: 4.2, 4.4.)"""
         work, need = self.segment(node.work), self.scratch(node)
         return (
             self.bad("3.5", node, node.work is None and need > 0, "it needs %d bytes of scratch, names none", need) or
@@ -667,23 +696,19 @@ class Checker:
             self.bad("3.5", node, work and work.bytes < need, "it needs %d bytes of scratch, more than it has", need))
 
     def rule_3_6(self, node: Node, step: Step) -> None:
-        """Reading: a recomputation modifies no external tensor; only a recomputation has given outputs; the graph
-        promises that a step can be repeated only if its layer is repeatable."""
-        if node.kind == "step":
-            self.bad("3.6", node, node.given, "only a recomputation has given outputs")
-            return
+        """What else than managed tensors the step modifies, a recomputation only reads."""
         first = self.node_of_step.get(node.step)
         self.bad("3.6", node, step.phase != "forward" or not step.repeatable, "not a forward step that is repeatable")
         self.bad("3.6", node, first is None or first.index > node.index, "step %d did not run before", node.step)
         for use in step.uses:
             tensor, managed = self.tensors[use.tensor], self.tensors[use.tensor].ownership == "managed"
-            self.bad("3.6", node, use.access == "modify" and tensor.ownership != "persistent", "modifies %s",
+            self.bad("3.6", node, use.access == "modify" and managed, "it modifies %s",
                      tensor.name)
             self.bad("3.6", node, use.access == "write" and not managed, "it writes %s, not managed", tensor.name)
             self.bad("3.6", node, use.access == "write" and self.roots[use.tensor] != use.tensor,
                      "it writes %s, which has another root", tensor.name)
         for k in node.given:
-            self.bad("3.6", node, not 0 <= k < len(step.uses) or step.uses[k].access != "write"
+            self.bad("3.6", node, k >= len(step.uses) or step.uses[k].access != "write"
                      or step.uses[k].tensor not in step.given, "use %d is not an output that may be given", k)
 
     # ------------------------------------------------------------------------------------------------ 3.4 Operations
@@ -696,8 +721,7 @@ class Checker:
 
     def rule_4_1(self, node: Node) -> bool:
         """Reading: an operation's tensor is its own root, as segments are of roots."""
-        bad = self.bad("4.1", node, node.step is not None or node.segments or node.codes or node.given or node.variant,
-                       "it has a step's fields")
+        bad = self.bad("4.1", node, node.step is not None, "it names a step")
         bad |= self.bad("4.1", node, node.tensor is None, "it is of no tensor")
         for what, index, (contents, memory) in zip(("source", "target"), (node.source, node.target),
                                                    OPERATIONS[node.kind]):
@@ -737,42 +761,40 @@ class Checker:
 
     # ----------------------------------------------------------------------------------------------------- 3.5 Order
     def part_5(self) -> None:
-        before = len(self.violations)
         self.rules_5_1_and_5_2()
         self.rule_5_3()
-        if len(self.violations) == before:
+        if not self.violations:
             for node in self.nodes:
-                if not self.rule_5_5(node):
+                if not self.rule_5_5(node) and node.kind in OPERATIONS:
                     self.rule_5_4(node)
             self.order = Order(self.plan)
-            self.rule_5_3_first_pieces()
 
     def rules_5_1_and_5_2(self) -> None:
-        self.on: Dict[str, List[int]] = {stream: [] for stream in STREAM.values()}     # the nodes of each stream
+        on: Dict[str, List[int]] = {stream: [] for stream in STREAMS}                 # the nodes of each stream
         for node in self.nodes:
-            stream = STREAM.get(node.kind)
+            stream = self.stream(node)
             if self.bad("5.1", None, stream is None, "node %d: there is no kind %.40s", node.index, node.kind):
                 continue
-            self.bad("5.1", node, (node.stream, node.number) != (stream, len(self.on[stream])),
-                     "it is not number %d of stream %s", len(self.on[stream]), stream)
-            self.waits("5.2", node, node.waits, self.on)
-            self.on[stream].append(node.index)
+            self.bad("5.1", node, (node.stream, node.number) != (stream, len(on[stream])),
+                     "it is not number %d of stream %s", len(on[stream]), stream)
+            self.waits("5.2", node, node.waits, on)
+            on[stream].append(node.index)
 
     def waits(self, rule: str, node: Node, waits: Dict[str, int], on: Dict[str, List[int]]) -> None:
         """The waits of a node or piece are for other streams, and for what is already on them."""
         for stream, number in waits.items():
-            self.bad(rule, node, stream == STREAM[node.kind] or not 0 <= number < len(on.get(stream, ())),
+            self.bad(rule, node, stream == self.stream(node) or number >= len(on.get(stream, ())),
                      "a wait for %d of %.40s, not an earlier one of another stream", number, stream)
 
     def rule_5_3(self) -> None:
-        on: Dict[str, List[int]] = {stream: [] for stream in STREAM.values()}     # the nodes of each stream's pieces
+        on: Dict[str, List[int]] = {stream: [] for stream in STREAMS}                 # the node of each piece
         for node in self.nodes:
             node.pieces = []
         for piece in self.plan.pieces:
-            node = self.nodes[piece.node] if 0 <= piece.node < len(self.nodes) else None
+            node = self.nodes[piece.node] if piece.node < len(self.nodes) else None
             if self.bad("5.3", None, not node or node.kind not in STREAM, "piece %d is of no node", piece.index):
                 continue
-            own = on[STREAM[node.kind]]
+            own = on[self.stream(node)]
             self.bad("5.3", node, piece.number != len(own), "a piece that is not number %d of its stream", len(own))
             self.bad("5.3", node, own and own[-1] > node.index, "a piece after one of a later node of its stream")
             self.waits("5.3", node, piece.waits, on)
@@ -781,36 +803,25 @@ class Checker:
         for node in self.nodes:
             self.bad("5.3", node, not node.pieces, "it has no piece")
 
-    def rule_5_3_first_pieces(self) -> None:
-        """Part 1: what a node waits for, its first piece waits for. Reading: the waits of the pieces must guarantee
-        it; only they give the order (part 2)."""
-        for node in self.nodes:
-            for stream, number in node.waits.items():
-                awaited = self.on[stream][number]
-                self.bad("5.3", node, not self.order.ends_before(awaited, node.index),
-                         "it waits for node %d, and its first piece does not", awaited)
-
-    def stored(self, node: Node) -> Optional[Segment]:
+    def stored(self, node: Node) -> Segment:
         """The segment with the stored form of what an operation does."""
-        return self.segment(node.source if node.kind in ("decode", "measure") else node.target)
+        return self.segments[node.source if node.kind in ("decode", "measure") else node.target]
 
     def rule_5_4(self, node: Node) -> None:
-        """Reading: the stored form is the whole segment; pieces are not empty; if there are several, the bytes of each
-        are those of its rows: in elements where they lie in the map, in a code where the facts' cuts are."""
+        """Reading: the stored form is the whole segment; pieces are not empty."""
         stored = self.stored(node)
-        if node.kind in COMPUTE or stored is None or stored.content not in ("raw", "coded") or node.tensor is None:
-            return
-        tensor, code, several = self.tensors[node.tensor], self.code_of(stored), len(node.pieces) > 1
+        tensor, code = self.tensors[node.tensor], self.code_of(stored)
         row = offset = 0
         for p in node.pieces:
             in_map = row * (tensor.bytes // tensor.rows)
-            cut = in_map if stored.content == "raw" else row // code.split_rows * code.split_bytes if several else 0
+            splits, rest = divmod(row, code.split_rows) if code and code.split_rows else (0, row)
+            cut, rest = (splits * code.split_bytes, rest) if code else (in_map, 0)
             if (self.bad("5.4", node, p.first_row != row or p.rows < 1, "a piece does not begin at row %d", row) or
                     self.bad("5.4", node, p.stored_offset != offset or p.stored_bytes < 1, "a piece does not begin at "
                              "byte %d of the stored form", offset) or
                     self.bad("5.4", node, p.map_offset != in_map, "a piece does not begin at %d in the map", in_map) or
                     self.bad("5.4", node, offset % ALIGN or in_map % ALIGN, "a piece is not aligned") or
-                    self.bad("5.4", node, offset != cut or several and code and row % code.split_rows,
+                    self.bad("5.4", node, offset != cut or rest,
                              "the piece from row %d has not the bytes of its rows", row)):
                 return
             row, offset = row + p.rows, offset + p.stored_bytes
@@ -818,28 +829,28 @@ class Checker:
                  "bytes", row, tensor.rows, offset, stored.bytes)
 
     def rule_5_5(self, node: Node) -> bool:
-        """Reading: only a code that the facts can cut is done in several pieces."""
         if len(node.pieces) < 2:
             return False
+        if self.bad("5.5", node, node.kind in COMPUTE, "it has several pieces, and is not an operation"):
+            return True
         stored = self.stored(node)
         used = [self.segment(i) for i in (node.source, node.target, node.work, node.stage)]
-        code = self.code_of(stored) if stored else None
         return (
-            self.bad("5.5", node, node.kind in COMPUTE or not stored or node.tensor is None, "not an operation") or
             self.bad("5.5", node, node.stage is not None or any(s and s.dynamic for s in used),
                      "it has several pieces, and a stage or a dynamic segment") or
-            self.bad("5.5", node, stored.content == "coded" and (not code or code.body_bound or not code.split_rows),
-                     "it has several pieces, and its code has a body, or cannot be cut") or
+            self.bad("5.5", node, stored.content == "coded" and self.code_of(stored).body_bound,
+                     "it has several pieces, and its code has a body") or
             self.bad("5.5", node, stored.content != "coded" and (
                 node.kind not in COPIES or self.tensors[node.tensor].allreduce not in THROUGH_PINNED),
                 "it has several pieces, and neither a code nor a tensor that is all-reduced through pinned memory"))
 
     # ---------------------------------------------------------------------------------------------------- 3.6 Values
     def find_users(self) -> None:
-        """The users of each segment, in issue order. A code's pool and its spill are used by the code's users."""
+        """The users of each segment, in issue order. Who encodes or decodes a code uses its pool and spill (2.6)."""
         self.users: List[List[int]] = [[] for _ in self.segments]
         for node in self.nodes:
-            used = {node.source, node.target, node.work, node.stage, *node.segments, *node.codes} - {None}
+            of_step = node.segments + node.codes if node.kind in COMPUTE else []
+            used = {node.source, node.target, node.work, node.stage, *of_step} - {None}
             pools = {self.segments[i].pool for i in used} - {None}
             spills = {self.segments[i].spill for i in pools} - {None}
             for index in used | pools | spills:
@@ -848,7 +859,6 @@ class Checker:
     def walk(self) -> None:
         self.values = count()                                             # the numbers of values
         self.present = [None if t.ownership == "managed" else next(self.values) for t in self.tensors]
-        self.written = [-1] * len(self.tensors)                           # the node that wrote a tensor, or its home
         self.state = [State(None, None, False, False, None, []) for _ in self.segments]
         for index, tensor in enumerate(self.persistent):
             self.state[index].value, self.state[index].exact = self.present[tensor], True
@@ -885,7 +895,6 @@ class Checker:
         for k, use, s, _ in uses:
             if use.writes and k not in shares:
                 self.present[use.tensor] = next(self.values)
-                self.written[use.tensor] = node.index
                 if s:
                     self.rule_6_6(node, s, use)
                     self.write(node, s, self.present[use.tensor], True, use)
@@ -899,15 +908,15 @@ class Checker:
                 self.state[code.index].unread = node.index
 
     def walk_recompute(self, node: Node, first: Any) -> None:
-        """Reading: its outputs are as they were first computed only if what the step read then was exact, too: if it
-        read the result of a lossy code then, and reads the elements themselves now, it computes something else."""
+        """Reading: that a step reads a lossy code in place of elements counts the first time, too, as not exact."""
         deterministic, _ = self.variants[node.step][node.variant]
         exact = first.exact and node.variant == first.node.variant and deterministic
         for k, use, s, given in self.uses(node):
-            changed = use.access == "read" and (s is None or self.is_home(s)) and self.rule_6_10(node, use, first.node)
+            if use.access == "read" and (s is None or self.is_home(s)):
+                self.rule_6_10(node, use, first.values[k])
             if s and (use.reads or given):
                 self.rules_6_1_and_6_2(node, s)
-                if use.access != "modify" and not changed:
+                if use.access != "modify":
                     self.rule_6_4(node, s, use, first.values[k])
                 self.rule_6_5(node, s, use)
                 exact &= self.reads_exactly(use, s, given)
@@ -927,7 +936,6 @@ class Checker:
         exact = held.exact and not (node.kind == "decode" and self.lossy(source))
         if self.is_home(target):
             self.write(node, target, held.value, exact, None)
-            self.written[node.tensor] = node.index
         else:
             self.rule_6_8(node, target)
             self.put(node, target, held.value, exact)
@@ -950,7 +958,8 @@ class Checker:
         state = self.state[s.index]
         self.bad("6.1", node, state.value is None and state.writer is None, "segment %d was not written", s.index)
         if state.writer is not None and not self.order.ends_before(state.writer, node.index):
-            pieces = state.as_target and node.source == s.index
+            pieces = (state.as_target and self.nodes[state.writer].kind != "decode"
+                      and node.source == s.index and node.kind != "encode")
             self.bad("6.2", node, not pieces or not self.order.piecewise(state.writer, node.index),
                      "it reads segment %d, and node %d, which wrote it, need not have ended", s.index, state.writer)
         state.unread = None
@@ -959,23 +968,14 @@ class Checker:
         state.users.append(node.index)
 
     def rule_6_3(self, node: Node, s: Segment, output: Optional[Use]) -> None:
-        """Reading: a step that writes a segment in which it also finds another of its tensors (with the same root)
-        does so in place, which it must have declared."""
         for user in self.state[s.index].users:
             if user != node.index and not self.order.ends_before(user, node.index):
-                other = self.nodes[user]
-                pieces = (self.is_home(s) and other.kind == "offload" and node.kind == "prefetch"
-                          and self.tensors[node.tensor].allreduce in THROUGH_PINNED)
+                pieces = self.is_home(s) and (self.nodes[user].kind, node.kind) == ("offload", "prefetch")
                 self.bad("6.3", node, not pieces or not self.order.piecewise(user, node.index),
                          "it writes segment %d, and node %d, which uses it, need not have ended", s.index, user)
-        for _, use, bound, _ in self.uses(node) if output else ():
-            self.bad("6.3", node, use is not output and bound is s and not self.pairs(node, use, [output]),
-                     "it writes over %s in segment %d, which it does not declare", self.name(use.tensor), s.index)
-
-    def pairs(self, node: Node, given: Use, outputs: List[Use]) -> bool:
-        """The step declares a pair (inplace or alias) of this input with one of these outputs."""
-        outputs_of = {output for _, i, output in self.step_of(node).pairs if i == given.tensor}
-        return any(output.tensor in outputs_of for output in outputs)
+        for _, use, bound, given in self.uses(node) if output else ():
+            self.bad("6.3", node, use is not output and bound is s and (use.reads or given),
+                     "it writes over %s, which it reads, in segment %d", self.name(use.tensor), s.index)
 
     def rule_6_4(self, node: Node, s: Segment, use: Use, value: Optional[int]) -> None:
         state = self.state[s.index]
@@ -1011,11 +1011,9 @@ class Checker:
         for node in self.nodes:
             self.bad("6.9", node, node.work is not None and node.work == node.stage, "its workspace is its stage, too")
 
-    def rule_6_10(self, node: Node, use: Use, first: Node) -> bool:
-        """Reading: neither by a step nor by an operation that writes the home."""
-        written = self.written[use.tensor]
-        return self.bad("6.10", node, written > first.index, "node %d wrote %s since the step ran", written,
-                        self.name(use.tensor))
+    def rule_6_10(self, node: Node, use: Use, value: Optional[int]) -> None:
+        self.bad("6.10", node, self.present[use.tensor] != value, "%s has got a new value since the step ran",
+                 self.name(use.tensor))
 
     def rule_6_11(self, node: Node, held: State) -> None:
         self.bad("6.11", node, held.value is None or held.value != self.present[node.tensor] or not held.exact,
@@ -1026,8 +1024,9 @@ class Checker:
         """7.4 and 7.5."""
         for node in self.nodes:
             at_home = any(s and self.is_home(s) for s in (self.segment(node.source), self.segment(node.target)))
-            self.bad("7.4", node, at_home and not self.order.before[node.pieces[0].index] & self.order.compute,
-                     "it uses a home, and comes after no step")
+            before = self.order.before[node.pieces[0].index]
+            self.bad("7.4", node, (at_home or node.stream == "host") and not before & self.order.compute,
+                     "it uses a home, or runs on the host, and comes after no step")
         for index, tensor in enumerate(self.persistent):
             self.bad("7.5", None, self.state[index].value != self.present[tensor],
                      "in the end, the home of %s does not hold its present value", self.name(tensor))
@@ -1081,11 +1080,12 @@ class Checker:
 
     def in_place(self, node: Node, s: Segment, other: Segment) -> bool:
         """A step, the last user of one segment and the first of another, writes the output over the input."""
-        if (node.kind not in COMPUTE or s.offset != other.offset or other.content != "raw" or node.work == s.index):
+        if node.kind not in COMPUTE or s.offset != other.offset or other.content != "raw":
             return False
-        uses = list(self.uses(node))
-        outputs = [use for _, use, bound, given in uses if bound is s and use.access == "write" and not given]
-        return all(use.reads and not (node.codes and node.codes[k] is not None) and self.pairs(node, use, outputs)
+        uses, pairs = list(self.uses(node)), self.step_of(node).pairs
+        outputs = {use.tensor for _, use, bound, given in uses if bound is s and use.access == "write" and not given}
+        inputs = {over for _, over, output in pairs if output in outputs}
+        return all(use.tensor in inputs and use.reads and not (node.codes and node.codes[k] is not None)
                    for k, use, bound, _ in uses if bound is other)
 
     def rule_8_2(self, s: Segment) -> None:
@@ -1111,8 +1111,8 @@ class Checker:
         start, size, codes = stated["heap_offset"], stated["heap_bytes"], stated["heap_code_bytes"]
         if size or codes:
             self.bad("8.4", None, start % ALIGN or codes % ALIGN, "the heap, or a part of it, is not aligned")
-            self.bad("8.4", None, start < max(self.base["device"], 0), "the heap is below the base")
-            self.bad("8.4", None, not 0 <= codes <= size or start + size > LARGEST,
+            self.bad("8.4", None, start < self.base["device"], "the heap is below the base")
+            self.bad("8.4", None, codes > size or start + size > LARGEST,
                      "the heap has not the sizes of its parts")
             for s in self.segments:
                 self.bad("8.4", s, s.place == "device" and s.offset < start + size and start < s.end, "in the heap")
@@ -1158,7 +1158,7 @@ def check(plan: Plan) -> List[Tuple[str, Optional[int], str]]:
 
 
 def node_name(plan: Plan, node: Any) -> str:
-    if node.step is not None and 0 <= node.step < len(plan.steps):
+    if node.step is not None and node.step < len(plan.steps):
         return "%s of %s" % (node.kind, plan.steps[node.step].layer)
     return "%s of %s" % (node.kind, "nothing" if node.tensor is None else plan.tensors[node.tensor].name)
 

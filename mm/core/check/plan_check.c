@@ -13,6 +13,7 @@ static void check_fini(mm_check *c) {
     free(c->seen);
     free(c->ran);
     free(c->ran_exactly);
+    free(c->useful);
 }
 
 /* Allocates the passes' arrays. Call it after the pass `form`, when the plan's counts can be trusted. */
@@ -26,7 +27,9 @@ static mm_status check_init(mm_check *c) {
     c->seen = malloc(((size_t)plan->n_bindings + 1) * sizeof *c->seen);
     c->ran = malloc(((size_t)mm_graph_steps(c->graph) + 1) * sizeof *c->ran);
     c->ran_exactly = malloc(((size_t)mm_graph_steps(c->graph) + 1) * sizeof *c->ran_exactly);
-    if (!c->clocks || !c->node_at[0] || !c->residences || !c->current || !c->seen || !c->ran || !c->ran_exactly) {
+    c->useful = calloc(n_nodes + 1, sizeof *c->useful);
+    if (!c->useful || !c->clocks || !c->node_at[0] || !c->residences || !c->current || !c->seen || !c->ran ||
+        !c->ran_exactly) {
         check_fini(c);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the proof of a plan of %d nodes", plan->n_nodes);
     }

@@ -41,9 +41,10 @@ typedef struct mm_check {
     /* per tensor: the number of its present value. Each write makes a new value. An alias has the value of its
      * input; so after a write to shared storage no segment holds the other's value. */
     int32_t *current;
-    int32_t values; /* number of values so far */
-    int32_t *seen;  /* per binding of a step that has run: number of the value that the step read or wrote */
-    int32_t *ran;   /* per step of the graph: the node that ran it first, with which recomputations are compared */
+    int32_t values;    /* number of values so far */
+    int32_t *seen;     /* per binding of a step that has run: number of the value that the step read or wrote */
+    int32_t *ran;      /* per step of the graph: the node that ran it first, with which recomputations are compared */
+    bool *useful;      /* per node: whether a value that it wrote was read */
     bool *ran_exactly; /* per step of the graph: whether all that this node read was exact */
 } mm_check;
 

@@ -131,7 +131,7 @@ static mm_status check_segment(const mm_check *c, int segment) {
         if (s->offset % MM_ALIGN != 0)
             return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its offset is not aligned");
         if (s->offset < (s->pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes))
-            return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "lies below the plan's base");
+            return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "lies below the base");
         if (s->offset > INT64_MAX - s->bytes)
             return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its end is out of range");
     }

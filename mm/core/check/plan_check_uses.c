@@ -100,6 +100,13 @@ static void set_content(mm_check *c, int node, int segment, int32_t value, bool 
     add_user(c, node, segment);
 }
 
+/* The value that the segment holds is read. */
+static void mark_read(mm_check *c, int segment) {
+    mm_residence *r = &c->residences[segment];
+    r->unread = false;
+    if (r->writer >= 0) c->useful[r->writer] = true;
+}
+
 /* Checks that no other node uses the workspace, scratch or stage. */
 static mm_status use_work(mm_check *c, int node, int segment) {
     if (segment < 0) return MM_OK;
@@ -156,7 +163,7 @@ static mm_status step_reads(mm_check *c, int node, const mm_step_info *step, con
         if (bindings[u] < 0 || use->access == MM_WRITE) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], c->current[use->tensor]));
         c->ran_exactly[c->plan->nodes[node].step] &= serves_exactly(c, use, bindings[u]);
-        c->residences[bindings[u]].unread = false;
+        mark_read(c, bindings[u]);
         if (use->access == MM_READ) add_user(c, node, bindings[u]);
     }
     for (int u = 0; u < step->n_uses; u++) {
@@ -246,7 +253,7 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
         if (use->access == MM_MODIFY) { /* a persistent tensor, which may have changed since */
             if (bindings[u] < 0) continue;
             MM_TRY(check_written(c, node, use->tensor, bindings[u]));
-            c->residences[bindings[u]].unread = false;
+            mark_read(c, bindings[u]);
             add_user(c, node, bindings[u]);
             continue;
         }
@@ -257,7 +264,7 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
         MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
         mm_residence *r = &c->residences[bindings[u]];
         *exact = *exact && serves_exactly(c, use, bindings[u]);
-        r->unread = false;
+        mark_read(c, bindings[u]);
         add_user(c, node, bindings[u]);
     }
     return MM_OK;
@@ -297,7 +304,7 @@ static mm_status read_source(mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     MM_TRY(check_after_begin(c, node));
     MM_TRY(check_written(c, node, n->tensor, n->src));
-    c->residences[n->src].unread = false;
+    mark_read(c, n->src);
     add_user(c, node, n->src);
     return MM_OK;
 }
@@ -331,18 +338,6 @@ static mm_status walk_op(mm_check *c, int node) {
 }
 
 /* ---------------------------------------------------------------- the whole plan */
-
-/* Checks that an output of the recomputation is used afterwards. */
-static mm_status check_recomputed(const mm_check *c, int node) {
-    const mm_node *n = &c->plan->nodes[node];
-    const mm_step_info *step = mm_graph_step(c->graph, n->step);
-    const int32_t *bindings = &c->plan->bindings[n->first_binding];
-    for (int u = 0; u < step->n_uses; u++)
-        if (bindings[u] >= 0 && step->uses[u].access == MM_WRITE && !mm_node_is_given(n, u) &&
-            c->residences[bindings[u]].last > node)
-            return MM_OK;
-    return mm_check_refuse(c, MM_RULE_RESULT_USED, node, -1, "its result is not used by anything");
-}
 
 static mm_status check_segments_after(const mm_check *c) {
     for (int i = 0; i < c->plan->n_segments; i++) {
@@ -385,6 +380,7 @@ mm_status mm_check_uses(mm_check *c) {
             MM_TRY(walk_op(c, i));
         }
     for (int i = 0; i < c->plan->n_nodes; i++)
-        if (c->plan->nodes[i].kind == MM_NODE_RECOMPUTE) MM_TRY(check_recomputed(c, i));
+        if (c->plan->nodes[i].kind == MM_NODE_RECOMPUTE && !c->useful[i])
+            return mm_check_refuse(c, MM_RULE_RESULT_USED, i, -1, "its result is not used by anything");
     return check_segments_after(c);
 }
