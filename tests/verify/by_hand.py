@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Plans that break rules which no random mutant breaks, each beside the right plan: rule-5.5-0.plan, right-5.5.plan."""
+"""Plans that break rules which no random mutant breaks alone, each beside the right plan: rule-5.5-0.plan."""
 import copy
 import json
 import sys
@@ -17,7 +17,7 @@ def write(path, lines):
 
 def save(folder, rule, right, wrong):
     write(f"{folder}/right-{rule}.plan", right)
-    write(f"{folder}/rule-{rule}-0.plan", wrong)
+    write(f"{folder}/rule-{rule}-by-hand-0.plan", wrong)
 
 
 def of(lines, kind):
@@ -47,7 +47,7 @@ def cut_copy(folder):
     of(wrong, "plan")[0]["pieces"] += 1
     for line in of(wrong, "piece"):
         if line["node"] == 2:
-            line["waits"]["out"] = 1
+            line["waits"] = {"out": 1}
     save(folder, "5.5", right, wrong)
 
 
@@ -113,5 +113,19 @@ def output_elsewhere(folder):
     save(folder, "6.7", plan(False), plan(True))
 
 
-for make in (cut_copy, homes_overlap, recompute_after_update, output_elsewhere):
+def home_without_a_step(folder):
+    """7.4: a weight is copied out before any step: the iteration before may still change it."""
+    def plan(waits):
+        s = Schedule("training", "by hand")
+        w = s.persistent("w", SIZE)
+        host = s.pinned("w", 0)
+        first = s.step("begin", "forward", writes=[s.device(s.map("h", SIZE), 0)])
+        out = s.offload(w, host, after=[first] if waits else [])
+        back = s.prefetch(host, w, after=[out])
+        s.step("update", "update", modifies=[w], after=[back])
+        return list(s.lines())
+    save(folder, "7.4", plan(True), plan(False))
+
+
+for make in (cut_copy, homes_overlap, recompute_after_update, output_elsewhere, home_without_a_step):
     make(sys.argv[2])

@@ -38,10 +38,12 @@ published_races_are_refused_and_their_repairs_proved_() {
 
 each_rule_is_named_by_both_checkers_() {
     # No file can be of another graph than its own (1.1); by_hand.py breaks the others that no mutant breaks.
-    [[ $("$samples" rules . | tr '\n' ' ') == "1.1 5.5 6.7 6.10 7.3 " ]] || fail "other rules lack samples"
+    local -a lacking
+    mapfile -t lacking < <("$samples" rules .)
+    [[ ${lacking[*]} == "1.1 5.5 6.7 6.10 7.3" ]] || fail "other rules lack samples: ${lacking[*]}"
     python3 "$by_hand" "$tools" . || fail "by_hand.py fails"
     python3 "$agree" --rules "$mm" "$second" ./*.plan || fail "the checkers do not agree"
-    expect 0 verify right-*.plan
+    expect 0 verify right-5.5.plan right-6.7.plan right-6.10.plan right-7.3.plan right-7.4.plan
     rm ./*.plan
 }
 

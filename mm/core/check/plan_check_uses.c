@@ -262,7 +262,6 @@ static mm_status recompute_reads(mm_check *c, int node, const mm_step_info *step
             return mm_check_refuse(c, MM_RULE_UNCHANGED, node, use->tensor, "has changed since the step ran");
         if (bindings[u] < 0) continue;
         MM_TRY(check_serves(c, node, use, bindings[u], seen[u]));
-        mm_residence *r = &c->residences[bindings[u]];
         *exact = *exact && serves_exactly(c, use, bindings[u]);
         mark_read(c, bindings[u]);
         add_user(c, node, bindings[u]);
