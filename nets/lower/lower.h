@@ -12,11 +12,11 @@
  * factor. With NETS_UPDATE_IN_BACKWARD grad.<parameter> is managed, unless the host updates. If ranks divide gradients,
  * it is, too, and the persistent tensor shares.grad has a rank's shares of all. The update's layer is called after the
  * optimizer (nets_optimizer_traits.layer): <optimizer>; <optimizer>.1, .2, ... for its parts; <optimizer>.<layer> if
- * there is one for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes or the host
- * updates: those of strip i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A frozen
- * parameter (nets_freeze) is read only: it has no gradient and no states, and with a bf16 copy no value. What would only
- * give the gradients of frozen parameters, or of maps below the first layer that trains, is left out: steps, and reads
- * of maps.
+ * there is one for each layer. Then large parameters' states are cut (param_strips.h), unless they are codes or the
+ * host updates: those of strip i are called <state>.<parameter>[i], and <optimizer>.<parameter>[i] updates them. A
+ * frozen parameter (nets_freeze) is read only: it has no gradient and no states, and with a bf16 copy no value. What
+ * would only give the gradients of frozen parameters, or of maps below the first layer that trains, is left out: steps,
+ * and reads of maps.
  *
  * If a tensor has several consumers, each backward writes a gradient map of its own. A later one reads what the earlier
  * ones have written and adds it to its own. So the last map is the sum, always in the same order. */
@@ -103,7 +103,7 @@ typedef struct nets_param_tensors {
     mm_tensor absmax[NETS_OPTIMIZER_STATES]; /* not -1: `state` is codes, of u8 (state_codes.h) */
     nets_order order;
     int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
-    nets_strips strips;
+    nets_param_strips strips;
 } nets_param_tensors;
 
 typedef struct nets_lowered {

@@ -54,11 +54,11 @@ static bool is_coded(const nets_lowered *out, const nets_param *param) {
 
 /* How the parameter's states are cut: not where one step updates them all, nor where ranks have shares of them, nor
  * codes, which are small, nor where the host updates, which has them all. */
-static nets_strips strips_of(const nets_lowered *out, const nets_param *param, const nets_order *order) {
+static nets_param_strips strips_of(const nets_lowered *out, const nets_param *param, const nets_order *order) {
     const int64_t elems = nets_order_elems(order);
     const bool whole = out->update == NETS_UPDATE_AT_END || nets_lowered_divides(out, NETS_DIVIDE_STATES) ||
                        !nets_optimizer_traits_of(out->optimizer)->states[0] || is_coded(out, param) || out->on_host;
-    return whole ? (nets_strips){1, elems} : nets_strips_of(elems, out->strip_elems);
+    return whole ? (nets_param_strips){1, elems} : nets_param_strips_of(elems, out->strip_elems);
 }
 
 /* Adds a state in codes. */

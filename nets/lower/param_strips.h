@@ -21,24 +21,24 @@ enum { NETS_STRIP_UNIT = 2048 };
  * a step costs; and so that no net has many more steps than it has parameters. */
 enum { NETS_STRIP_ELEMS = 8 << 20, NETS_STRIP_PART = 128 };
 
-typedef struct nets_strips {
+typedef struct nets_param_strips {
     int n;         /* 1: the parameter is not cut */
     int64_t elems; /* of each strip but the last, which has the rest */
-} nets_strips;
+} nets_param_strips;
 
 /* How many elements a strip has at most in a net that trains `trained`. */
 int64_t nets_strip_most(int64_t trained);
 
 /* Cuts `elems` elements into equal strips of at most `most`, or of NETS_STRIP_UNIT if that is more. One strip if there
  * are no more than 2 `most`. */
-nets_strips nets_strips_of(int64_t elems, int64_t most);
+nets_param_strips nets_param_strips_of(int64_t elems, int64_t most);
 
 /* The elements of strip i. */
-nets_share nets_strip(const nets_strips *strips, int i, int64_t elems);
+nets_share nets_strip(const nets_param_strips *strips, int i, int64_t elems);
 
 /* Adds the strips of the state `name`, "<name>[0]", "<name>[1]", ..., of a weight of `elems` elements. The tensors
  * follow each other; *first_out is the first. */
-MM_CHECKED mm_status nets_strips_add(mm_graph *graph, const nets_strips *strips, int64_t elems, const char *name,
+MM_CHECKED mm_status nets_strips_add(mm_graph *graph, const nets_param_strips *strips, int64_t elems, const char *name,
                                      mm_tensor weight, mm_tensor *first_out);
 
 #endif

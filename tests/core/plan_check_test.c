@@ -376,9 +376,9 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
     mm_plan_destroy(m.plan);
 }
 
-/* Rules that no mutation breaks. The facts are always the graph's; homes are where the limits place them, apart; no step
- * between a forward step and its recomputation writes a persistent tensor; the limits of bytes are no MM_ERR_PLAN; and
- * pieces are broken by program_check_test. plan_rules_test breaks the others. */
+/* Rules that no mutation breaks. The facts are always the graph's; homes are where the limits place them, apart; no
+ * step between a forward step and its recomputation writes a persistent tensor; the limits of bytes are no MM_ERR_PLAN;
+ * and pieces are broken by program_check_test. plan_rules_test breaks the others. */
 static bool is_never_broken(mm_rule rule) {
     static const mm_rule rules[] = {MM_RULE_FACTS,       MM_RULE_PIECES,    MM_RULE_PARTS,        MM_RULE_CUT,
                                     MM_RULE_HOMES_APART, MM_RULE_UNCHANGED, MM_RULE_DEVICE_BYTES, MM_RULE_PINNED_BYTES};

@@ -121,6 +121,7 @@ static void write_random(const char *dir, int wanted, uint64_t first) {
     char scratch[PATH];
     const int mutations = n_mutations();
     int n = 0, files = 0;
+    if (mutations == 0) abort();
     snprintf(scratch, sizeof scratch, "%s/scratch", dir);
     for (uint64_t seed = first; files * A_FILE + n < wanted; seed++) {
         /* Of six samples, four have a broken plan, one has broken pieces, and one is right. */

@@ -139,7 +139,7 @@ TEST_CASE(strips_cover_a_parameter_in_units) {
     for (int c = 0; c < 1000; c++) {
         const int64_t elems = 1 + (int64_t)(mm_random_next(&random) >> (mm_random_next(&random) % 40 + 20));
         const int64_t most = 1 + (int64_t)(mm_random_next(&random) % (uint64_t)elems);
-        const nets_strips strips = nets_strips_of(elems, elems / most > 1000 ? elems / 1000 : most);
+        const nets_param_strips strips = nets_param_strips_of(elems, elems / most > 1000 ? elems / 1000 : most);
         int64_t covered = 0;
         assert_true(strips.n == 1 || strips.elems % NETS_STRIP_UNIT == 0);
         for (int i = 0; i < strips.n; i++) {
@@ -152,8 +152,8 @@ TEST_CASE(strips_cover_a_parameter_in_units) {
     /* By the usual rule, and in a net with many more elements. */
     assert_int_equal(nets_strip_most(1000), NETS_STRIP_ELEMS);
     assert_int_equal(nets_strip_most(INT64_C(8) << 30), INT64_C(64) << 20);
-    assert_int_equal(nets_strips_of(2 * NETS_STRIP_ELEMS, NETS_STRIP_ELEMS).n, 1);
-    const nets_strips more = nets_strips_of(2 * NETS_STRIP_ELEMS + 1, NETS_STRIP_ELEMS);
+    assert_int_equal(nets_param_strips_of(2 * NETS_STRIP_ELEMS, NETS_STRIP_ELEMS).n, 1);
+    const nets_param_strips more = nets_param_strips_of(2 * NETS_STRIP_ELEMS + 1, NETS_STRIP_ELEMS);
     assert_true(more.n == 3 && more.elems <= NETS_STRIP_ELEMS);
 }
 

@@ -62,6 +62,7 @@ static void expect_device_bits(suite_net *s, const nets_optimizer *device) {
             fail_msg("%s, %s: other weights", nets_net_name(s->net), POLICIES[p]);
         free(weights);
     }
+    s->optimizer = device;
     free(expected);
 }
 

@@ -120,8 +120,8 @@ TEST_CASE(what_is_told_of_a_policy_is_what_runs) {
     target_fini(&t);
 }
 
-/* In the least budget in which weights stay, auto pins memory for the fastest plan. The plan with the lowest peak moves all maps that can be
- * moved out; the fastest plan in the same budget need not. */
+/* In the least budget in which weights stay, auto pins memory for the fastest plan. The plan with the lowest peak moves
+ * all maps that can be moved out; the fastest plan in the same budget need not. */
 TEST_CASE(in_its_minimum_a_policy_pins_what_the_fastest_plan_takes) {
     enum { BATCH = 4 };
     static const char policy[] = "auto:resident=all";

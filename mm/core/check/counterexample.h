@@ -14,8 +14,8 @@ typedef struct mm_counterexample {
 } mm_counterexample;
 
 /* Makes the execution. Without a late piece it is the issue order: one piece after the other. The program broke the
- * rule in mm_program_prove_or_say, which has passed its form and its pieces: rules 6.1 and later. For earlier rules `at`
- * is -1 and there are no periods. MM_ERR_NOMEM. The caller frees it with mm_counterexample_fini. */
+ * rule in mm_program_prove_or_say, which has passed its form and its pieces: rules 6.1 and later. For earlier rules
+ * `at` is -1 and there are no periods. MM_ERR_NOMEM. The caller frees it with mm_counterexample_fini. */
 MM_CHECKED mm_status mm_counterexample_make(const mm_program *program, const mm_violation *violation,
                                             mm_counterexample *example_out);
 void mm_counterexample_fini(mm_counterexample *example);
