@@ -64,6 +64,10 @@ def later(a, b):
     return {s: max((c[s] for c in (a, b) if s in c), key=lambda node: node["number"]) for s in {**a, **b}}
 
 
+def overlap(a, b):
+    return a["place"] == b["place"] and a["offset"] < b["offset"] + b["bytes"] and b["offset"] < a["offset"] + a["bytes"]
+
+
 class Converter:
     """Adds the nodes of a plan, event by event.
 
@@ -257,15 +261,15 @@ class Converter:
             getattr(self, what)(event)
 
     def finish(self):
-        """What copies brought and nothing has read yet is read after all work, so that rule 10.1 counts it as used."""
-        kept = [b for b in self.living.values() if b.content and id(b.content) in self.unread]
-        everything = self.everything()
-        reads = []
-        for b in kept:
-            segment = b.content
-            if b.memory == "host":
-                segment = self.spare(segment["tensor"], b.bytes)
-                everything["in"] = self.schedule.prefetch(b.content, segment, list(everything.values()))
+        """What copies brought, and nothing has read or overwritten, is read after all work: rule 10.1 then counts it as
+        used."""
+        everything, reads, segments = self.everything(), [], list(self.schedule.segments)
+        for at, segment in enumerate(segments):
+            if id(segment) not in self.unread or any(overlap(segment, other) for other in segments[at + 1:]):
+                continue
+            if segment["place"] == "pinned":
+                source, segment = segment, self.spare(segment["tensor"], segment["bytes"])
+                everything["in"] = self.schedule.prefetch(source, segment, list(everything.values()))
             reads.append(segment)
         if reads:
             self.steps("end", "forward", reads, [], [], list(everything.values()))

@@ -11,7 +11,7 @@
 The tensors are the CPU's, and so are their values. Where a tensor would be, on which stream a kernel would run, and at
 which address an allocator would put it is kept beside. Inside, torch.cuda.Stream, Event, current_stream, stream and
 their like are stand-ins, and so are `device`, `cpu`, `to`, `cuda`, `pin_memory` and `is_pinned` of tensors. README.md
-says what the stand-ins do, and what they do not know. One recording at a time, on one thread. torch 2.6 to 2.13.
+says what the stand-ins do, and what they do not know. One recording at a time, on one thread. Tried with torch 2.13.
 """
 import contextlib
 import json
@@ -227,12 +227,12 @@ class Recording:
                 if buffer.memory == "device" and not buffer.other_streams:
                     self.spare.append(buffer)
 
-    def place(self, memory, size):
+    def place(self, memory, size, anew):
         """A block of the device that was freed on the current stream, as the caching allocator takes it; or new bytes."""
         size = (size + BLOCK - 1) // BLOCK * BLOCK
-        fit = [b for b in self.spare if memory == "device" and b.stream is self.stream and b.size >= size]
+        fit = [b for b in self.spare if b.stream is self.stream and b.size >= size and memory == "device" and not anew]
         if fit:
-            block = min(reversed(fit), key=lambda b: b.size)
+            block = min(reversed(fit), key=lambda b: b.size)  # of equals, the one that was freed last
             self.spare.remove(block)
             return block.address, block.size
         address = self.top.get(memory, 0)
@@ -244,19 +244,13 @@ class Recording:
         storage = tensor.untyped_storage()
         if storage._cdata not in self.buffers:
             filled = made is None
-            address, size = self.place(memory, storage.nbytes()) if not filled else self.above(storage.nbytes())
+            address, size = self.place(memory, storage.nbytes(), anew=filled)
             b = Buffer(storage, made or f"given.{self.count('given')}", memory, self.stream, address, size)
             b.written = filled
             self.buffers[storage._cdata] = b
             self.write("alloc", buffer=b.name, address=address, bytes=max(b.bytes, 1), memory=memory,
                        stream=self.stream.name, filled=filled)
         return self.buffers[storage._cdata]
-
-    def above(self, size):
-        """Bytes that no buffer has had: for what was there before."""
-        spare, self.spare = self.spare, []
-        place, self.spare = self.place("device", size), spare
-        return place
 
     # ------------------------------------------------------------ operations
 
@@ -280,7 +274,6 @@ class Recording:
             self.buffer(t, f"{name}:{number}" if number else name, self.memory or ("device" if on_device else "host"))
         if op.startswith(("empty", "new_empty")):
             return
-        blocking = not outs
         if op == "copy_" and self.buffer(args[0]).memory != self.buffer(args[1]).memory:
             return self.copy(args[0], args[1], blocking=not (len(args) > 2 and args[2]))
         for t in changed:
@@ -293,14 +286,14 @@ class Recording:
             b.written = True
         host = all(b.memory == "host" for b in [*reads.values(), *writes.values()])
         self.write("kernel", name=name, stream="host" if host else self.stream.name, reads=list(reads),
-                   writes=list(writes), blocking=blocking,
+                   writes=list(writes), blocking=isinstance(result, (bool, int, float, complex)),
                    phase="backward" if torch._C._current_graph_task_id() >= 0 else "forward")
 
     def copy(self, target, source, blocking):
         target_buffer, source_buffer = self.buffer(target), self.buffer(source)
-        size = source.numel() * source.element_size()
-        if target.dtype != source.dtype or target.numel() * target.element_size() != target_buffer.bytes:
-            size = 1  # neither whole nor bit by bit: for log_to_plan.py to refuse
+        if target.dtype != source.dtype:
+            raise NotImplementedError(f"a copy of {source_buffer.name} between device and host changes its dtype: a log "
+                                      "has copies of bytes")
         target_buffer.written = True
         self.write("copy", stream=self.stream.name, **{"from": source_buffer.name, "to": target_buffer.name},
-                   bytes=max(size, 1), blocking=blocking)
+                   bytes=source.nbytes, blocking=blocking)
