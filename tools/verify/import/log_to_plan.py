@@ -211,7 +211,6 @@ class Converter:
         count = self.names[name, phase] = self.names.get((name, phase), 0) + 1
         name += f" ({count})" if count > 1 else ""
         clock = self.clock(event, "compute", f"kernel {name}")
-        reads.sort(key=lambda b: b not in writes)  # so that what is written in place is read by the writing step
         before = [self.read(b) for b in reads]
         inplace = [(old, b) for old, b in zip(before, reads) if b in writes]
         after = [self.written(b) for b in writes]
