@@ -78,6 +78,8 @@ class Converter:
     def __init__(self, name):
         self.schedule = Schedule("log", name)
         self.buffers, self.living = {}, {}  # by name
+        self.low, self.scratch = {}, {}  # of each memory the lowest address; where bytes begin that no buffer has
+        self.parts = {}  # line of a copy of parts → segment of what it writes
         self.clocks, self.events, self.host = {}, {}, {}
         self.last = {}  # stream of the plan → its last node, that node's name and stream in the log
         self.unread = set()  # segments that copies wrote and nothing has read: their ids
@@ -87,35 +89,57 @@ class Converter:
     # ------------------------------------------------------------ buffers
 
     def declare(self, events):
-        """Knows all buffers, and writes those that were filled before the log began."""
-        moved = set()
+        """Knows all buffers. A first step writes what was there before the log began."""
+        copies = []
         for self.line, event in events:
             check(event)
             if event["do"] == "copy":
-                moved |= {event["from"], event["to"]}
+                copies.append((self.line, event))
             if event["do"] == "alloc":
                 if event["buffer"] in self.buffers:
                     raise Refused(f'buffer {event["buffer"]} is allocated twice; each needs a name of its own')
                 self.buffers[event["buffer"]] = Buffer(event)
-        self.low = {memory: min((b.address for b in self.buffers.values() if b.memory == memory), default=0)
-                    // ALIGN * ALIGN for memory in ("device", "host")}
-        self.scratch = aligned(max((b.address + b.bytes for b in self.buffers.values() if b.memory == "device"),
-                                   default=0) - self.low["device"])  # bytes of the device that no buffer has
-        self.moved = moved
-        filled = [b for b in self.buffers.values() if b.filled and (b.memory == "device" or b.name in moved)]
-        visits = []
-        for b in filled:
-            self.born(b)
-            visits.append(self.written(b) if b.memory == "device" else self.spare(self.tensor(b), b.bytes))
-        if not filled:
+        self.moved = {event[end] for _, event in copies for end in ("from", "to")}
+        for memory in ("device", "host"):
+            of = [b for b in self.buffers.values() if b.memory == memory]
+            self.low[memory] = min((b.address for b in of), default=0) // ALIGN * ALIGN
+            self.scratch[memory] = aligned(max((b.address + b.bytes for b in of), default=0) - self.low[memory])
+        there, visits = [], []
+        for b in self.buffers.values():
+            if b.filled and (b.memory == "device" or b.name in self.moved):
+                self.born(b)
+                tensor = self.tensor(b.name, b.bytes)
+                visits.append(self.written(b, tensor) if b.memory == "device" else self.spare(tensor, b.bytes, "device"))
+                there.append(b)
+        for line, event in copies:
+            if self.of_parts(event):
+                source, target = self.buffers[event["from"]], self.buffers[event["to"]]
+                self.parts[line] = self.spare(self.tensor(f"{source.name} in {target.name}", target.bytes), target.bytes,
+                                              "device")
+                visits.append(self.parts[line])
+        if not visits:
             return
         begin = self.last_of(self.schedule.step("begin", "forward", writes=visits), "begin", "the host")
-        for b, visit in zip(filled, visits):
+
+        def on_host(visit, segment):
+            self.last_of(self.schedule.offload(visit, segment, [begin]), "what was in host memory", "the host")
+            self.unread.add(id(segment))
+
+        for b, visit in zip(there, visits):
             if b.memory == "host":
-                b.content = self.schedule.pinned(visit["tensor"], b.address - self.low["host"])
-                self.last_of(self.schedule.offload(visit, b.content, [begin]), "what was in host memory", "the host")
-                self.unread.add(id(b.content))
+                on_host(visit, self.written(b, visit["tensor"]))
+        for line, event in copies:
+            if line in self.parts and self.buffers[event["from"]].memory == "host":
+                visit = self.parts[line]
+                self.parts[line] = self.spare(visit["tensor"], visit["bytes"], "host")
+                on_host(visit, self.parts[line])
         self.host = self.everything()
+
+    def of_parts(self, event):
+        """Whether a copy to or from host memory is not of a whole buffer onto a whole one."""
+        source, target = self.buffers.get(event["from"]), self.buffers.get(event["to"])
+        return (source and target and source.memory != target.memory
+                and not event.get("bytes", source.bytes) == source.bytes == target.bytes)
 
     def born(self, b):
         if (b.address - self.low[b.memory]) % ALIGN:
@@ -126,23 +150,24 @@ class Converter:
                 raise Refused(f"buffer {b.name} lies over {other.name}, which is not freed")
         self.living[b.name] = b
 
-    def tensor(self, b):
-        """A new tensor: what is now written to the buffer."""
-        name = b.name
+    def tensor(self, name, size):
+        """A new tensor, of this name if no other has it."""
         while name in self.schedule.sizes:
-            name = f"{name}'"
-        return self.schedule.map(name, b.bytes)
+            name += "'"
+        return self.schedule.map(name, size)
 
-    def written(self, b, tensor=None):
-        """The segment for what is now written to the buffer: a tensor that was copied there, or a new one."""
-        place = self.schedule.device if b.memory == "device" else self.schedule.pinned
-        b.content = place(tensor or self.tensor(b), b.address - self.low[b.memory])
+    def segment(self, tensor, offset, memory):
+        return (self.schedule.device if memory == "device" else self.schedule.pinned)(tensor, offset)
+
+    def written(self, b, tensor):
+        """The segment for what is now written to the buffer."""
+        b.content = self.segment(tensor, b.address - self.low[b.memory], b.memory)
         return b.content
 
-    def spare(self, tensor, size):
-        segment = self.schedule.device(tensor, self.scratch)
-        self.scratch += aligned(size)
-        return segment
+    def spare(self, tensor, size, memory):
+        """A segment in bytes that no buffer has."""
+        self.scratch[memory] += aligned(size)
+        return self.segment(tensor, self.scratch[memory] - aligned(size), memory)
 
     def alive(self, name):
         b = self.buffers.get(name)
@@ -213,7 +238,7 @@ class Converter:
         clock = self.clock(event, "compute", f"kernel {name}")
         before = [self.read(b) for b in reads]
         inplace = [(old, b) for old, b in zip(before, reads) if b in writes]
-        after = [self.written(b) for b in writes]
+        after = [self.written(b, self.tensor(b.name, b.bytes)) for b in writes]
         pairs = [(old, b.content) for old, b in inplace]
         node = self.steps(name, phase, before, after, pairs, list(clock.values()))
         self.issued(event, clock, "compute", node, f"kernel {name}")
@@ -230,13 +255,19 @@ class Converter:
         what = f"the copy of {source.name} to {target.name}"
         if source.memory == target.memory:
             raise Refused(f"{what} is within host memory, where a plan has no copies")
-        if not size == source.bytes == target.bytes:
-            raise Refused(f"{what} is of {size} bytes, from {source.bytes} to {target.bytes}: a plan copies whole tensors")
         stream, add = (("out", self.schedule.offload) if source.memory == "device" else ("in", self.schedule.prefetch))
         clock = self.clock(event, stream, what)
-        segment = self.read(source)
-        self.unread.add(id(self.written(target, segment["tensor"])))
-        self.issued(event, clock, stream, add(segment, target.content, list(clock.values())), what)
+        after = list(clock.values())
+        content = self.read(source)
+        if self.line in self.parts:  # one copy for what is read, and one for what is written
+            part = self.spare(content["tensor"], source.bytes, target.memory)
+            self.unread.add(id(part))
+            add(content, part, after)
+            content = self.parts[self.line]
+            self.unread.discard(id(content))
+        segment = self.written(target, content["tensor"])
+        self.unread.add(id(segment))
+        self.issued(event, clock, stream, add(content, segment, after), what)
 
     def event(self, event):
         what = event["do"]
@@ -267,7 +298,7 @@ class Converter:
             if id(segment) not in self.unread or any(overlap(segment, other) for other in segments[at + 1:]):
                 continue
             if segment["place"] == "pinned":
-                source, segment = segment, self.spare(segment["tensor"], segment["bytes"])
+                source, segment = segment, self.spare(segment["tensor"], segment["bytes"], "device")
                 everything["in"] = self.schedule.prefetch(source, segment, list(everything.values()))
             reads.append(segment)
         if reads:

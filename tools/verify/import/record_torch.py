@@ -80,7 +80,8 @@ class Event:
         self.name = f"e{self.log.count('event')}"
 
     def record(self, stream=None):
-        self.name = self.name.split(".")[0] + f".{self.log.count('record')}"  # a wait is for what was recorded before it
+        # A wait is for what was recorded before it.
+        self.name = f"{self.name.split('.')[0]}.{self.log.count('record')}"
         self.log.write("record", stream=(stream or self.log.stream).name, event=self.name)
 
     def wait(self, stream=None):
@@ -106,9 +107,9 @@ class Placing(TorchFunctionMode):
         if name == "__get__":
             name = getattr(func.__self__, "__name__", "")
         if name in ("device", "is_cuda", "is_cpu", "is_pinned", "get_device"):
-            memory = self.log.buffer(args[0]).memory
-            return {"device": DEVICE if memory == "device" else torch.device("cpu"), "is_cuda": memory == "device",
-                    "get_device": 0 if memory == "device" else -1}.get(name, memory == "host")
+            device = self.log.device(args[0])
+            return {"device": device, "is_cuda": device is DEVICE, "get_device": 0 if device is DEVICE else -1}.get(
+                name, device is not DEVICE)
         if name in ("cpu", "pin_memory"):
             return self.move(args[0], "host", kwargs.get("non_blocking", False))
         if name == "cuda":
@@ -117,9 +118,6 @@ class Placing(TorchFunctionMode):
             device, dtype, non_blocking, _ = torch._C._nn._parse_to(*args[1:], **kwargs)
             tensor = args[0] if dtype is None else args[0].to(dtype)
             return tensor if device is None else self.move(tensor, memory_of(device), non_blocking)
-        if name == "record_stream":
-            self.log.buffer(args[0]).other_streams = True
-            return None
         if func is torch.Tensor.backward:  # inside a call the mode is off: hooks of the user's need it
             with self:
                 return torch.autograd.backward(args[0], kwargs.pop("gradient", None), **kwargs)
@@ -181,6 +179,12 @@ class Recording:
         self.closing.enter_context(mock.patch.object(
             torch._C._autograd, "_push_saved_tensors_default_hooks",
             lambda pack, unpack: push(self.hook("pack", pack), self.hook("unpack", unpack))))
+        self.closing.enter_context(mock.patch.object(
+            torch.Tensor, "record_stream", lambda tensor, _: setattr(self.buffer(tensor), "other_streams", True)))
+        group = torch._C._group_tensors_by_device_and_dtype  # C++, which knows the CPU alone; for optimizers
+        self.closing.enter_context(mock.patch.object(
+            torch._C, "_group_tensors_by_device_and_dtype", lambda lists, *more: {
+                (self.device(found[0][0][0]), dtype): found for (_, dtype), found in group(lists, *more).items()}))
         self.closing.enter_context(Kernels(self))
         self.closing.enter_context(self.placing)
         return self
@@ -228,8 +232,8 @@ class Recording:
                     self.spare.append(buffer)
 
     def place(self, memory, size, anew):
-        """A block of the device that was freed on the current stream, as the caching allocator takes it; or new bytes."""
-        size = (size + BLOCK - 1) // BLOCK * BLOCK
+        """Address and size: of a block of the device that the current stream owns and that is free, or of new bytes."""
+        size = (max(size, 1) + BLOCK - 1) // BLOCK * BLOCK
         fit = [b for b in self.spare if b.stream is self.stream and b.size >= size and memory == "device" and not anew]
         if fit:
             block = min(reversed(fit), key=lambda b: b.size)  # of equals, the one that was freed last
@@ -251,6 +255,9 @@ class Recording:
             self.write("alloc", buffer=b.name, address=address, bytes=max(b.bytes, 1), memory=memory,
                        stream=self.stream.name, filled=filled)
         return self.buffers[storage._cdata]
+
+    def device(self, tensor):
+        return DEVICE if self.buffer(tensor).memory == "device" else torch.device("cpu")
 
     # ------------------------------------------------------------ operations
 
@@ -291,9 +298,6 @@ class Recording:
 
     def copy(self, target, source, blocking):
         target_buffer, source_buffer = self.buffer(target), self.buffer(source)
-        if target.dtype != source.dtype:
-            raise NotImplementedError(f"a copy of {source_buffer.name} between device and host changes its dtype: a log "
-                                      "has copies of bytes")
         target_buffer.written = True
         self.write("copy", stream=self.stream.name, **{"from": source_buffer.name, "to": target_buffer.name},
-                   bytes=source.nbytes, blocking=blocking)
+                   bytes=max(source.nbytes, 1), blocking=blocking)
