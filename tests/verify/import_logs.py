@@ -102,6 +102,7 @@ def refused():
         "buffer a is allocated twice": [a],
         'kernel has an unknown key "read"': [{**kernel("one", "s0"), "read": []}],
         "\"do\" is 'launch'": [{"do": "launch"}],
+        """kernel: "reads" is [['a']]""": [kernel("one", "s0", [["a"]])],
         'alloc: "address" is -1': [alloc("b", -1)],
     }.items():
         try:
@@ -110,6 +111,11 @@ def refused():
             assert text in str(message) and "\n" not in str(message), message
         else:
             raise AssertionError(f"not refused: {text}")
+    try:
+        convert(lines())
+        raise AssertionError("a log without work is not refused")
+    except Refused as message:
+        assert "has no work" in str(message), message
     with open("wrong.log", "w", encoding="utf-8") as file:
         file.write("{}\n")
     result = subprocess.run([sys.executable, f"{IMPORT}/log_to_plan.py", "wrong.log", "-o", "wrong.plan"],

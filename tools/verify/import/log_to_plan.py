@@ -53,7 +53,8 @@ def check(event):
     for key in sorted(event.keys() - needed - optional - {"do"}):
         raise Refused(f'{what} has an unknown key "{key}"')
     for key, value in event.items():
-        if type(value) is not TYPES.get(key, str) or type(value) is int and value < (key == "bytes"):
+        if (type(value) is not TYPES.get(key, str) or type(value) is int and value < (key == "bytes")
+                or type(value) is list and not all(type(name) is str for name in value)):
             raise Refused(f'{what}: "{key}" is {value!r}')
     if event.get("memory", "device") not in ("device", "host") or event.get("phase", "forward") not in PHASES:
         raise Refused(f"{what}: an unknown memory or phase")
@@ -322,6 +323,8 @@ def convert(lines):
         converter.declare(events)
         for converter.line, event in events:
             converter.event(event)
+        if not converter.schedule.steps:
+            raise Refused("the log ends, and has no work")
     except Refused as refused:
         raise Refused(f"{converter.line}: {refused}") from None
     converter.finish()
@@ -338,8 +341,10 @@ def main():
             convert(file).save(arguments.plan)
     except Refused as refused:
         sys.exit(f"log_to_plan.py: {arguments.log}:{refused}")
+    except UnicodeDecodeError:
+        sys.exit(f"log_to_plan.py: {arguments.log}: not UTF-8")
     except OSError as error:
-        sys.exit(f"log_to_plan.py: {error}")
+        sys.exit(f"log_to_plan.py: {error.filename}: {error.strerror}")
 
 
 if __name__ == "__main__":
