@@ -28,6 +28,7 @@ class Schedule:
     def __init__(self, graph, policy):
         self.graph, self.policy = graph, policy
         self.tensors, self.homes, self.segments = [], [], []
+        self.sizes = {}  # name of a tensor → its bytes
         self.layers, self.steps, self.nodes = {}, [], []
         self.issued = dict.fromkeys(("compute", "encode", "decode", "out", "in"), 0)
 
@@ -35,12 +36,12 @@ class Schedule:
 
     def map(self, name, size, kind="feature map"):
         """A tensor that lives within an iteration. Returns its name."""
-        self.tensors.append({"name": name, "kind": kind, "ownership": "managed", "dtype": "u8", "dims": [size]})
+        self._tensor(name, size, kind, "managed")
         return name
 
     def persistent(self, name, size, pinned=False, kind="weight"):
         """A tensor that lives across iterations. Returns its home, a segment: on the device, or in pinned memory."""
-        self.tensors.append({"name": name, "kind": kind, "ownership": "persistent", "dtype": "u8", "dims": [size]})
+        self._tensor(name, size, kind, "persistent")
         place = "pinned" if pinned else "device"
         offset = sum(aligned(h["bytes"]) for h in self.homes if h["place"] == place)
         home = {"content": "raw", "category": "persistent", "tensor": name, "place": place, "offset": offset,
@@ -48,12 +49,13 @@ class Schedule:
         self.homes.append(home)
         return home
 
-    def size(self, tensor):
-        return next(t["dims"][0] for t in self.tensors if t["name"] == tensor)
+    def _tensor(self, name, size, kind, ownership):
+        self.tensors.append({"name": name, "kind": kind, "ownership": ownership, "dtype": "u8", "dims": [size]})
+        self.sizes[name] = size
 
     def _segment(self, tensor, offset, place):
         segment = {"content": "raw", "category": "feature maps", "tensor": tensor, "place": place, "offset": offset,
-                   "bytes": self.size(tensor)}
+                   "bytes": self.sizes[tensor]}
         self.segments.append(segment)
         return segment
 
@@ -79,12 +81,15 @@ class Schedule:
         self.nodes.append(node)
         return node
 
-    def step(self, layer, phase, reads=(), writes=(), modifies=(), after=()):
-        """A step on the compute stream. It reads, writes and modifies segments."""
+    def step(self, layer, phase, reads=(), writes=(), modifies=(), inplace=(), after=()):
+        """A step on the compute stream. It reads, writes and modifies segments. `inplace`: pairs of what it reads and
+        what it writes over that."""
         number = self.layers.setdefault(layer, len(self.layers))
         uses = [("read", s) for s in reads] + [("write", s) for s in writes] + [("modify", s) for s in modifies]
+        pairs = [{"allow": "inplace", "input": a["tensor"], "output": b["tensor"]} for a, b in inplace]
         self.steps.append({"layer": number, "phase": phase, "workspace_bytes": 0,
-                           "uses": [{"tensor": s["tensor"], "access": access} for access, s in uses]})
+                           "uses": [{"tensor": s["tensor"], "access": access} for access, s in uses],
+                           **({"pairs": pairs} if pairs else {})})
         return self._node("step", after, step=len(self.steps) - 1, segments=[s for _, s in uses])
 
     def offload(self, source, target, after=()):
@@ -136,7 +141,8 @@ class Schedule:
         for number, node in enumerate(self.nodes):
             line = {"is": "piece", "node": number, "number": node["number"]}
             if "tensor" in node:
-                line.update(first_row=0, rows=self.size(node["tensor"]), stored_bytes=self.size(node["tensor"]))
+                line.update(first_row=0, rows=self.sizes[node["tensor"]],
+                            stored_bytes=self.sizes[node["tensor"]])
             yield {**line, "waits": node["waits"]}
 
     def save(self, path):
