@@ -93,7 +93,10 @@ static bool make(uint64_t seed, int layers, const mutation *mutation, int piece,
         if (s->m.limits.device_bytes == s->world.limits.device_bytes) s->m.limits.device_bytes = INT64_MAX;
         if (s->m.limits.pinned_bytes == s->world.limits.pinned_bytes) s->m.limits.pinned_bytes = INT64_MAX;
     }
-    good = good && mm_program_init(s->m.plan, s->m.facts, &s->program) == MM_OK;
+    /* Only what is well-formed can be lowered; with any other plan go the pieces that the world's own has. */
+    const bool formed = good && plan_is_formed(s->m.plan, s->m.facts, &s->m.limits);
+    good = good && mm_program_init(formed ? s->m.plan : s->world.plan, s->m.facts, &s->program) == MM_OK;
+    if (good) s->program.plan = s->m.plan;
     if (good && piece != NO_PIECE) good = break_piece(&s->program, piece, seed);
     if (!good) sample_destroy(s);
     return good;

@@ -112,7 +112,7 @@ commands_with() { # OPTION
 # The arguments without which a command refuses whatever else it is given, or does not read it.
 # shellcheck disable=SC2034 # read by the tests
 declare -A needs=(
-    [train]="" [bench]="--net tiny" [plan]="--net tiny" [report]="rows --html page"
+    [train]="" [bench]="--net tiny" [plan]="--net tiny" [report]="rows --html page" [verify]="plan"
     [device]="--facts facts --net tiny" [gpus]="" [nets]="" [policies]="" [codecs]="" [completion]="bash" [man]=""
 )
 

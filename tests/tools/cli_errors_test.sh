@@ -20,7 +20,7 @@ unknown_commands_and_options_point_to_help_() {
     for command in $(mm_commands); do
         refused 2 "unknown option '--nope'; --help lists them" "$command" --nope
         refused 2 "unknown option '--nope=1'" "$command" --nope=1
-        [[ $command =~ ^(report|gpus|completion|man)$ ]] || refused 2 "unexpected argument 'stray'" "$command" stray
+        [[ $command =~ ^(report|verify|gpus|completion|man)$ ]] || refused 2 "unexpected argument 'stray'" "$command" stray
     done
     refused 2 "unexpected argument 'resnet20': options begin with --, as in --net resnet20" plan resnet20
 }
