@@ -411,7 +411,7 @@ static void steps_on_the_host_are_updates_of_persistent_tensors_alone(void **sta
                  {3, 1, 0, "tensor shared is all-reduced"},
                  {0, 2, 0, ""}};
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "u%d", i);
         EXPECT(MM_OK, "", mm_graph_add_layer(graph, name, MM_LAYER_UPDATE, &layer));
         EXPECT(MM_OK, "",

@@ -204,7 +204,8 @@ static void captured_work_reads_learning_rate_and_iteration_when_it_runs(void **
     op_rig_init(&plain, NETS_DROPOUT, &(nets_attrs){.p = 0.5f}, (const int64_t[4]){1, 10, 10, 50}, true, true);
     float *lr = op_rig_alloc(&rig, 4), *momentum = op_rig_alloc(&rig, 4 * N);
     float *weight = op_rig_alloc(&rig, 4 * N), expected = 0;
-    const nets_update_param param = {weight, {momentum}, rig.args.at[NETS_X], N, true, NULL};
+    const nets_update_param param = {
+        .weight = weight, .state = {momentum}, .gradient = rig.args.at[NETS_X], .elems = N, .decayed = true};
     const nets_update_args args = {.params = &param, .n_params = 1, .lr = lr, .rng = rig.args.at[NETS_RNG]};
     cudaStream_t stream = mm_cuda_stream(rig.stream);
     assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
