@@ -155,8 +155,34 @@ mm_status mm_together_plan(const mm_together *together, const mm_policy *policy,
     return status;
 }
 
+/* Plans with the homes that the policy gives, at the places that it gives: where other graphs' homes are is its affair.
+ * If some are in pinned memory, the base is as low as the others allow. */
+static mm_status make_given(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
+                            const mm_limits *limits) {
+    mm_limits own = *limits;
+    int64_t ends[2] = {0, limits->pinned_base_bytes}; /* on the device, in pinned memory */
+    mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
+    mm_status status = policy->ops->places(graph, &policy->config, places);
+    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *info = mm_graph_tensor(graph, t);
+        if (info->persistent < 0) continue;
+        const mm_place *place = &places[info->persistent];
+        const int64_t end = place->offset + mm_align(info->bytes);
+        if (ends[place->pinned] < end) ends[place->pinned] = end;
+    }
+    if (policy->config.resident != MM_RESIDENT_ALL) own.base_bytes = ends[0];
+    own.pinned_base_bytes = ends[1];
+    own.places = places;
+    mm_homes_make_room(&own);
+    if (status == MM_OK) status = mm_planned_make(planned, policy, graph, &own);
+    free(places);
+    return status;
+}
+
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                  const mm_limits *limits) {
+    if (policy->ops->places) return make_given(planned, policy, graph, limits);
     const mm_together alone = {.graphs = &graph, .planned = &planned, .n = 1};
     return mm_together_plan(&alone, policy, limits);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 #include "mm/core/plan/plan.h"
 #include "mm/core/plan/plan_measures.h"
 #include "tests/core/plan_mutate.h"

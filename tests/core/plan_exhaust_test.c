@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 #include "mm/core/plan/plan.h"
 #include "mm/core/status.h"
 #include "tests/core/deep.h"

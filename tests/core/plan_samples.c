@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 #include "mm/core/status.h"
 #include "tests/core/expect.h"
 #include "tests/core/plan_files.h"

@@ -51,19 +51,19 @@ vgg16 4126688764"
 auto_is_no_slower_in_its_minimum_than_others_() {
     local least lean
     local -a plan=(plan --net vgg16 --batch 2 --facts "$machine" --json row.json)
-    expect 0 "${plan[@]}" --policy auto
+    expect 0 "${plan[@]}" --policy auto:resident=all
     least=$(value row.json minimum_bytes)
     expect 0 "${plan[@]}" --policy "rules:*=lean-swap,depth=0" --budget "$least"
     lean=$(value row.json iteration_seconds_predicted)
-    expect 0 "${plan[@]}" --policy auto --budget "$least"
+    expect 0 "${plan[@]}" --policy auto:resident=all --budget "$least"
     at_most "$(value row.json iteration_seconds_predicted)" "$lean" "auto in its minimum, after lean-swap"
 }
 
-# Near the least budget of fused layers, plans of single layers can be faster.
+# Near the least budget of fused layers in which weights stay, plans of single layers can be faster.
 auto_fuses_layers_where_that_is_faster_() {
     local fuse budget tight
     local -A takes
-    local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto --json row.json)
+    local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto:resident=all --json row.json)
     expect 0 plan "${net[@]}" --facts "$machine" --fuse on
     budget=$(($(value row.json minimum_bytes) * 108 / 100)) tight=$(($(value row.json minimum_bytes) * 102 / 100))
     for fuse in on off auto; do
@@ -74,7 +74,7 @@ auto_fuses_layers_where_that_is_faster_() {
     at_most "${takes[auto]}" "${takes[off]}" "auto, after --fuse off"
     [[ $(value row.json fuse) == off ]] || fail "layers are fused"
     says out "not fused: that is faster in this budget"
-    expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto --simulate "$machine" --budgets "$budget" \
+    expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto:resident=all --simulate "$machine" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
     expect 0 train "${net[@]}" --budget "$tight" --iterations 1 --quiet # training without facts plans by nominal times
@@ -125,7 +125,7 @@ auto_names_what_its_facts_lack_() {
 # With maps in bf16 liveness needs at most 8 GB, and auto at most half of that need. The gap to the bound on any plan's
 # time is printed.
 gpt2_in_bf16_needs_at_most_8_gb_() {
-    expect 0 plan --net gpt2 --batch 16 --precision bf16 --policy liveness,auto --explain --json rows \
+    expect 0 plan --net gpt2 --batch 16 --precision bf16 --policy liveness,auto:resident=all --explain --json rows \
         --facts "${h200%/*}/h200-bf16-estimated.json"
     local needs
     mapfile -t needs < <(values rows minimum_bytes)

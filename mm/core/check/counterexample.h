@@ -3,7 +3,7 @@
 #ifndef MM_CORE_CHECK_COUNTEREXAMPLE_H
 #define MM_CORE_CHECK_COUNTEREXAMPLE_H
 
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 
 /* An execution, in units: each piece takes one, but for `late`. */
 typedef struct mm_counterexample {

@@ -15,7 +15,7 @@
 #ifndef MM_CORE_CHECK_PLAN_CHECK_H
 #define MM_CORE_CHECK_PLAN_CHECK_H
 
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 
 /* State of a segment during the walk. */
 typedef struct mm_residence {

@@ -69,7 +69,7 @@ void mm_program_clocks(const mm_program *program, int32_t (*clocks_out)[MM_STREA
 
 /* Proves a program and the plan that it was lowered from, with one vector clock for each stream: that all executions
  * which its waits allow read what the plain loop reads, and that bytes stay within the limits. The rules are in
- * mm/core/check/rules.h; mm/core/check/SPECIFICATION.md explains them, and shows why they suffice.
+ * mm/core/check/plan_rules.h; mm/core/check/SPECIFICATION.md explains them, and shows why they suffice.
  * MM_ERR_PLAN: the message names tensor, step, reason and rule. MM_ERR_INFEASIBLE: only a limit is exceeded.
  * MM_ERR_NOMEM. O(n log n), and for each segment a move of the later entries of an interval map (interval_map.h).
  * exact_out (may be NULL): per segment, whether all values that it ever holds are bit for bit those that were first

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "mm/core/check/rules.h"
+#include "mm/core/check/plan_rules.h"
 
 #define NUMBER_AND_TEXT(name, number, text) [MM_RULE_##name] = {number, text},
 static const struct { const char *number, *text; } rules[MM_RULE_COUNT] = {MM_RULES(NUMBER_AND_TEXT)};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The rules of the proof (mm_program_prove), by number, and what a plan that breaks one is refused with.
  * SPECIFICATION.md, beside this file, says what each rule means and why it is there. */
-#ifndef MM_CORE_CHECK_RULES_H
-#define MM_CORE_CHECK_RULES_H
+#ifndef MM_CORE_CHECK_PLAN_RULES_H
+#define MM_CORE_CHECK_PLAN_RULES_H
 
 #include "mm/core/plan/program.h"
 
