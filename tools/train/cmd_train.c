@@ -200,25 +200,27 @@ static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
     return begun;
 }
 
-static mm_status run_train(train *t, row *r) {
-    session s = {0};
+/* After a failure of one of several ranks the session stays as it is, until train_ranks_end ends the process: the
+ * communicators of this rank and of others may still read and write the gradients of the iteration that failed. */
+static mm_status run_train(train *t, session *s, row *r) {
     bool ended = false;
-    mm_status begun = begin(t, &s, r, &ended);
+    mm_status begun = begin(t, s, r, &ended);
     const bool open = begun == MM_OK && !ended;
-    mm_status status = train_ranks_agree(t, open ? &s : NULL, begun, &ended);
+    mm_status status = train_ranks_agree(t, open ? s : NULL, begun, &ended);
     t->stopped = ended;
     if (status != MM_OK || ended) {
-        if (open) session_fini(&s);
+        if (open) session_fini(s);
         return status;
     }
-    status = train_open_logs(t, &s);
-    if (status == MM_OK) status = run_session(t, &s, r);
-    if (status == MM_OK) status = save_facts(t, &s, r);
-    if (status == MM_OK) status = save_plan(t, &s);
-    status = save_trace(t, &s, status);
-    t->stopped = session_is_stopped(&s);
-    t->done = s.iteration;
-    session_fini(&s);
+    status = train_open_logs(t, s);
+    if (status == MM_OK) status = run_session(t, s, r);
+    if (status == MM_OK) status = save_facts(t, s, r);
+    if (status == MM_OK) status = save_plan(t, s);
+    status = save_trace(t, s, status);
+    t->stopped = session_is_stopped(s);
+    t->done = s->iteration;
+    if (status != MM_OK && t->ranks) return status;
+    session_fini(s);
     return status == MM_OK ? train_check_logs(t) : status;
 }
 
@@ -469,6 +471,7 @@ int cmd_train(int argc, char **argv) {
                .weight_decay = -1,
                .clip_norm = -1};
     row r = {0};
+    session s = {0};
     mm_status status = read_options(&t, argc, argv);
     if (status == MM_OK && t.help) return EXIT_OK;
     int code = -1;
@@ -479,7 +482,7 @@ int cmd_train(int argc, char **argv) {
     if (status != MM_OK || code < 0) {
         if (status == MM_OK) status = train_open_state(&t);
         if (status == MM_OK)
-            status = run_train(&t, &r);
+            status = run_train(&t, &s, &r);
         else if (t.ranks)
             status = train_ranks_agree(&t, NULL, status, &t.stopped);
         code = report_end(&t, &r, &status);
