@@ -584,6 +584,29 @@ what_does_not_fit_is_not_predicted_() {
     [[ $(head -1 out) =~ ^tiny,\ batch\ 32,\ liveness,\ budget\ [0-9.]+[KM]iB:\ infeasible:\  ]] || fail "$(head -1 out)"
 }
 
+steps_are_told_beside_what_the_host_can_() {
+    expect 0 "${measure[@]}" --policies liveness,recompute:when=always --kernels kernels
+    says out "tiny, batch 8, liveness: steps take "
+    grep -qE "^conv +backward +2 +[0-9.]+ +[0-9.]+ " out || fail "no row of convolutions' backward steps"
+    python3 - <<'END' || fail "kernels"
+import json
+kept, again = json.load(open("kernels"))
+host, steps = kept["host"], {(s["layer"], s["phase"]): s for s in kept["steps"]}
+assert steps["conv1", "forward"]["flops"] == 2 * 8 * 32 * 32 * 8 * 5 * 5 * 3
+assert steps["fc", "backward"]["flops"] == 2 * 2 * 8 * 256 * 10  # of the input and of the weights
+assert steps["relu1", "backward"]["bytes"] == 3 * 4 * 8 * 32 * 32 * 8 + 32  # and the bias's gradient
+assert not any(s["again"] for s in kept["steps"]) and any(s["again"] for s in again["steps"])
+for run in kept, again:
+    for s in run["steps"]:
+        least = 1e9 * max(s["flops"] / host["flops_per_s"], s["bytes"] / host["bytes_per_s"])
+        assert abs(s["least_ns"] - least) <= 1
+    for key in "ns", "flops", "bytes":
+        assert abs(sum(o[key] for o in run["operations"]) - sum(s[key] for s in run["steps"])) <= len(run["steps"]), key
+    assert sum(o["steps"] for o in run["operations"]) == len(run["steps"])
+END
+    refused 2 "--kernels: is of runs" bench --net tiny --kernels kernels --predict
+}
+
 each_row_is_a_line_before_the_table_() {
     expect 0 "${measure[@]}" --policies liveness,swap
     mapfile -t lines <out

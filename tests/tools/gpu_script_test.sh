@@ -313,7 +313,7 @@ END
     summary results || fail "status"
     says out "tiny: tiny, batch 4, liveness: replayed 3 kernels, 0.002 ms in 0.003 ms, idle 30.8%"
     grep -qE "^ *0\.01[0-9]+ +100\.0% +[0-9]+ +[0-9.]+ +compute +" out || fail "no kernel: $(<out)"
-    refused 2 "--kernels: records the kernels of a GPU" bench --net tiny --kernels kernels.json
+    refused 2 "--kernels: is of runs" bench --net tiny --kernels kernels.json --predict
 }
 
 # ---------------------------------------------------------------- the summary

@@ -8,6 +8,7 @@
 
 #include "tools/facts/facts_source.h"
 #include "tools/measure/collect.h"
+#include "tools/measure/host_ceiling.h"
 #include "tools/need/forecast.h"
 #include "tools/need/policy_effect.h"
 #include "tools/need/ranks.h"
@@ -57,6 +58,7 @@ typedef struct bench {
     int n_rows, capacity;
     traces traces;             /* of all runs, if `trace` is set */
     json_t *kernel_rows;       /* of all runs, if `kernels` is set; NULL: none */
+    host_ceiling ceiling;      /* of --kernels on the host; all zero: not measured yet */
     int64_t cells, cells_done; /* the most runs that the table has, and those that ended */
     int64_t began_ns;          /* when the first began */
     bool told;                 /* how long all take */
@@ -107,6 +109,8 @@ MM_CHECKED mm_status bench_measure(bench *b, const nets_net *net, row *r);
 /* Runs two more iterations of the session, and adds their kernels as --kernels writes them. MM_ERR_UNSUPPORTED: kernels
  * cannot be recorded here; the message says why. */
 MM_CHECKED mm_status bench_kernels(bench *b, session *s, const row *r);
+/* The same on the host: prints a table of the steps that the session ran, with times measured, and adds it. */
+MM_CHECKED mm_status bench_steps(bench *b, session *s, const row *r);
 /* Trains under a policy, and adds its times to the collector. */
 MM_CHECKED mm_status bench_calibrate(bench *b, const nets_net *net, int64_t batch, const char *policy, collector *c);
 /* collector_measure_variants, with runs of bench_calibrate. */

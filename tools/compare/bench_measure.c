@@ -91,9 +91,10 @@ static mm_status profile(const session_config *measured, row *r) {
     return MM_OK;
 }
 
-/* Records kernels for --kernels. Where CUPTI is missing, prints one line and turns --kernels off. */
+/* Records kernels, on the host steps, for --kernels. Where CUPTI is missing, prints one line and turns --kernels off. */
 static mm_status see_kernels(bench *b, session *s, const row *r) {
     if (!b->kernels || *b->interrupted) return MM_OK;
+    if (target_is_host(b->target.device)) return bench_steps(b, s, r);
     mm_status status = bench_kernels(b, s, r);
     if (status != MM_ERR_UNSUPPORTED) return status;
     fprintf(stderr, "mm bench: --kernels %s: nothing is written: %s\n", b->kernels, mm_last_error());
@@ -125,7 +126,7 @@ static mm_status measure(bench *b, const nets_net *net, const host_rates *rates,
     config.budget_bytes = r->asked_bytes;
     config.no_ladder = b->no_ladder;
     config.measure = true;
-    config.measure_times = b->collector != NULL;
+    config.measure_times = b->collector != NULL || (b->kernels && target_is_host(b->target.device));
     config.trace = b->trace != NULL;
     config.facts = host_rates_source(rates);
     config.rates = rates;
@@ -136,7 +137,7 @@ static mm_status measure(bench *b, const nets_net *net, const host_rates *rates,
     status = train(b, &s, r);
     if (status == MM_OK) status = session_trace(&s, &b->traces);
     if (status == MM_OK) status = see_kernels(b, &s, r);
-    if (status == MM_OK && config.measure_times) status = collector_add(b->collector, &s, r);
+    if (status == MM_OK && b->collector) status = collector_add(b->collector, &s, r);
     config.budget_bytes = s.config.budget_bytes;
     bool apart = s.ahead && !config.measure_times;
     session_fini(&s);

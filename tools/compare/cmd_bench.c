@@ -170,9 +170,8 @@ static mm_status prepare(bench *b) {
     MM_TRY(target_issue(&b->target, b->issue_text, &b->issue));
     MM_TRY(check_sources(b));
     MM_TRY(read_update(b));
-    if (b->kernels && (b->simulate_list || b->predict || strncmp(b->target.device, "cuda", 4) != 0))
-        return mm_fail(MM_ERR_INVALID, "--kernels: records the kernels of a GPU in runs; it goes with --device cuda, "
-                                       "and not with --simulate or --predict");
+    if (b->kernels && (b->simulate_list || b->predict))
+        return mm_fail(MM_ERR_INVALID, "--kernels: is of runs; it cannot go with --simulate or --predict");
     if (b->facts &&
         (b->nets.n > 1 || b->batches.n > 1 || b->sources.n > 1 || strncmp(b->batches.text[0], "sweep", 5) == 0))
         return mm_fail(MM_ERR_INVALID, "--facts: facts are of one network and one batch; give one of each");
@@ -232,11 +231,15 @@ static const char help_text[] =
     "  loss                  of the first iteration and of the last\n"
     "  simulated             the predicted step, and its error\n"
     "\n"
-    "--kernels writes an array with an element for each run. kernels (of an iteration that is issued step by step):\n"
-    "name, layer, phase, stream, begin_ns, ns, gap_ns (since the stream's last), bytes (what the step reads and\n"
-    "writes by the plan, divided by time; null on other streams than the computation's) and gb_per_s. replayed (of\n"
-    "the next iteration): kernels (their number), kernels_ns (their sum), busy_ns, span_ns, idle_ns (no kernel ran).\n"
-    "It needs CUPTI; without it, a line says so.\n"
+    "--kernels writes an array with an element for each run. On the host it also prints a table: of each operation\n"
+    "and phase the time of its steps in an iteration, their rates, the least time at the rates of 'host' (flops_per_s\n"
+    "of a large product, bytes_per_s of a copy or sum, both measured by the command), and what is lost to it; then\n"
+    "JSON has operations, and steps with layer and again (it ran once more). Operations count as in a machine file: a\n"
+    "multiply-add is two, a convolution counts as a direct one. beside_ns is of codecs and copies.\n"
+    "On cuda: kernels (of an iteration that is issued step by step): name, layer, phase, stream, begin_ns, ns, gap_ns\n"
+    "(since the stream's last), bytes (what the step reads and writes by the plan, divided by time; null on other\n"
+    "streams than the computation's) and gb_per_s. replayed (of the next iteration): kernels (their number),\n"
+    "kernels_ns (their sum), busy_ns, span_ns, idle_ns (no kernel ran). It needs CUPTI; without it, a line says so.\n"
     "\n"
     "Keys of --json, in each row (null: not known, or not there):\n"
     "  net, batch, ranks, sub_batch, device, precision, fuse, codec   sub_batch: images computed at a time;\n"
@@ -346,7 +349,8 @@ int cmd_bench(int argc, char **argv) {
          &b.no_ladder, 0, 0},
         {"--svg", "FILE", "a picture of throughput over budget and over batch", ARG_TEXT, &b.svg, 0, 0},
         {"--trace", "FILE", "when each step and operation of each run ran, for Perfetto", ARG_TEXT, &b.trace, 0, 0},
-        {"--kernels", "FILE", "the kernels of an iteration of each run, from CUPTI (cuda)", ARG_TEXT, &b.kernels, 0, 0},
+        {"--kernels", "FILE", "the steps of each run beside what the host can, or its kernels, from CUPTI (cuda)",
+         ARG_TEXT, &b.kernels, 0, 0},
         {"--quiet", NULL, "no progress", ARG_FLAG, &b.quiet, 0, 0},
         {0},
     };
