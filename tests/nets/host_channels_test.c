@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The host's loops (simd_map.h) and sums over channels (channels.h): every instruction set gives the portable bits. */
+/* The host's loops (simd_map.h) and sums over channels (channels.h): every instruction set gives the portable bits;
+ * and the accuracy of GELU (nets/activation.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/core/philox.h"
+#include "nets/activation.h"
 #include "nets/host/channels.h"
+#include "nets/host/simd_row.h"
 #include "tests/core/test_case.h"
 
 /* Rows of `lanes` elements: whole vectors or with a rest; `elems` ends within a row, or within a mask's word. */
@@ -244,4 +247,28 @@ TEST_CASE(a_biass_gradient_is_the_sum_in_double) {
         free(y);
         free(dy);
     }
+}
+
+/* Also far below 0, where the share is tiny; the density has the same exponential. */
+TEST_CASE(gelu_has_the_accuracy_that_it_promises) {
+    enum { N = 1 << 16 };
+    const nets_simd_activation *gelu = &nets_simd_row_best()->activations[NETS_ACTIVATION_GELU];
+    const nets_simd_activation *portable = &nets_simd_row_portable.activations[NETS_ACTIVATION_GELU];
+    static float x[N], one[N], y[N], slope[N], other[N];
+    const double pi = 3.14159265358979323846;
+    for (int i = 0; i < N; i++) x[i] = (float)(26.0 * i / N - 13), one[i] = 1;
+    gelu->value(x, 0, N, y);
+    gelu->gradient(x, one, 0, N, slope);
+    for (int i = 0; i < N; i++) {
+        const double at = (double)x[i], share = erfc(-at / sqrt(2)) / 2, value = at * share;
+        assert_true(fabs((double)y[i] - value) <= 6e-7 * fabs(value));
+        assert_true(fabs((double)slope[i] - share - at * exp(-at * at / 2) / sqrt(2 * pi)) <= 3e-7);
+    }
+    portable->value(x, 0, N, other);
+    assert_memory_equal(other, y, sizeof y);
+    portable->gradient(x, one, 0, N, other);
+    assert_memory_equal(other, slope, sizeof slope);
+    const float far[4] = {NAN, INFINITY, 1e30f, -1e30f};
+    gelu->value(far, 0, 4, y);
+    assert_true(isnan(y[0]) && isinf(y[1]) && y[2] == far[2] && y[3] == 0);
 }
