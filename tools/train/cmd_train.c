@@ -179,6 +179,14 @@ static mm_status save_plan(const train *t, const session *s) {
     return mm_plan_save(s->manager, NULL, 0, t->save_plan);
 }
 
+static void say_verified(const train *t, const session *s) {
+    mm_stats stats;
+    if (!t->verify_issued) return;
+    mm_stats_get(s->manager, &stats);
+    fprintf(stderr, "mm train: what was issued is what the plans say: %lld steps and parts of operations\n",
+            (long long)stats.verified);
+}
+
 /* Does everything that may refuse the run. *ended_out: the run was stopped before its first iteration; the session then
  * needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
@@ -215,6 +223,7 @@ static mm_status run_train(train *t, row *r) {
     if (status == MM_OK) status = run_session(t, &s, r);
     if (status == MM_OK) status = save_facts(t, &s, r);
     if (status == MM_OK) status = save_plan(t, &s);
+    if (status == MM_OK) say_verified(t, &s);
     status = save_trace(t, &s, status);
     t->stopped = session_is_stopped(&s);
     t->done = s.iteration;
@@ -393,6 +402,9 @@ static mm_status read_options(train *t, int argc, char **argv) {
          &t->no_ladder, 0, 0},
         {"--self-check", NULL, "check what each step reads and writes, and lossless copies (slow)", ARG_FLAG,
          &t->self_check, 0, 0},
+        {"--verify-issued", NULL,
+         "hold streams, events and copies, as issued, against the plan; stop at a difference", ARG_FLAG,
+         &t->verify_issued, 0, 0},
         {"--issue", "auto|thread|inline",
          "who issues side streams: thread: workers; inline: training thread, can be recorded (auto)", ARG_TEXT,
          &t->issue, 0, 0},
