@@ -49,7 +49,7 @@ static mm_issued_clock *clock_of(mm_issued_order *o, uint64_t of) {
         o->clocks = clocks;
         o->capacity = capacity;
     }
-    memmove(&o->clocks[at + 1], &o->clocks[at], (size_t)(o->n - at) * sizeof *o->clocks);
+    if (at < o->n) memmove(&o->clocks[at + 1], &o->clocks[at], (size_t)(o->n - at) * sizeof *o->clocks);
     o->n++;
     o->clocks[at] = (mm_issued_clock){.of = of};
     return &o->clocks[at];
