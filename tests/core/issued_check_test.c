@@ -241,6 +241,14 @@ static void record_before_the_work(issue *x) {
     memmove(begin + 1, begin, (size_t)(record - begin) * sizeof *begin);
     *begin = early;
 }
+static void record_anew_elsewhere(issue *x) {
+    mm_issued again = *entry(x, SENT_2, MM_ISSUED_RECORD);
+    again.stream = STREAM + MM_STREAM_ENCODE;
+    add(x, again); /* makes room */
+    mm_issued *wait = entry(x, BACK, MM_ISSUED_WAIT);
+    memmove(wait + 1, wait, (size_t)(&x->log[x->n - 1] - wait) * sizeof *wait);
+    *wait = again;
+}
 static void copy_to_a_wrong_address(issue *x) { entry(x, SENT_2, MM_ISSUED_COPY)->dst -= 256; }
 static void copy_from_a_wrong_address(issue *x) { entry(x, BACK_2, MM_ISSUED_COPY)->src += 256; }
 static void copy_too_short(issue *x) { entry(x, SENT, MM_ISSUED_COPY)->bytes -= 4; }
@@ -295,6 +303,7 @@ TEST_CASE(each_fault_is_found_and_the_message_says_what_is_missing) {
          "it wait for piece 2 of 2 of encode of h after conv forward, on the encode stream"},
         {record_before_the_work, "prefetch of h after mix forward, on the in stream: nothing makes it wait for piece 2 "
                                  "of 2 of offload of h after conv forward, on the out stream"},
+        {record_anew_elsewhere, "prefetch of h after mix forward, on the in stream: nothing makes it wait for"},
         {copy_to_a_wrong_address, "piece 2 of 2 of offload of h after conv forward, on the out stream: copies to byte "
                                   "0 of pinned memory, where byte 256 is planned"},
         {copy_from_a_wrong_address, "on the in stream: copies from byte 512 of pinned memory, where byte 256"},
