@@ -266,6 +266,8 @@ static const char help_text[] =
     "\n"
     "--save-plan writes the plans as text that anyone can read and check; mm/core/plan/FORMAT.md describes it. --plan\n"
     "runs them as they are: for the same network, batch, sub-batch, --fuse and device, else it says what differs.\n"
+    "--verify-issued holds what is issued against them: at the first difference training ends, and a line names the\n"
+    "node, its stream and what is missing.\n"
     "\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
     "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"

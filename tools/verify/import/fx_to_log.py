@@ -130,8 +130,9 @@ class Importer:
                    writes=[*changed, *(b.name for b in made)])
 
     def run(self, graph, inputs, held):
-        """inputs: the buffers of the graph's inputs, by their names. held: buffers that the caller holds. Others are freed
-        after the last node that uses them, unless the graph returns them. Returns the values of the graph's outputs."""
+        """inputs: the buffers of the graph's inputs, by their names. held: buffers that the caller holds. Others are
+        freed after the last node that uses them, unless the graph returns them. Returns the values of the graph's
+        outputs."""
         last, ends = {}, {}
         for number, line in enumerate(graph):
             for names in [*line.get("args", {}).values(), line.get("values", [])]:

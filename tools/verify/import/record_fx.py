@@ -61,7 +61,7 @@ def lines(forward, backward, outputs, name):
 
 
 def save(path, forward, backward, outputs, name="a graph of torch"):
-    """forward, backward: GraphModules. outputs: how many of the forward's outputs are the model's own; the rest is saved
-    for the backward."""
+    """forward, backward: GraphModules. outputs: how many of the forward's outputs are the model's own; the rest is
+    saved for the backward."""
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines(forward, backward, outputs, name))
