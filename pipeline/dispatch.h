@@ -58,7 +58,7 @@ typedef struct mm_dispatch_stats {
                               devices with timed events, for iterations that ended with mm_dispatch_end and no
                               failure */
     int64_t nonfinite_blocks; /* blocks with NaN or infinity that codecs met */
-    int64_t verified; /* pieces that were held against the plan (mm_dispatch_config.verify_issued) */
+    int64_t verified;         /* pieces that were held against the plan (mm_dispatch_config.verify_issued) */
     mm_stream_stats stream[MM_STREAM_COUNT];
 } mm_dispatch_stats;
 
