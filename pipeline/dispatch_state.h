@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A dispatcher's state, which the files of the pipeline share. From the lowest layer up: issue_log.c, running.c,
- * execution_events.c and window.c; tracing.c, runtime_alloc.c and variable_codes.c; allreduce.c and self_check.c; operation.c, execution.c
- * and capture.c; dispatch.c; replay.c. */
+ * execution_events.c and window.c; tracing.c, runtime_alloc.c and variable_codes.c; allreduce.c and self_check.c;
+ * operation.c, execution.c and capture.c; dispatch.c; replay.c. */
 #ifndef PIPELINE_DISPATCH_STATE_H
 #define PIPELINE_DISPATCH_STATE_H
 

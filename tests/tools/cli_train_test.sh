@@ -222,7 +222,7 @@ what_is_issued_is_held_against_the_plans_() {
     local options=(train --net tiny --batch 4 --iterations 3 --policy swap-async:when=always --verify-issued --quiet)
     expect 0 "${options[@]}"
     says err "mm train: what was issued is what the plans say: "
-    expect 0 "${options[@]}" --issue inline --optimizer adamw,on=host
+    expect 0 "${options[@]}" --issue inline --optimizer adamw,on=host --on-overflow stop
     says err "mm train: what was issued is what the plans say: "
     refused 2 "self_check issues work that no plan has" "${options[@]}" --self-check
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* For the analyser Frama-C (clocks_eva_test.sh): all programs of PIECES pieces on the streams below, with all their waits,
- * through the check's vector clocks. Choices are made by steps, so that the analyser follows each by itself; arrays are
- * not initialised beyond what a program has, so that it reports each read of what is not there. */
+/* For the analyser Frama-C (clocks_eva_test.sh): all programs of PIECES pieces on the streams below, with all their
+ * waits, through the check's vector clocks. Choices are made by steps, so that the analyser follows each by itself;
+ * arrays are not initialised beyond what a program has, so that it reports each read of what is not there. */
 #include "mm/core/check/plan_check.h"
 
 #ifndef PIECES

@@ -48,12 +48,11 @@ each_rule_is_named_by_both_checkers_() {
 }
 
 both_checkers_agree_on_random_plans_() {
-    local batches=1 n=1000 seed
-    for seed in 8747; do # on these they did not agree: a step that writes a code which needs no workspace
-        "$samples" random . 1 "$seed" || fail "plan_samples fails"
-        mv samples-0000.plan "samples-$seed.plan"
-    done
-    seed=0 # deep: 100,000 plans, in batches because they take 27 KB each
+    local batches=1 n=1000 seed=0
+    # On this one they did not agree: a step writes a code that needs no workspace.
+    "$samples" random . 1 8747 || fail "plan_samples fails"
+    mv samples-0000.plan samples-8747.plan
+    # Deep: 100,000 plans, in batches because they take 27 KB each.
     [[ ! ${MM_TEST_DEEP:-} ]] || batches=20 n=5000
     for ((; batches > 0; batches--)); do
         seed=$("$samples" random . "$n" "$seed") || fail "plan_samples fails"

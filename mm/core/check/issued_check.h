@@ -9,8 +9,8 @@
  *   - nothing is issued that the plan lacks. The caller's own work may follow the last step on the compute stream.
  *
  * The order is that of the pieces' waits, as in SPECIFICATION.md: a piece may wait for less than its node. Which bytes
- * a kernel uses is not known. Clocks: for each stream and event of the log, how many pieces of each of the plan's streams
- * are known to have ended. */
+ * a kernel uses is not known. Clocks: for each stream and event of the log, how many pieces of each of the plan's
+ * streams are known to have ended. */
 #ifndef MM_CORE_CHECK_ISSUED_CHECK_H
 #define MM_CORE_CHECK_ISSUED_CHECK_H
 

@@ -156,8 +156,8 @@ typedef struct mm_device_ops {
     void (*replay_destroy)(mm_replay *replay);
 } mm_device_ops;
 
-/* Is told of each call that enqueues work, or orders it, once the call has succeeded; of kernels, when mm_cuda_stream is
- * called for them. The thread that made the call tells, so `issued` may be called by several at a time. */
+/* Is told of each call that enqueues work, or orders it, once the call has succeeded; of kernels, when mm_cuda_stream
+ * is called for them. The thread that made the call tells, so `issued` may be called by several at a time. */
 typedef struct mm_device_watch {
     void (*issued)(struct mm_device_watch *watch, const mm_issued *entry);
 } mm_device_watch;
