@@ -324,6 +324,10 @@ typedef struct mm_options {
      * handler of SIGSEGV, which then calls the handler that was there before, or ends the process as without it. Called
      * in that handler, so it may only do what a signal handler may; mm_fault_print is one. NULL: no handler */
     void (*fault_fn)(const char *message);
+    int64_t verify_issued; /* not 0: hold what is issued against the plan: streams, event records and waits, copies. A
+                              difference fails the iteration with MM_ERR_PLAN, and all later ones: node, stream, what is
+                              missing. A recording is verified when it is captured. mm_stats.verified counts. Not
+                              together with self_check, which issues work of its own */
 } mm_options;
 
 /* A mm_options.fault_fn: writes the line to the standard error output. */

@@ -39,6 +39,8 @@ typedef struct mm_stats {
     int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
     int64_t ladder_steps;        /* number of substitutions because memory was short */
     int64_t replans;             /* number of times that mm_observe changed plans */
+    int64_t verified;            /* steps, operations and their pieces that were held against the plan
+                                    (mm_options.verify_issued) */
 } mm_stats;
 
 /* mm_stats_get for statistics of `stats_bytes` bytes: sizeof(mm_stats) in the caller's header. Members beyond this

@@ -86,7 +86,9 @@ static mm_status issue(mm_dispatch *d, int index) {
     if (is_first) MM_TRY(mm_runtime_alloc_take(p, node));
     MM_TRY(mm_traced_piece(p, index, stream));
     if (is_first) MM_TRY(mm_self_check_before(p, node));
+    mm_issue_log_piece_begin(d->log, index, false);
     MM_TRY(mm_operation_enqueue(d, piece, stream));
+    mm_issue_log_piece_end(d->log, index);
     if (mm_piece_is_last(p->program, piece)) MM_TRY(mm_self_check_after(p, node));
     MM_TRY(record(d, index, stream));
     /* The unoptimised workflow frees after each operation, so it waits for the operation, as cudaFree would. */
@@ -164,7 +166,9 @@ mm_status mm_dispatch_step_begin(mm_dispatch *d, int node, mm_stream *stream, in
     }
     *waited_ns_out = d->waited_ns;
     trace_step(d, node);
-    return mm_traced_piece(d->execution, index, stream);
+    MM_TRY(mm_traced_piece(d->execution, index, stream));
+    mm_issue_log_piece_begin(d->log, index, stream == NULL);
+    return MM_OK;
 }
 
 /* Counts the codes that the step has read and written by itself. */
@@ -193,6 +197,7 @@ mm_status mm_dispatch_step_end(mm_dispatch *d, int node) {
     trace_step_end(d);
     mm_traced_step_end(p, index);
     MM_TRY(mm_self_check_after(p, node));
+    mm_issue_log_piece_end(d->log, index);
     MM_TRY(record(d, index, mm_dispatch_stream(d, &p->plan->nodes[node])));
     if (mm_node_on_host(&p->plan->nodes[node])) mark_issued(d, &p->program->pieces[index]);
     MM_TRY(mm_allreduce_step_end(d, node));
@@ -228,6 +233,7 @@ mm_status mm_dispatch_begin(mm_dispatch *d, mm_execution *execution) {
         for (int t = 0; t < MM_STREAM_COUNT; t++) d->joined[s][t] = -1;
     }
     if (d->ahead) MM_TRY(mm_event_record(d->behind, d->compute));
+    MM_TRY(mm_issue_log_begin(d->log));
     d->failure.status = MM_OK;
     d->inline_compute = d->rehearsed = false;
     d->execution = execution;
@@ -319,6 +325,8 @@ mm_status mm_dispatch_end(mm_dispatch *d) {
         status = drain(d);
     add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     if (status == MM_OK) status = mm_self_check_end(d->execution);
+    if (status == MM_OK) status = mm_issue_log_end(d->log, d->execution, false);
+    if (status != MM_OK) mm_issue_log_drop(d->log);
     if (status == MM_OK) add_ns(d, &d->stats.codec_wait_ns, mm_execution_measure(d->execution));
     if (status == MM_OK) mm_traced_end(d->execution);
     mm_traced_collect(d);
@@ -345,7 +353,9 @@ mm_status mm_dispatch_end_async(mm_dispatch *d) {
     drain_workers(d);
     add_ns(d, &d->stats.end_wait_ns, mm_now_ns() - start);
     mm_status status = mm_dispatch_failure(d);
-    if (status == MM_OK && (status = join_streams(d)) != MM_OK) fail_iteration(d, status);
+    if (status == MM_OK) status = join_streams(d);
+    if (status == MM_OK) status = mm_issue_log_end(d->log, p, false);
+    if (status != MM_OK) fail_iteration(d, status);
     if (status != MM_OK) return mm_dispatch_end(d);
     mm_traced_end(d->execution);
     d->ahead = true;
@@ -370,6 +380,7 @@ void mm_dispatch_abort(mm_dispatch *d) {
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (d->worker[s]) mm_worker_cancel(d->worker[s]);
     drain_lost(d);
+    mm_issue_log_drop(d->log);
     mm_failure_restore(&reason);
     mm_runtime_alloc_reset(d->execution);
     d->execution = NULL;
@@ -397,6 +408,7 @@ mm_status mm_dispatch_create(const mm_dispatch_config *config, mm_dispatch **dis
     if (status == MM_OK)
         status = mm_stream_create(config->device, "mm-compute", config->equal_streams ? 0 : -1, &d->compute);
     if (status == MM_OK) status = mm_event_create(config->device, &d->behind);
+    if (status == MM_OK && config->verify_issued) status = mm_issue_log_create(d, &d->log);
     for (int s = MM_STREAM_COMPUTE + 1; status == MM_OK && s < MM_STREAM_COUNT; s++)
         status = mm_event_create(config->device, &d->join[s]);
     if (status != MM_OK) {
@@ -415,6 +427,7 @@ void mm_dispatch_destroy(mm_dispatch *d) {
     mm_event_destroy(d->ready);
     mm_event_destroy(d->summed);
     mm_stream_destroy(d->compute);
+    mm_issue_log_destroy(d->log);
     mm_event_destroy(d->behind);
     for (int s = 0; s < MM_STREAM_COUNT; s++) mm_event_destroy(d->join[s]);
     mm_device_release(d->config.device, MM_MEMORY_PINNED, d->counters, sizeof *d->counters);
@@ -434,6 +447,7 @@ void mm_dispatch_stats_get(mm_dispatch *d, mm_dispatch_stats *stats_out) {
     mm_variable_codes_add(d, stats_out);
     for (int s = 0; s < MM_STREAM_COUNT; s++) streams[s] = stream_of(d, s);
     pthread_mutex_unlock(&d->lock);
+    stats_out->verified = mm_issue_log_verified(d->log);
     stats_out->nonfinite_blocks = atomic_load(&d->counters->nonfinite_blocks);
     for (int s = 0; s < MM_STREAM_COUNT; s++)
         if (streams[s]) mm_stream_stats_get(streams[s], &stats_out->stream[s]);

@@ -40,6 +40,7 @@ typedef struct mm_dispatch_config {
     bool self_check;    /* overwrite segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* measure how long nodes take (the device's events must be timed) */
     bool timed;         /* time events, so that iterations can be traced; some devices always do */
+    bool verify_issued; /* hold what was issued against the plan; a difference fails the iteration with MM_ERR_PLAN */
     bool equal_streams; /* the compute stream has the priority of the others, not a higher one */
 } mm_dispatch_config;
 
@@ -57,6 +58,7 @@ typedef struct mm_dispatch_stats {
                               devices with timed events, for iterations that ended with mm_dispatch_end and no
                               failure */
     int64_t nonfinite_blocks; /* blocks with NaN or infinity that codecs met */
+    int64_t verified;         /* pieces that were held against the plan (mm_dispatch_config.verify_issued) */
     mm_stream_stats stream[MM_STREAM_COUNT];
 } mm_dispatch_stats;
 

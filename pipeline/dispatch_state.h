@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A dispatcher's state, which the files of the pipeline share. From the lowest layer up: running.c, execution_events.c
- * and window.c; tracing.c, runtime_alloc.c and variable_codes.c; allreduce.c and self_check.c; operation.c, execution.c
- * and capture.c; dispatch.c; replay.c. */
+/* A dispatcher's state, which the files of the pipeline share. From the lowest layer up: issue_log.c, running.c,
+ * execution_events.c and window.c; tracing.c, runtime_alloc.c and variable_codes.c; allreduce.c and self_check.c;
+ * operation.c, execution.c and capture.c; dispatch.c; replay.c. */
 #ifndef PIPELINE_DISPATCH_STATE_H
 #define PIPELINE_DISPATCH_STATE_H
 
 #include <pthread.h>
 
 #include "pipeline/dispatch.h"
+#include "pipeline/issue_log.h"
 #include "pipeline/worker.h"
 
 struct mm_dispatch {
@@ -28,6 +29,7 @@ struct mm_dispatch {
     mm_stream *sums;                    /* for all-reduces in place; NULL: no plan has had any */
     mm_event *ready, *summed;           /* a group's tensors are ready; all groups so far are reduced */
     bool rehearsed;                     /* the iteration under way is a rehearsal: no all-reduce */
+    mm_issue_log *log;                  /* NULL: issued work is not verified */
     bool recording;                     /* the iteration is recorded and does not run */
     mm_timeline *timeline;              /* receives the traced iterations; borrowed; NULL: no tracing */
     int64_t traces;                     /* number of tracings so far */

@@ -46,15 +46,22 @@ mm_status mm_dispatch_record_end(mm_dispatch *d) {
         mm_dispatch_abort(d);
         return status;
     }
+    status = mm_issue_log_end(d->log, p, true);
     d->recording = false;
     d->execution = NULL;
     p->recorded_did = mm_record_take_stats(d);
-    return mm_capture_end(d->compute, &p->recorded);
+    mm_failure first;
+    mm_failure_save(&first, status);
+    status = mm_capture_end(d->compute, &p->recorded);
+    if (first.status == MM_OK) return status;
+    mm_execution_unrecord(p);
+    return mm_failure_restore(&first);
 }
 
 mm_status mm_dispatch_replay(mm_dispatch *d, mm_execution *p) {
     d->ahead = true;
     MM_TRY(mm_replay_launch(p->recorded, d->compute));
+    MM_TRY(mm_issue_log_replay(d->log, p));
     add_stats(d, &p->recorded_did);
     return MM_OK;
 }

@@ -55,6 +55,14 @@ static mm_status leave(mm_device *device, bool entered, mm_status status) {
     return status;
 }
 
+/* Leaves the device after a call, and tells the device's watch if it has succeeded. */
+static mm_status leave_issued(mm_device *device, bool entered, mm_status status, const mm_issued *entry) {
+    if (status == MM_OK) mm_device_tell(device, entry);
+    return leave(device, entered, status);
+}
+
+static uint64_t number_of(const void *stream_or_event) { return (uint64_t)(uintptr_t)stream_or_event; }
+
 /* For calls that return no status: they go on even if the device cannot be entered, and mm_last_error stays as it
  * is. */
 static bool enter_silently(mm_device *device) {
@@ -164,13 +172,15 @@ mm_status mm_stream_wait(mm_stream *stream, mm_event *event) {
     bool entered;
     MM_TRY(same_device(stream, event));
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->stream_wait(stream, event));
+    return leave_issued(stream->device, entered, stream->device->ops->stream_wait(stream, event),
+                        &(mm_issued){MM_ISSUED_WAIT, .stream = number_of(stream), .event = number_of(event)});
 }
 
 mm_status mm_stream_sync(mm_stream *stream) {
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->stream_sync(stream));
+    return leave_issued(stream->device, entered, stream->device->ops->stream_sync(stream),
+                        &(mm_issued){MM_ISSUED_SYNC, .stream = number_of(stream)});
 }
 
 mm_status mm_stream_check(mm_stream *stream) {
@@ -220,13 +230,15 @@ mm_status mm_event_record(mm_event *event, mm_stream *stream) {
     bool entered;
     MM_TRY(same_device(stream, event));
     MM_TRY(mm_device_enter(event->device, &entered));
-    return leave(event->device, entered, event->device->ops->event_record(event, stream));
+    return leave_issued(event->device, entered, event->device->ops->event_record(event, stream),
+                        &(mm_issued){MM_ISSUED_RECORD, .stream = number_of(stream), .event = number_of(event)});
 }
 
 mm_status mm_event_sync(mm_event *event) {
     bool entered;
     MM_TRY(mm_device_enter(event->device, &entered));
-    return leave(event->device, entered, event->device->ops->event_sync(event));
+    return leave_issued(event->device, entered, event->device->ops->event_sync(event),
+                        &(mm_issued){MM_ISSUED_SYNC, .event = number_of(event)});
 }
 
 bool mm_event_done(mm_event *event) {
@@ -263,7 +275,8 @@ mm_status mm_foreign_record(mm_event *event, void *handle) {
     bool entered;
     if (mm_device_is_inline(event->device)) return check_no_handle(event->device, handle);
     MM_TRY(mm_device_enter(event->device, &entered));
-    return leave(event->device, entered, event->device->ops->foreign_record(event, handle));
+    return leave_issued(event->device, entered, event->device->ops->foreign_record(event, handle),
+                        &(mm_issued){MM_ISSUED_RECORD, .stream = number_of(handle), .event = number_of(event)});
 }
 
 mm_status mm_foreign_check(mm_device *device, void *handle) {
@@ -281,7 +294,8 @@ mm_status mm_foreign_wait(mm_device *device, void *handle, mm_event *event) {
         return mm_event_sync(event);
     }
     MM_TRY(mm_device_enter(device, &entered));
-    return leave(device, entered, device->ops->foreign_wait(device, handle, event));
+    return leave_issued(device, entered, device->ops->foreign_wait(device, handle, event),
+                        &(mm_issued){MM_ISSUED_WAIT, .stream = number_of(handle), .event = number_of(event)});
 }
 
 /* ---------------------------------------------------------------- work */
@@ -299,28 +313,35 @@ mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t b
     MM_TRY(range_check("copy to", dst, bytes));
     MM_TRY(range_check("copy from", src, bytes));
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->copy_async(stream, dst, src, bytes, kind));
+    return leave_issued(stream->device, entered, stream->device->ops->copy_async(stream, dst, src, bytes, kind),
+                        &(mm_issued){MM_ISSUED_COPY, .stream = number_of(stream), .dst = number_of(dst),
+                                     .src = number_of(src), .bytes = bytes});
 }
 
 mm_status mm_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes) {
     bool entered;
     MM_TRY(range_check("fill", dst, bytes));
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->fill_async(stream, dst, byte, bytes));
+    return leave_issued(
+        stream->device, entered, stream->device->ops->fill_async(stream, dst, byte, bytes),
+        &(mm_issued){MM_ISSUED_FILL, .stream = number_of(stream), .dst = number_of(dst), .bytes = bytes});
 }
 
 mm_status mm_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
     bool entered;
     MM_TRY(range_check("checksum", src, bytes));
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out));
+    return leave_issued(stream->device, entered, stream->device->ops->checksum_async(stream, src, bytes, sum_out),
+                        &(mm_issued){MM_ISSUED_TASK, .stream = number_of(stream)});
 }
 
 mm_status mm_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word) {
     bool entered;
     MM_TRY(range_check("mark", dst, bytes));
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->mark_async(stream, dst, bytes, word));
+    return leave_issued(
+        stream->device, entered, stream->device->ops->mark_async(stream, dst, bytes, word),
+        &(mm_issued){MM_ISSUED_FILL, .stream = number_of(stream), .dst = number_of(dst), .bytes = bytes});
 }
 
 mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out) {
@@ -329,7 +350,8 @@ mm_status mm_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, 
     if (mark->elem_bytes != 2 && mark->elem_bytes != 4 && mark->elem_bytes != 8)
         return mm_fail(MM_ERR_INVALID, "find a mark: elements of %d bytes", mark->elem_bytes);
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->find_mark_async(stream, src, bytes, mark, at_out));
+    return leave_issued(stream->device, entered, stream->device->ops->find_mark_async(stream, src, bytes, mark, at_out),
+                        &(mm_issued){MM_ISSUED_TASK, .stream = number_of(stream)});
 }
 
 mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
@@ -340,13 +362,15 @@ mm_status mm_sums_async(mm_stream *stream, const float *src, int64_t elems, void
     if ((uintptr_t)src % ALIGN != 0)
         return mm_fail(MM_ERR_INVALID, "sums: elements at %p, which is not a multiple of %d", (const void *)src, ALIGN);
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->sums_async(stream, src, elems, scratch, sums_out));
+    return leave_issued(stream->device, entered, stream->device->ops->sums_async(stream, src, elems, scratch, sums_out),
+                        &(mm_issued){MM_ISSUED_TASK, .stream = number_of(stream)});
 }
 
 mm_status mm_call_async(mm_stream *stream, const mm_call *call) {
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));
-    return leave(stream->device, entered, stream->device->ops->call_async(stream, call));
+    return leave_issued(stream->device, entered, stream->device->ops->call_async(stream, call),
+                        &(mm_issued){MM_ISSUED_TASK, .stream = number_of(stream)});
 }
 
 mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after) {

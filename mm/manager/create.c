@@ -12,8 +12,7 @@
 
 /* No padding follows the last member. So if the struct of a caller is longer than this one, the further bytes are
  * members of a later version. */
-_Static_assert(offsetof(mm_options, fault_fn) + sizeof(void (*)(const char *)) == sizeof(mm_options),
-               "no padding at the end");
+_Static_assert(offsetof(mm_options, verify_issued) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
 
 static mm_status check_options(const mm_options *o) {
     if (o->device_bytes < 0)
@@ -25,6 +24,9 @@ static mm_status check_options(const mm_options *o) {
     if (o->trace_bytes < 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: trace_bytes is %lld: must be 0 or more",
                        (long long)o->trace_bytes);
+    if (o->self_check && o->verify_issued != 0)
+        return mm_fail(MM_ERR_INVALID, "mm_manager_create: self_check issues work that no plan has: leave out "
+                                       "verify_issued, or self_check");
     return MM_OK;
 }
 
@@ -119,6 +121,7 @@ static mm_status open_parts(mm_manager *m) {
                                    .pinned = m->pinned,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
+                                   .verify_issued = o->verify_issued != 0,
                                    .measure_times = o->measure_times,
                                    .timed = o->trace_bytes > 0,
                                    .equal_streams = o->equal_streams};

@@ -247,6 +247,7 @@ TEST_CASE(a_wrong_file_is_refused_and_the_message_names_the_line_and_the_key) {
         {"\"is\": \"node\"", "\"kind\": \"step\"", "\"kind\": \"stop\"", "\"kind\" cannot be 'stop'"},
         {"\"is\": \"node\"", "\"stream\": \"", "\"stream\": \"down", "\"stream\" cannot be 'down"},
         {"\"is\": \"node\"", "\"step\": 0", "\"step\": 99999", "\"step\" is missing, or no step of the graph"},
+        {"\"is\": \"node\"", "\"step\": 0", "\"step\": 0, \"variant\": -1", "\"variant\" is -1, must be 0 to"},
         {"\"is\": \"node\"", "\"segments\": [", "\"segments\": [99999, ", "\"segments\" is not an array of"},
         {"\"is\": \"node\"", "\"waits\": {", "\"waits\": {\"up\": 0", "\"waits\" names an unknown stream"},
         {"\"is\": \"node\"", "\"waits\": {", "\"waits\": {\"in\": -1", "\"waits\" is -1, must be 0 to"},

@@ -2,10 +2,12 @@
 /* Writes random plans, right ones and such that are broken in one place, as plan files, for the two checkers to be
  * compared on (tests/verify):
  *
- *   plan_samples random DIR N FIRST   N plans with at most 40 nodes, of worlds from seed FIRST on, in files of 100
+ *   plan_samples random DIR N FIRST   N plans with at most 40 nodes, of worlds from seed FIRST on, in files of 100;
+ *                                     prints the seed that follows
  *   plan_samples rules DIR            for each rule some plans that break it: rule-6.2-0.plan, rule-6.2-1.plan, ...
  *
  * What no file can say is left out: the reader refuses it. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,9 +126,10 @@ static void write_random(const char *dir, int wanted, uint64_t first) {
     char scratch[PATH];
     const int mutations = n_mutations();
     int n = 0, files = 0;
+    uint64_t seed = first;
     if (mutations == 0) abort();
     snprintf(scratch, sizeof scratch, "%s/scratch", dir);
-    for (uint64_t seed = first; files * A_FILE + n < wanted; seed++) {
+    for (; files * A_FILE + n < wanted; seed++) {
         /* Of six samples, four have a broken plan, one has broken pieces, and one is right. */
         const uint64_t kind = seed % 6;
         const mutation *mutation = kind < 4 ? mutation_at((int)(seed / 6 % (uint64_t)mutations)) : NULL;
@@ -142,6 +145,7 @@ static void write_random(const char *dir, int wanted, uint64_t first) {
     }
     if (n > 0) write_file(dir, files, samples, n);
     remove(scratch);
+    printf("%" PRIu64 "\n", seed);
 }
 
 /* ---------------------------------------------------------------- a plan for each rule */

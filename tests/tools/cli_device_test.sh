@@ -116,6 +116,20 @@ runs_on_cuda_are_replayed_and_have_a_link_of_their_own_() {
     refused 2 "--link: only device host has a link whose speed can be set, not cuda" "${run[@]}" --link codec/10
 }
 
+# Streams, events and copies are those of the plans; replayed iterations were verified when they were captured.
+what_is_issued_on_cuda_is_what_the_plans_say_() {
+    on_a_gpu || return 0
+    local policy issue
+    for policy in liveness swap-async:when=always freelunch:rate=4,when=always; do
+        for issue in thread inline; do
+            expect 0 train --device cuda --net tiny --batch 4 --iterations 4 --policy "$policy" --issue $issue \
+                --verify-issued --quiet --json rows
+            says err "mm train: what was issued is what the plans say: "
+            [[ $issue == thread || $(value rows replays) != 0 ]] || fail "$policy: nothing was replayed"
+        done
+    done
+}
+
 # A transformer whose operations are all native on the device, with clipped gradients. States are f32, so a run in f32
 # goes on from one in bf16.
 a_gpt_on_cuda_has_the_same_weights_under_every_policy_() {

@@ -218,6 +218,15 @@ freelunch_has_equal_bits_however_it_is_carried_out_() {
     differ reference rate_8
 }
 
+what_is_issued_is_held_against_the_plans_() {
+    local options=(train --net tiny --batch 4 --iterations 3 --policy swap-async:when=always --verify-issued --quiet)
+    expect 0 "${options[@]}"
+    says err "mm train: what was issued is what the plans say: "
+    expect 0 "${options[@]}" --issue inline --optimizer adamw,on=host --on-overflow stop
+    says err "mm train: what was issued is what the plans say: "
+    refused 2 "self_check issues work that no plan has" "${options[@]}" --self-check
+}
+
 layers_that_are_fused_give_the_weights_of_those_that_are_not_() {
     local policy
     for policy in liveness freelunch:rate=4,when=always recompute:when=always; do

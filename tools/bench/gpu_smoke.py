@@ -10,8 +10,9 @@ and the same between two instruction sets of the host. Then it runs three iterat
 weights, step by step, and again with the last two replayed, under policies that keep maps, encode them without loss on
 side streams, copy them to host memory, and run layers again. All must end with the same weights and optimizer state,
 bit for bit. Then it does the same in bf16, also for a small GPT with dropout. Under a lossy codec the loss must be
-finite. It prints a line for each run, and exits with 1 at the first wrong one. If iterations could not be replayed, the
-line says so; that is slower, but not wrong.
+finite. What each run issues on the device must be what its plan says (--verify-issued). It prints a line for each run,
+and exits with 1 at the first wrong one. If iterations could not be replayed, the line says so; that is slower, but not
+wrong.
 """
 import json
 import math
@@ -48,7 +49,7 @@ def train(args, folder, options, on_device, policy, issue, iterations=ITERATIONS
                "--policy", policy, "--device", args.device if on_device else "host", "--deterministic", "--save", state,
                "--json", row]
     if on_device:
-        command += ["--issue", issue, "--algorithms", os.path.join(folder, "algorithms")]
+        command += ["--verify-issued", "--issue", issue, "--algorithms", os.path.join(folder, "algorithms")]
     ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if ended.returncode:
         sys.exit("%s\ngpu_smoke: %s: status %d" % (ended.stdout, " ".join(command), ended.returncode))

@@ -179,6 +179,14 @@ static mm_status save_plan(const train *t, const session *s) {
     return mm_plan_save(s->manager, NULL, 0, t->save_plan);
 }
 
+static void say_verified(const train *t, const session *s) {
+    mm_stats stats;
+    if (!t->verify_issued) return;
+    mm_stats_get(s->manager, &stats);
+    fprintf(stderr, "mm train: what was issued is what the plans say: %lld steps and parts of operations\n",
+            (long long)stats.verified);
+}
+
 /* Does everything that may refuse the run. *ended_out: the run was stopped before its first iteration; the session then
  * needs no session_fini. */
 static mm_status begin(train *t, session *s, row *r, bool *ended_out) {
@@ -216,6 +224,7 @@ static mm_status run_train(train *t, session *s, row *r) {
     if (status == MM_OK) status = run_session(t, s, r);
     if (status == MM_OK) status = save_facts(t, s, r);
     if (status == MM_OK) status = save_plan(t, s);
+    if (status == MM_OK) say_verified(t, s);
     status = save_trace(t, s, status);
     t->stopped = session_is_stopped(s);
     t->done = s->iteration;
@@ -259,6 +268,8 @@ static const char help_text[] =
     "\n"
     "--save-plan writes the plans as text that anyone can read and check; mm/core/plan/FORMAT.md describes it. --plan\n"
     "runs them as they are: for the same network, batch, sub-batch, --fuse and device, else it says what differs.\n"
+    "--verify-issued holds what is issued against them: at the first difference training ends, and a line names the\n"
+    "node, its stream and what is missing.\n"
     "\n"
     "Ctrl-C (or SIGTERM) finishes the iteration, saves if --save is given, and exits with 130; a second Ctrl-C\n"
     "ends mm at once. Before the first iteration, while auto searches for its plan, the first Ctrl-C ends the run\n"
@@ -395,6 +406,8 @@ static mm_status read_options(train *t, int argc, char **argv) {
          &t->no_ladder, 0, 0},
         {"--self-check", NULL, "check what each step reads and writes, and lossless copies (slow)", ARG_FLAG,
          &t->self_check, 0, 0},
+        {"--verify-issued", NULL, "hold streams, events and copies, as issued, against the plan; stop at a difference",
+         ARG_FLAG, &t->verify_issued, 0, 0},
         {"--issue", "auto|thread|inline",
          "who issues side streams: thread: workers; inline: training thread, can be recorded (auto)", ARG_TEXT,
          &t->issue, 0, 0},

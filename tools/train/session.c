@@ -98,6 +98,7 @@ static mm_status open_manager(session *s) {
                           .log = {.fn = session_say, .level = MM_LOG_WARNING},
                           .issue = c->issue,
                           .self_check = c->self_check,
+                          .verify_issued = c->verify_issued,
                           .fault_fn = mm_fault_print, /* this process is ours */
                           .equal_streams = c->equal_streams,
                           .measure_touched = c->measure,

@@ -41,6 +41,7 @@ typedef struct session_config {
     bool keep_going;   /* update the weights even if the loss is not finite */
     bool no_ladder;    /* mm_options.no_ladder */
     bool self_check;
+    bool verify_issued; /* mm_options.verify_issued */
     bool equal_streams; /* mm_options.equal_streams */
     bool measure;       /* mm_options.measure_touched */
     bool measure_times;

@@ -28,7 +28,8 @@ typedef struct train {
     double lr, momentum, weight_decay, clip_norm; /* below their minimum: the optimizer's default */
     target target;
     arg_texts switch_texts, lr_texts;
-    bool eval, keep_going, no_ladder, self_check, no_measure, quiet, reset_optimizer, load_matching, help;
+    bool eval, keep_going, no_ladder, self_check, verify_issued, no_measure, quiet, reset_optimizer, load_matching,
+        help;
     arg table[ARGS_MAX + 1];
     int argc;
     char **argv;

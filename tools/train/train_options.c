@@ -350,6 +350,7 @@ mm_status train_configure(train *t, session_config *config) {
                                .keep_going = t->keep_going,
                                .no_ladder = t->no_ladder,
                                .self_check = t->self_check,
+                               .verify_issued = t->verify_issued,
                                .measure = !t->no_measure,
                                .trace = t->trace != NULL,
                                .measure_times = t->facts_save && !t->replan, /* --replan measures times anyway */

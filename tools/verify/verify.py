@@ -684,7 +684,7 @@ class Checker:
             for access, coded in (("read", read), ("write", self.segment(node.codes[k]) if node.codes else None)):
                 if coded and coded.content == "coded":
                     extra.append(max(self.declared(step, access, use, coded), default=0))
-        return round_up(need) + sum(extra) if extra else need
+        return round_up(need) + sum(extra) if sum(extra) else need
 
     def rule_3_5(self, node: Node) -> bool:
         """Reading: what a node names is a workspace, even if it needs none. (Copies and measures: 4.2, 4.4.)"""

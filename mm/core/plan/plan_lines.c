@@ -118,7 +118,7 @@ const mm_plan_field mm_plan_segment_fields[] = {NEEDS(mm_segment, offset, LONG, 
 
 const mm_plan_field mm_plan_node_fields[] = {NAMED("number", mm_node, seq, INT, true, 0, 0, LINES),
                                              MAY(mm_node, step, INT, -1, 0, LINES),
-                                             MAY(mm_node, variant, INT, 0, INT32_MIN, INT32_MAX),
+                                             MAY(mm_node, variant, INT, 0, 0, INT32_MAX),
                                              SEGMENT("source", mm_node, src),
                                              SEGMENT("target", mm_node, dst),
                                              SEGMENT("work", mm_node, work),

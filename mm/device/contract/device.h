@@ -18,6 +18,7 @@
 #ifndef MM_DEVICE_CONTRACT_DEVICE_H
 #define MM_DEVICE_CONTRACT_DEVICE_H
 
+#include "mm/core/issued.h"
 #include "mm/core/status.h"
 
 typedef struct mm_device mm_device;
@@ -155,12 +156,23 @@ typedef struct mm_device_ops {
     void (*replay_destroy)(mm_replay *replay);
 } mm_device_ops;
 
+/* Is told of each call that enqueues work, or orders it, once the call has succeeded; of kernels, when mm_cuda_stream
+ * is called for them. The thread that made the call tells, so `issued` may be called by several at a time. */
+typedef struct mm_device_watch {
+    void (*issued)(struct mm_device_watch *watch, const mm_issued *entry);
+} mm_device_watch;
+
 /* The first member of every implementation's struct. */
 struct mm_device {
     const mm_device_ops *ops;
     char name[16]; /* as it was asked for: "cuda:1" */
     int ordinal;
+    mm_device_watch *watch; /* borrowed; NULL: nobody watches. Set while nothing is enqueued */
 };
+
+static inline void mm_device_tell(mm_device *device, const mm_issued *entry) {
+    if (device->watch) device->watch->issued(device->watch, entry);
+}
 struct mm_stream {
     mm_device *device;
 };

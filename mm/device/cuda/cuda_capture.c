@@ -84,7 +84,7 @@ mm_status cuda_capture_end(mm_stream *base, mm_replay **replay_out) {
 }
 
 mm_status cuda_replay_launch(mm_replay *base, mm_stream *stream) {
-    cudaStream_t handle = mm_cuda_stream(stream);
+    cudaStream_t handle = cuda_stream_task(stream);
     return cuda_stream_fail((cuda_stream *)stream,
                             mm_cuda_check(cudaGraphLaunch(((cuda_replay *)base)->exec, handle), "cudaGraphLaunch"));
 }

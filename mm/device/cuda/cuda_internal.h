@@ -161,13 +161,15 @@ mm_status cuda_foreign_wait(mm_device *base, void *handle, mm_event *event);
 mm_status cuda_time_init(cuda_device *device);
 void cuda_time_fini(cuda_device *device);
 int64_t cuda_event_ns(mm_event *base);
-/* To be called as work is enqueued. A task (mm_cuda_stream) opens a span of work unless one is open; a pause (a wait,
+/* To be called as work is enqueued. A task (cuda_stream_task) opens a span of work unless one is open; a pause (a wait,
  * recording or synchronisation) ends it. If CUDA refuses an event, the span is missing from the statistics. */
 void cuda_time_pause(cuda_stream *stream);
 void cuda_time_wait_begin(cuda_stream *stream);
 void cuda_time_wait_end(cuda_stream *stream);
 void cuda_time_stream_fini(cuda_stream *stream);
 void cuda_stream_stats(mm_stream *base, mm_stream_stats *stats_out);
+/* mm_cuda_stream for the device's own calls, of which device.c tells the watch; counts as a task. */
+cudaStream_t cuda_stream_task(mm_stream *stream);
 /* mm_stream_handle; counts as a task. */
 void *cuda_stream_handle(mm_stream *base);
 

@@ -180,14 +180,19 @@ static bool is_timed(const cuda_stream *stream) {
     return cuda_device_of(&stream->base)->config.timed && stream->capture == 0;
 }
 
-cudaStream_t mm_cuda_stream(mm_stream *base) {
+cudaStream_t cuda_stream_task(mm_stream *base) {
     cuda_stream *stream = (cuda_stream *)base;
     atomic_fetch_add_explicit(&stream->tasks, 1, memory_order_relaxed);
     if (is_timed(stream) && stream->open == NULL) span_begin(stream, false);
     return stream->stream;
 }
 
-void *cuda_stream_handle(mm_stream *base) { return mm_cuda_stream(base); }
+cudaStream_t mm_cuda_stream(mm_stream *stream) {
+    mm_device_tell(stream->device, &(mm_issued){MM_ISSUED_TASK, .stream = (uint64_t)(uintptr_t)stream});
+    return cuda_stream_task(stream);
+}
+
+void *cuda_stream_handle(mm_stream *base) { return cuda_stream_task(base); }
 
 void cuda_time_pause(cuda_stream *stream) {
     if (is_timed(stream) && stream->open != NULL) span_end(stream);

@@ -17,7 +17,7 @@ mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t b
     static const enum cudaMemcpyKind kinds[] = {[MM_COPY_DEVICE] = cudaMemcpyDeviceToDevice,
                                                 [MM_COPY_OUT] = cudaMemcpyDeviceToHost,
                                                 [MM_COPY_IN] = cudaMemcpyHostToDevice};
-    cudaStream_t stream = mm_cuda_stream(base);
+    cudaStream_t stream = cuda_stream_task(base);
     for (int64_t done = 0, part; done < bytes; done += part) {
         char *to = (char *)dst + done;
         const char *from = (const char *)src + done;
@@ -30,7 +30,7 @@ mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t b
 }
 
 mm_status cuda_fill_async(mm_stream *base, void *dst, uint8_t byte, int64_t bytes) {
-    cudaStream_t stream = mm_cuda_stream(base);
+    cudaStream_t stream = cuda_stream_task(base);
     if (bytes == 0) return MM_OK;
     return work_check((cuda_stream *)base, cudaMemsetAsync(dst, byte, (size_t)bytes, stream), "cudaMemsetAsync", bytes);
 }
@@ -90,7 +90,7 @@ static mm_status slot_pass_on(cuda_stream *stream, cuda_slot *slot, mm_status st
         return status;
     }
     snprintf(text, sizeof text, "cudaLaunchHostFunc after %s", what);
-    return work_check(stream, cudaLaunchHostFunc(mm_cuda_stream(&stream->base), slot_tell, slot), text, bytes);
+    return work_check(stream, cudaLaunchHostFunc(cuda_stream_task(&stream->base), slot_tell, slot), text, bytes);
 }
 
 static mm_status slot_begin(mm_stream *base, const char *what, uint64_t *out, cuda_slot **slot_out) {
@@ -106,12 +106,12 @@ mm_status cuda_checksum_async(mm_stream *base, const void *src, int64_t bytes, u
     cuda_stream *stream = (cuda_stream *)base;
     cuda_slot *slot;
     MM_TRY(slot_begin(base, "a checksum", sum_out, &slot));
-    const cudaError_t error = cuda_checksum_launch(mm_cuda_stream(base), src, bytes, &slot->sum);
+    const cudaError_t error = cuda_checksum_launch(cuda_stream_task(base), src, bytes, &slot->sum);
     return slot_pass_on(stream, slot, work_check(stream, error, "checksum", bytes), "a checksum", bytes);
 }
 
 mm_status cuda_mark_async(mm_stream *base, void *dst, int64_t bytes, uint64_t word) {
-    return work_check((cuda_stream *)base, cuda_mark_launch(mm_cuda_stream(base), dst, bytes, word), "mark", bytes);
+    return work_check((cuda_stream *)base, cuda_mark_launch(cuda_stream_task(base), dst, bytes, word), "mark", bytes);
 }
 
 mm_status cuda_find_mark_async(mm_stream *base, const void *src, int64_t bytes, const mm_mark *mark, uint64_t *at_out) {
@@ -119,14 +119,14 @@ mm_status cuda_find_mark_async(mm_stream *base, const void *src, int64_t bytes, 
     cuda_slot *slot;
     MM_TRY(slot_begin(base, "a search for a mark", at_out, &slot));
     const cudaError_t error =
-        cuda_find_mark_launch(mm_cuda_stream(base), src, bytes, mark->word, mark->elem_bytes, &slot->sum);
+        cuda_find_mark_launch(cuda_stream_task(base), src, bytes, mark->word, mark->elem_bytes, &slot->sum);
     return slot_pass_on(stream, slot, work_check(stream, error, "search for a mark", bytes), "a search", bytes);
 }
 
 /* ---------------------------------------------------------------- sums */
 
 mm_status cuda_sums_async(mm_stream *base, const float *src, int64_t elems, void *scratch, mm_sums *sums_out) {
-    return work_check((cuda_stream *)base, cuda_sums_launch(mm_cuda_stream(base), src, elems, scratch, sums_out),
+    return work_check((cuda_stream *)base, cuda_sums_launch(cuda_stream_task(base), src, elems, scratch, sums_out),
                       "sums", elems * (int64_t)sizeof *src);
 }
 
@@ -142,6 +142,6 @@ mm_status cuda_call_async(mm_stream *base, const mm_call *call) {
     cuda_stream *stream = (cuda_stream *)base;
     if (stream->capture != 0)
         return mm_fail(MM_ERR_UNSUPPORTED, "stream %s: a function of the CPU cannot be captured", stream->name);
-    return work_check(stream, cudaLaunchHostFunc(mm_cuda_stream(base), run_call, (void *)call), "cudaLaunchHostFunc",
+    return work_check(stream, cudaLaunchHostFunc(cuda_stream_task(base), run_call, (void *)call), "cudaLaunchHostFunc",
                       0);
 }

@@ -69,6 +69,8 @@ mm_task_times host_event_tasks(mm_event *event);
 
 mm_status host_stream_create(mm_device *device, const char *name, int priority, mm_stream **stream_out);
 void host_stream_destroy(mm_stream *stream);
+/* mm_host_launch for the device's own tasks, of which device.c tells the watch. */
+mm_status host_stream_launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes);
 mm_status host_stream_sync(mm_stream *stream);
 void host_stream_reset(mm_stream *stream);
 void host_stream_stats(mm_stream *stream, mm_stream_stats *stats_out);

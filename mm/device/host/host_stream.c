@@ -265,7 +265,7 @@ bool host_stream_run_short(mm_stream *base, mm_status (*fn)(void *arg), void *ar
     return here;
 }
 
-mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
+mm_status host_stream_launch(mm_stream *base, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
     host_stream *stream = (host_stream *)base;
     host_task *task;
     if (base->device->ops->stream_create != host_stream_create)
@@ -283,6 +283,12 @@ mm_status mm_host_launch(mm_stream *base, mm_status (*fn)(void *arg), const void
     }
     unlock_and_wake(stream);
     return status;
+}
+
+mm_status mm_host_launch(mm_stream *stream, mm_status (*fn)(void *arg), const void *arg, size_t arg_bytes) {
+    MM_TRY(host_stream_launch(stream, fn, arg, arg_bytes));
+    mm_device_tell(stream->device, &(mm_issued){MM_ISSUED_TASK, .stream = (uint64_t)(uintptr_t)stream});
+    return MM_OK;
 }
 
 mm_status host_stream_record(mm_stream *stream, host_recording *recording) {

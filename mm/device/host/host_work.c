@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The tasks of the contract: copies, fills, checksums, marks, sums, enqueued with mm_host_launch. */
+/* The tasks of the contract: copies, fills, checksums, marks, sums, enqueued with host_stream_launch. */
 #include <endian.h>
 #include <string.h>
 #include <time.h>
@@ -81,7 +81,7 @@ mm_status host_copy_async(mm_stream *stream, void *dst, const void *src, int64_t
     if (bytes <= SHORT_BYTES && !sleeps(&((host_device *)stream->device)->config) &&
         host_stream_run_short(stream, copy_run, &copy))
         return MM_OK;
-    return mm_host_launch(stream, copy_run, &copy, sizeof copy);
+    return host_stream_launch(stream, copy_run, &copy, sizeof copy);
 }
 
 /* ---------------------------------------------------------------- fill */
@@ -100,7 +100,7 @@ static mm_status fill_run(void *arg) {
 
 mm_status host_fill_async(mm_stream *stream, void *dst, uint8_t byte, int64_t bytes) {
     const fill_task fill = {dst, bytes, byte};
-    return mm_host_launch(stream, fill_run, &fill, sizeof fill);
+    return host_stream_launch(stream, fill_run, &fill, sizeof fill);
 }
 
 /* ---------------------------------------------------------------- checksum */
@@ -136,7 +136,7 @@ static mm_status checksum_run(void *arg) {
 
 mm_status host_checksum_async(mm_stream *stream, const void *src, int64_t bytes, uint64_t *sum_out) {
     const checksum_task task = {src, bytes, sum_out};
-    return mm_host_launch(stream, checksum_run, &task, sizeof task);
+    return host_stream_launch(stream, checksum_run, &task, sizeof task);
 }
 
 /* ---------------------------------------------------------------- marks */
@@ -157,7 +157,7 @@ static mm_status mark_run(void *arg) {
 
 mm_status host_mark_async(mm_stream *stream, void *dst, int64_t bytes, uint64_t word) {
     const mark_task task = {dst, bytes, htole64(word)};
-    return mm_host_launch(stream, mark_run, &task, sizeof task);
+    return host_stream_launch(stream, mark_run, &task, sizeof task);
 }
 
 typedef struct find_task {
@@ -180,7 +180,7 @@ static mm_status find_run(void *arg) {
 mm_status host_find_mark_async(mm_stream *stream, const void *src, int64_t bytes, const mm_mark *mark,
                                uint64_t *at_out) {
     const find_task task = {src, bytes, {htole64(mark->word), mark->elem_bytes}, at_out};
-    return mm_host_launch(stream, find_run, &task, sizeof task);
+    return host_stream_launch(stream, find_run, &task, sizeof task);
 }
 
 /* ---------------------------------------------------------------- sums */
@@ -220,7 +220,7 @@ mm_status host_sums_async(mm_stream *stream, const float *src, int64_t elems, vo
                             .pool = mm_host_codec_pool(stream),
                             .parts = scratch,
                             .sums_out = sums_out};
-    return mm_host_launch(stream, sums_run, &task, sizeof task);
+    return host_stream_launch(stream, sums_run, &task, sizeof task);
 }
 
 /* ---------------------------------------------------------------- the caller's functions */
@@ -231,5 +231,5 @@ static mm_status run_call(void *arg) {
 }
 
 mm_status host_call_async(mm_stream *stream, const mm_call *call) {
-    return mm_host_launch(stream, run_call, call, sizeof *call);
+    return host_stream_launch(stream, run_call, call, sizeof *call);
 }

@@ -152,6 +152,7 @@ static void run_trial(const trial *t, const mm_graph *graph, uint64_t seed, uint
                                               .policy = t->policy,
                                               .issue = t->issue,
                                               .self_check = !t->ahead,
+                                              .verify_issued = t->ahead,
                                               .no_ladder = true,
                                               .delay_seed = seed + 1,
                                               .delay_max_ns = DELAY_NS});

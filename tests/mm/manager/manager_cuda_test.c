@@ -92,7 +92,8 @@ TEST_CASE(results_are_those_without_a_manager) {
         for (int issue = MM_ISSUE_THREAD; issue <= MM_ISSUE_INLINE; issue++)
             for (follow how = DRAINED; how < FOLLOWS; how++) {
                 fixture f;
-                start(&f, POLICIES[p], (mm_issue)issue, (mm_options){.self_check = how == DRAINED});
+                start(&f, POLICIES[p], (mm_issue)issue,
+                      (mm_options){.self_check = how == DRAINED, .verify_issued = how != DRAINED});
                 for (int i = 0; i < ITERATIONS; i++) expect_ok(POLICIES[p], iterate(&f.rig, f.m, how));
                 expect_ok(POLICIES[p], mm_manager_sync(f.m));
                 if (rig_digest(&f.rig, f.m) != expected_digest(f.graph, ITERATIONS))

@@ -85,6 +85,7 @@ static uint64_t run_trial(const trial *t, const mm_graph *graph) {
                           .policy = t->policy,
                           .issue = t->issue,
                           .self_check = !t->ahead,
+                          .verify_issued = t->ahead,
                           .measure_touched = true,
                           .delay_seed = t->seed + 1,
                           .delay_max_ns = DELAY_NS};
