@@ -42,8 +42,13 @@ static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *p
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
+/* Where the step that is under way finds the tensor; NULL: absent. */
+static void *place_of(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor);
+}
+
 static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
-    nets_exec_set_place(place_at, tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor));
+    nets_exec_set_place(place_at, place_of(exec, tensor));
 }
 
 /* Sets the places of n of exec->params from `first` on, as the step that is under way finds them. */
@@ -177,7 +182,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const
                                    .optimizer = exec->optimizer,
                                    .goes_on = !last,
                                    .rng = nets_exec_place(exec, exec->lowered->rng),
-                                   .step = nets_exec_place(exec, exec->lowered->step)};
+                                   .step = place_of(exec, exec->lowered->step)};
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
