@@ -15,7 +15,8 @@
 
 /* What is divided. Behind each backward step, a step adds up the ranks' gradients; each rank gets its share of the sum.
  * States: the share lies in the gradient, the rest of which is void then. Gradients: the shares have a tensor of their
- * own, and a whole gradient exists only between these two steps. */
+ * own, and a whole gradient exists only between these two steps; of large weights, no more than parts of it
+ * (nets/lower/param_parts.h). */
 typedef enum nets_divide { NETS_DIVIDE_NONE, NETS_DIVIDE_STATES, NETS_DIVIDE_GRADIENTS, NETS_DIVIDES } nets_divide;
 
 /* Pieces of tensors that are under way at a time through host memory. So the sum of a gradient may arrive during the
@@ -26,15 +27,16 @@ typedef struct nets_share {
     int64_t first, n; /* elements; n may be 0 */
 } nets_share;
 
-/* A share begins at a multiple of SHARE_ALIGN elements: 64 bytes. */
-static inline int64_t nets_share_room(int64_t elems, int ranks) {
-    enum { SHARE_ALIGN = 16 };
+enum { NETS_SHARE_UNIT = 16 }; /* elements: 64 bytes */
+
+/* A share begins at a multiple of `unit` elements: NETS_SHARE_UNIT, or a multiple of it. */
+static inline int64_t nets_share_room(int64_t elems, int ranks, int64_t unit) {
     const int64_t even = (elems + ranks - 1) / ranks;
-    return (even + SHARE_ALIGN - 1) / SHARE_ALIGN * SHARE_ALIGN;
+    return (even + unit - 1) / unit * unit;
 }
 
-static inline nets_share nets_share_of(int64_t elems, int ranks, int rank) {
-    const int64_t room = nets_share_room(elems, ranks), first = rank * room < elems ? rank * room : elems;
+static inline nets_share nets_share_of(int64_t elems, int ranks, int rank, int64_t unit) {
+    const int64_t room = nets_share_room(elems, ranks, unit), first = rank * room < elems ? rank * room : elems;
     return (nets_share){first, elems - first < room ? elems - first : room};
 }
 

@@ -80,6 +80,11 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, f
     return MM_OK;
 }
 
+mm_status nets_exec_check_parts(const nets_exec *exec, const nets_update_param *parts, mm_stream *stream) {
+    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
+    return nets_exec_checks_own(exec) ? enqueue_check(exec, parts, 1, most, false, NULL, stream) : MM_OK;
+}
+
 /* Checks the loss and the running statistics, which have been all-reduced already. If each rank has checked its own
  * gradients, then halts the updates of all ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
