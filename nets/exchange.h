@@ -23,6 +23,9 @@ typedef enum nets_divide { NETS_DIVIDE_NONE, NETS_DIVIDE_STATES, NETS_DIVIDE_GRA
  * steps that add up the next so many gradients. Chosen: of 4 MiB each, twice what a communicator has under way. */
 enum { NETS_PIECES_UNDER_WAY = 8 };
 
+/* The most elements of a piece of parts (nets/lower/param_parts.h). Chosen: what a communicator adds up at a time. */
+enum { NETS_PIECE_MOST = 1 << 20 };
+
 typedef struct nets_share {
     int64_t first, n; /* elements; n may be 0 */
 } nets_share;

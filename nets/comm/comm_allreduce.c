@@ -63,6 +63,7 @@ static mm_status collect(void *ctx, const void *mine, int64_t bytes, void *all_o
     return comm_gather(ctx, mine, bytes, all_out);
 }
 
+_Static_assert((int)NETS_PIECE_MOST <= (int)COMM_OWN_MOST, "a communicator takes pieces of parts");
 const nets_exchange comm_exchange = {COMM_OWN_MOST, begin_exchange, wait_exchange, enqueue_exchange, collect};
 
 mm_status comm_allreduce_agree(void *ctx, int32_t *word) { return comm_agree(ctx, word); }

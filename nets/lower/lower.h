@@ -44,7 +44,8 @@ typedef struct nets_allreduce {
     /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
      * all-reduces are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
-    nets_divide divide;            /* what the ranks divide */
+    nets_divide divide;   /* what the ranks divide */
+    bool whole_gradients; /* for planning: the device's operations give no gradients in parts (param_parts.h) */
     const nets_exchange *exchange; /* with `divide`, how they exchange it; borrowed; ctx as above. NULL: for planning */
 } nets_allreduce;
 

@@ -39,13 +39,16 @@ void nets_param_parts_choose(const nets_lowered *out, const nets_backend *backen
     const int64_t size = sizeof(float);
     int64_t saves;
     if (out->mode != NETS_TRAIN || out->allreduce.n < 2 || !mm_allreduce_copies(out->allreduce.when)) return;
+    if (out->allreduce.whole_gradients) return;
     if (!nets_param_trains(param) || param->rank != 2 || param->elems * size < LEAST_BYTES) return;
     if (backend->maps != MM_F32 || nets_parts_weight(nets_net_layer(out->net, param->layer)) != index ||
         !all_give_parts(out, backend, index, &saves))
         return;
     const int64_t units = PART_BYTES / (param->dims[1] * size * ROWS_UNIT);
+    const int64_t rows = (units > 1 ? units : 1) * ROWS_UNIT;
+    if (rows * param->dims[1] * out->allreduce.n > NETS_PIECE_MOST) return;
     tensors->row_elems = param->dims[1];
-    tensors->part_rows = (units > 1 ? units : 1) * ROWS_UNIT;
+    tensors->part_rows = rows;
     tensors->parts_only = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) && saves < param->elems;
 }
 

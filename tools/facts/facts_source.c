@@ -135,12 +135,22 @@ static bool is_added_up_before(const mm_graph *graph, int before, mm_tensor grad
     return false;
 }
 
+/* The bytes of the weight whose gradient the step adds up in parts (nets/lower/param_parts.h); 0: it does not. */
+static int64_t added_up_in_parts(const mm_graph *graph, const mm_step_info *step) {
+    for (int u = 0; step->phase == MM_BACKWARD && u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        if (tensor->kind == MM_WEIGHT && step->uses[u].access == MM_READ) return tensor->bytes;
+    }
+    return 0;
+}
+
 /* The bytes of the gradients that a step of the backward pass adds up, or of the weights that a step behind the update
  * gathers; 0: it exchanges nothing. */
 static int64_t exchanged_bytes(const mm_graph *graph, int s) {
     const mm_step_info *step = mm_graph_step(graph, s);
-    int64_t bytes = 0;
     if (!may_exchange(graph, step)) return 0;
+    int64_t bytes = added_up_in_parts(graph, step);
+    if (bytes > 0) return bytes;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         const mm_tensor_info *tensor = mm_graph_tensor(graph, use->tensor);
