@@ -2,12 +2,11 @@
 /* Optimizer states and gradients that ranks divide (ZeRO: Rajbhandari et al., SC 2020): each rank has a share of every
  * parameter's, updates these weights alone, and then sends them to the others.
  *
- * A parameter's elements, in the device's order, are cut into equal parts of nets_share_room elements, one for each
- * rank; the last parts may be shorter or empty. Every rank declares room for a whole part, so that all ranks have the
- * same graph.
+ * A parameter's elements, in the device's order, are cut into equal parts, one for each rank; the last one has the
+ * rest, too. Every rank declares room for the last part, so that all ranks have the same graph.
  *
- *   elements   0              room           2 room         3 room     elems
- *   rank       |0             |1             |2             |3         | */
+ *   elements   0              each           2 each         3 each               elems
+ *   rank       |0             |1             |2             |3                   | */
 #ifndef NETS_EXCHANGE_H
 #define NETS_EXCHANGE_H
 
@@ -32,22 +31,28 @@ typedef struct nets_share {
 
 enum { NETS_SHARE_UNIT = 16 }; /* elements: 64 bytes */
 
-/* A share begins at a multiple of `unit` elements: NETS_SHARE_UNIT, or a multiple of it. */
+/* The elements of each share but the last: a multiple of `unit`, which is NETS_SHARE_UNIT or a multiple of it. */
+static inline int64_t nets_share_each(int64_t elems, int ranks, int64_t unit) { return elems / ranks / unit * unit; }
+
+/* The elements of the last share, which has the rest. */
 static inline int64_t nets_share_room(int64_t elems, int ranks, int64_t unit) {
-    const int64_t even = (elems + ranks - 1) / ranks;
-    return (even + unit - 1) / unit * unit;
+    return elems - (ranks - 1) * nets_share_each(elems, ranks, unit);
 }
 
 static inline nets_share nets_share_of(int64_t elems, int ranks, int rank, int64_t unit) {
-    const int64_t room = nets_share_room(elems, ranks, unit), first = rank * room < elems ? rank * room : elems;
-    return (nets_share){first, elems - first < room ? elems - first : room};
+    const int64_t each = nets_share_each(elems, ranks, unit);
+    return (nets_share){rank * each, rank < ranks - 1 ? each : elems - rank * each};
 }
 
 /* A tensor in the device's memory. */
 typedef struct nets_exchanged {
+    enum {
+        NETS_SCATTERED, /* f32: this rank's share becomes the ranks' sum; the others are void */
+        NETS_GATHERED,  /* each rank's share goes to all */
+        NETS_COUNTED,   /* i32: their sum */
+    } as;
     void *data;
-    int64_t elems; /* of four bytes */
-    int64_t part;  /* above 0: each rank's part, of so many elements, goes to all; 0: f32, it becomes the ranks' sum */
+    int64_t elems; /* of four bytes; shares are of NETS_SHARE_UNIT */
 } nets_exchanged;
 
 /* How an executor exchanges what is divided. All ranks make the same calls in the same order. */

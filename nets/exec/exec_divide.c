@@ -18,7 +18,8 @@ struct nets_piece_exchange {
     int64_t n;     /* elements of each rank's part */
     float *slot;
     mm_call begin;
-    nets_update_param parts; /* of a piece of parts: what is checked. Only the last ranks' parts may lack rows */
+    nets_update_param parts; /* of a piece of parts: what is checked */
+    int first_full;          /* the first rank that has a part: all, or the last, which has the rest */
     int step;                /* index in lowered->steps of the step that exchanges it */
 };
 
@@ -77,6 +78,7 @@ static void add_pieces(nets_divider *d, int step, int param, bool gathers, int64
                                    .step = step};
         p->begin = (mm_call){begin_piece, p};
         for (int r = 0; r < ranks->n; r++) p->parts.elems += part_of(p, r).n;
+        while (p->first_full < ranks->n - 1 && part_of(p, p->first_full).n == 0) p->first_full++;
     }
 }
 
@@ -189,7 +191,7 @@ static mm_status copy_parts(const nets_divider *d, nets_piece_exchange *p, const
     nets_part_args args = {.dw = (float *)(void *)workspace,
                            .workspace = workspace + step->op_workspace_at,
                            .first = p->first / elems,
-                           .step = room_of(d, p->param) / elems,
+                           .step = share_of(d, p->param, 0).n / elems,
                            .n = (int)ranks};
     for (int i = 0; i < step->n_sources; i++) {
         const nets_part_source *source = &step->sources[i];
@@ -197,7 +199,7 @@ static mm_status copy_parts(const nets_divider *d, nets_piece_exchange *p, const
         args.dy = mm_tensor_data(exec->manager, source->dy);
         MM_TRY(nets_op_enqueue_parts(exec->backend, source->op, source->kind, &args, stream));
     }
-    nets_exec_set_place(&p->parts.gradient, args.dw);
+    nets_exec_set_place(&p->parts.gradient, args.dw + p->first_full * elems);
     MM_TRY(nets_exec_check_parts(exec, &p->parts, stream));
     return mm_copy_async(stream, p->slot, args.dw, ranks * elems * (int64_t)sizeof *args.dw, MM_COPY_OUT);
 }
@@ -248,8 +250,8 @@ static mm_status sum_in_place(nets_divider *d, const nets_step *step, mm_stream 
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient < 0) continue;
-        d->list[n++] =
-            (nets_exchanged){mm_tensor_data(exec->manager, gradient), exec->params[exec->param_of[gradient]].elems, 0};
+        d->list[n++] = (nets_exchanged){NETS_SCATTERED, mm_tensor_data(exec->manager, gradient),
+                                        exec->params[exec->param_of[gradient]].elems};
     }
     MM_TRY(ranks->exchange->enqueue(ranks->ctx, d->list, n, stream));
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
@@ -264,11 +266,18 @@ static mm_status sum_in_place(nets_divider *d, const nets_step *step, mm_stream 
     return MM_OK;
 }
 
+mm_status nets_divider_agree(const nets_divider *d, int32_t *halted, mm_stream *stream) {
+    const nets_allreduce *ranks = ranks_of(d);
+    if (!nets_divider_sums(d) || d->memory) return MM_OK;
+    const nets_exchanged word = {NETS_COUNTED, halted, 1};
+    return ranks->exchange->enqueue(ranks->ctx, &word, 1, stream);
+}
+
 static mm_status gather_in_place(nets_divider *d, mm_stream *stream) {
     const nets_exec *exec = d->exec;
     const nets_allreduce *ranks = ranks_of(d);
     for (int i = 0; i < exec->n_params; i++)
-        d->list[i] = (nets_exchanged){exec->params[i].weight, exec->params[i].elems, room_of(d, i)};
+        d->list[i] = (nets_exchanged){NETS_GATHERED, exec->params[i].weight, exec->params[i].elems};
     return ranks->exchange->enqueue(ranks->ctx, d->list, exec->n_params, stream);
 }
 

@@ -53,6 +53,8 @@ void nets_divider_fini(nets_divider *divider);
 
 /* To be called before each iteration. */
 void nets_divider_begin(nets_divider *divider);
+/* If shares are summed in place, each rank has checked its own: makes the word the sum of the ranks' words. */
+MM_CHECKED mm_status nets_divider_agree(const nets_divider *divider, int32_t *halted, mm_stream *stream);
 /* Enqueues what the step exchanges. */
 MM_CHECKED mm_status nets_divider_run(nets_divider *divider, const nets_step *step, mm_stream *stream);
 

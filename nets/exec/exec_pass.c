@@ -92,7 +92,9 @@ static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const int statistics = exec->n_checked - exec->n_params;
     bind(exec, exec->n_params, statistics);
     MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
-    return nets_exec_checks_own(exec) ? nets_exec_enqueue_vote(exec, stream) : MM_OK;
+    if (nets_exec_checks_own(exec)) return nets_exec_enqueue_vote(exec, stream);
+    int32_t *rng = nets_exec_place(exec, exec->lowered->rng);
+    return nets_divider_agree(&exec->divider, rng + NETS_RNG_HALTED, stream);
 }
 
 /* The places of what ranks divide were taken once (exec_divide.c): checks that these are still the step's. */
@@ -261,11 +263,22 @@ static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const n
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
-/* Sums in place are the same on all ranks, so each checks them by itself. */
+/* Checks this rank's shares of the sums of the step's gradients. */
+static mm_status check_shares(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+        if (gradient >= 0)
+            MM_TRY(enqueue_check(exec, &exec->divider.own[exec->param_of[gradient]], 1, NETS_GRADIENT_MOST, false, NULL,
+                                 stream));
+    }
+    return MM_OK;
+}
+
+/* Sums in place are known to this rank alone: they are checked before the ranks agree. */
 static mm_status enqueue_exchange(nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const bool checks = exec->optimizer.only_finite && step->exchanges != NETS_GATHERS && !exec->divider.memory;
     MM_TRY(nets_divider_run(&exec->divider, step, stream));
-    return checks ? check_gradients(exec, step, NETS_GRADIENT_MOST, stream) : MM_OK;
+    return checks ? check_shares(exec, step, stream) : MM_OK;
 }
 
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {

@@ -6,10 +6,10 @@
  * followed by one that computes a part for each rank, adds these up over the ranks, and goes on to the next parts. A
  * rank's share of the parameter has whole parts (nets_share_room).
  *
- *   rows     0        R       2 R           room      room + R                  2 room
+ *   rows     0        R       2 R           each      each + R                2 each
  *   rank 0   | part 0 | part 1 | part 2 ... |
  *   rank 1                                  | part 0  | part 1 | part 2 ...     |
- *   exchanged together: the parts 0; then the parts 1; ...
+ *   exchanged together: the parts 0; then the parts 1; ...; at last the rest of the last rank's
  *
  * An embedding that is tied to a loss of tokens has two contributions, which are added for each part. So the loss saves
  * its scores' gradients until then; its weight is whole where these would take more bytes than that. */

@@ -168,7 +168,7 @@ static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes /
 /* Nothing of it is taken to run beside other steps. A rank sends all gradients and gets its share of the sums, or sends
  * its share of the weights and gets the others'. */
 static int64_t exchange_ns(const mm_graph_facts *facts, bool gathers, int64_t bytes) {
-    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / (gathers ? 2 : 1);
+    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / 2; /* half an all-reduce */
     const double share = (double)bytes / facts->ranks, out = gathers ? share : (double)bytes,
                  in = gathers ? (double)bytes - share : share;
     const double link = seconds_of(out, facts->out_bytes_per_s) + seconds_of(in, facts->in_bytes_per_s);
