@@ -64,7 +64,8 @@ static mm_status wait_for_oldest(void *arg) {
 static void add_pieces(nets_divider *d, int step, int param, bool gathers, int64_t most, nets_piece_exchange *pieces) {
     const nets_allreduce *ranks = ranks_of(d);
     const int64_t room = room_of(d, param);
-    const int64_t slot = (room < most ? room : most) * ranks->n;
+    const bool parts = !gathers && d->exec->lowered->steps[step].n_sources > 0; /* all pieces have room for parts */
+    const int64_t slot = (parts || room > most ? most : room) * ranks->n;
     if (slot > d->slot_elems) d->slot_elems = slot;
     for (int64_t first = 0; first < room; first += most, d->n++) {
         if (!pieces) continue;
@@ -73,7 +74,7 @@ static void add_pieces(nets_divider *d, int step, int param, bool gathers, int64
                                    .param = param,
                                    .gathers = gathers,
                                    .first = first,
-                                   .n = room - first < most ? room - first : most,
+                                   .n = parts || room - first > most ? most : room - first,
                                    .slot = d->memory + d->n % SLOTS * d->slot_elems,
                                    .step = step};
         p->begin = (mm_call){begin_piece, p};

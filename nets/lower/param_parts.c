@@ -33,6 +33,13 @@ static bool all_give_parts(const nets_lowered *out, const nets_backend *backend,
     return true;
 }
 
+/* Whether shares of whole parts are about equal: the last has at most an eighth more than another. */
+static bool is_even(const nets_lowered *out, const nets_param *param, const nets_param_tensors *tensors) {
+    enum { REST_PART = 8 }; /* chosen */
+    const int64_t unit = nets_part_elems(tensors), each = nets_share_each(param->elems, out->allreduce.n, unit);
+    return nets_share_room(param->elems, out->allreduce.n, unit) - each <= each / REST_PART;
+}
+
 void nets_param_parts_choose(const nets_lowered *out, const nets_backend *backend, int index,
                              nets_param_tensors *tensors) {
     const nets_param *param = nets_net_param(out->net, index);
@@ -49,7 +56,8 @@ void nets_param_parts_choose(const nets_lowered *out, const nets_backend *backen
     if (rows * param->dims[1] * out->allreduce.n > NETS_PIECE_MOST) return;
     tensors->row_elems = param->dims[1];
     tensors->part_rows = rows;
-    tensors->parts_only = nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) && saves < param->elems;
+    tensors->parts_only =
+        nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS) && saves < param->elems && is_even(out, param, tensors);
 }
 
 mm_status nets_lower_parts(nets_lowered *out, int param, const nets_part_source *sources, int n, bool last) {
