@@ -106,6 +106,15 @@ void nets_op_destroy(nets_op *op) {
     if (op) op->impl->destroy(op);
 }
 
+mm_status nets_op_enqueue_parts(nets_backend *backend, nets_op *op, nets_op_kind kind, const nets_part_args *args,
+                                mm_stream *stream) {
+    bool entered;
+    MM_TRY(mm_device_enter(stream->device, &entered));
+    mm_status status = backend->ops->parts[kind](op, args, stream);
+    mm_device_leave(stream->device, entered);
+    return status;
+}
+
 mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream) {
     bool entered;
     MM_TRY(mm_device_enter(stream->device, &entered));

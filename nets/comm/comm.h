@@ -16,8 +16,9 @@
  * computation. Several threads may call one communicator; the calls of comm_allreduce_begin must have the same order on
  * every rank.
  *
- * The backend nccl all-reduces tensors on GPUs (comm_allreduce_enqueue), in NCCL's own order of addition. Every run
- * with as many ranks on the same machines has the same order if NCCL takes the same algorithm; NCCL_ALGO and NCCL_PROTO
+ * The backend nccl all-reduces tensors on GPUs (comm_allreduce_enqueue), in NCCL's own order of addition: sums of more
+ * than a few elements as a reduce-scatter, and, unless that is all that was asked for, an all-gather. Every run with as
+ * many ranks on the same machines has the same order if NCCL takes the same algorithm; NCCL_ALGO and NCCL_PROTO
  * in the environment set the algorithm. */
 #ifndef NETS_COMM_COMM_H
 #define NETS_COMM_COMM_H
@@ -91,10 +92,12 @@ MM_CHECKED mm_status comm_allreduce_wait(comm *m, int64_t *done_ns_out);
 
 /* A tensor on the GPU. */
 typedef struct comm_tensor {
-    comm_op kind; /* not COMM_OWN */
+    comm_op kind;
     void *data;
     int64_t elems;
-    int64_t part; /* COMM_BYTES: elements of each rank's part; the last parts may be shorter or empty */
+    /* COMM_OWN, COMM_BYTES: elements of each rank's part; the last rank's has the rest, too. COMM_SUM: the same, for
+     * sums with the bits of COMM_OWN's. */
+    int64_t part;
 } comm_tensor;
 
 /* Only with a backend for GPUs: enqueues the all-reduces of n tensors, in place, on a stream of the GPU

@@ -31,7 +31,9 @@ static mm_status enqueue(void *ctx, const mm_allreduce_part *shared, int n, mm_s
         const int some = n - from < AT_ONCE ? n - from : AT_ONCE;
         for (int i = 0; i < some; i++) {
             const mm_allreduce_part *s = &shared[from + i];
-            tensors[i] = (comm_tensor){kind_of(s), s->data, s->bytes / (int64_t)sizeof(float), 0};
+            const int64_t elems = s->bytes / (int64_t)sizeof(float);
+            tensors[i] =
+                (comm_tensor){kind_of(s), s->data, elems, nets_share_each(elems, comm_size(ctx), NETS_SHARE_UNIT)};
         }
         MM_TRY(comm_allreduce_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
     }
@@ -47,12 +49,15 @@ static void begin_exchange(void *ctx, bool gathers, void *data, int64_t elems) {
 static mm_status wait_exchange(void *ctx) { return await(ctx, NULL); }
 
 static mm_status enqueue_exchange(void *ctx, const nets_exchanged *parts, int n, mm_stream *stream) {
+    static const comm_op kinds[] = {
+        [NETS_SCATTERED] = COMM_OWN, [NETS_GATHERED] = COMM_BYTES, [NETS_COUNTED] = COMM_COUNT};
     for (int from = 0; from < n; from += AT_ONCE) {
         comm_tensor tensors[AT_ONCE];
         const int some = n - from < AT_ONCE ? n - from : AT_ONCE;
         for (int i = 0; i < some; i++) {
             const nets_exchanged *p = &parts[from + i];
-            tensors[i] = (comm_tensor){p->part > 0 ? COMM_BYTES : COMM_SUM, p->data, p->elems, p->part};
+            tensors[i] = (comm_tensor){kinds[p->as], p->data, p->elems,
+                                       nets_share_each(p->elems, comm_size(ctx), NETS_SHARE_UNIT)};
         }
         MM_TRY(comm_allreduce_enqueue(ctx, tensors, some, mm_stream_handle(stream)));
     }
@@ -63,6 +68,7 @@ static mm_status collect(void *ctx, const void *mine, int64_t bytes, void *all_o
     return comm_gather(ctx, mine, bytes, all_out);
 }
 
+_Static_assert((int)NETS_PIECE_MOST <= (int)COMM_OWN_MOST, "a communicator takes pieces of parts");
 const nets_exchange comm_exchange = {COMM_OWN_MOST, begin_exchange, wait_exchange, enqueue_exchange, collect};
 
 mm_status comm_allreduce_agree(void *ctx, int32_t *word) { return comm_agree(ctx, word); }

@@ -18,8 +18,8 @@
 #include "nets/comm/comm_nccl.h"
 
 #define CALLS(f)                                                                                                       \
-    f(GetUniqueId) f(CommInitRank) f(CommDestroy) f(CommAbort) f(CommGetAsyncError) f(AllReduce) f(AllGather)          \
-        f(Broadcast) f(GroupStart) f(GroupEnd) f(GetErrorString)
+    f(GetUniqueId) f(CommInitRank) f(CommDestroy) f(CommAbort) f(CommGetAsyncError) f(AllReduce) f(ReduceScatter)      \
+        f(AllGather) f(Broadcast) f(GroupStart) f(GroupEnd) f(GetErrorString)
 
 typedef struct nccl_api {
 #define POINTER(name) __typeof__(nccl##name) *name;
@@ -28,7 +28,8 @@ typedef struct nccl_api {
 } nccl_api;
 
 enum {
-    COUNTS_MOST = 256, /* most COMM_COUNT elements of one call. Chosen: nets have two */
+    SCATTERED_LEAST = 1024, /* elements of a part. Chosen: 4 KiB */
+    COUNTS_MOST = 256,      /* most COMM_COUNT elements of one call. Chosen: nets have two */
     /* How long a call of NCCL may go on before CommAbort is called. A call that lasts longer is waiting for another
      * rank, as the first calls do, which connect the ranks; only CommAbort ends it. If it were called sooner, CommAbort
      * could free what the call is about to use. Chosen. */
@@ -197,28 +198,45 @@ static void nccl_abort(comm_link *link, int status) {
 
 /* ---------------------------------------------------------------- sums */
 
-/* Sends each rank's part of the tensor to all. */
-static mm_status enqueue_parts(const nccl_link *l, const comm_tensor *t, ncclComm_t comm, cudaStream_t stream) {
-    for (int64_t r = 0; r < l->base.ranks && r * t->part < t->elems; r++) {
-        const int64_t first = r * t->part, left = t->elems - first;
-        int32_t *data = (int32_t *)t->data + first;
-        MM_TRY(check(
-            l,
-            l->nccl.Broadcast(data, data, (size_t)(left < t->part ? left : t->part), ncclInt32, (int)r, comm, stream),
-            "Broadcast"));
-    }
-    return MM_OK;
+/* Whether the tensor is summed by a reduce-scatter. What smaller tensors cost is their launch. Whether it is asked for
+ * all sums or for this rank's does not count, so that both have the same bits. */
+static bool is_scattered(const comm_tensor *t) {
+    return (t->kind == COMM_SUM || t->kind == COMM_OWN) && t->part >= SCATTERED_LEAST;
+}
+
+/* Sends each rank's part of the tensor to all; the rest, which the last rank has, too, unless all have it. */
+static mm_status enqueue_parts(const nccl_link *l, const comm_tensor *t, bool rest, ncclComm_t comm,
+                               cudaStream_t stream) {
+    int32_t *data = t->data, *end = data + l->base.ranks * t->part;
+    const int64_t left = t->elems - l->base.ranks * t->part;
+    if (t->part > 0)
+        MM_TRY(check(l,
+                     l->nccl.AllGather(data + l->base.rank * t->part, data, (size_t)t->part, ncclInt32, comm, stream),
+                     "AllGather"));
+    if (!rest || left == 0) return MM_OK;
+    return check(l, l->nccl.Broadcast(end, end, (size_t)left, ncclInt32, l->base.ranks - 1, comm, stream), "Broadcast");
+}
+
+static mm_status enqueue_sums(const nccl_link *l, const comm_tensor *t, ncclComm_t comm, cudaStream_t stream) {
+    const int64_t scattered = is_scattered(t) ? l->base.ranks * t->part : 0;
+    float *data = t->data, *rest = data + scattered;
+    if (scattered > 0)
+        MM_TRY(check(l,
+                     l->nccl.ReduceScatter(data, data + l->base.rank * t->part, (size_t)t->part, ncclFloat32, ncclSum,
+                                           comm, stream),
+                     "ReduceScatter"));
+    if (t->elems == scattered) return MM_OK;
+    return check(l,
+                 l->nccl.AllReduce(rest, rest, (size_t)(t->elems - scattered), ncclFloat32,
+                                   t->kind == COMM_MEAN ? ncclAvg : ncclSum, comm, stream),
+                 "AllReduce");
 }
 
 static mm_status enqueue_one(const nccl_link *l, const comm_tensor *t, int32_t *counts, ncclComm_t comm,
                              cudaStream_t stream) {
-    const size_t n = (size_t)t->elems;
-    if (t->kind == COMM_BYTES) return enqueue_parts(l, t, comm, stream);
-    if (t->kind == COMM_COUNT)
-        return check(l, l->nccl.AllGather(t->data, counts, n, ncclInt32, comm, stream), "AllGather");
-    return check(
-        l, l->nccl.AllReduce(t->data, t->data, n, ncclFloat32, t->kind == COMM_MEAN ? ncclAvg : ncclSum, comm, stream),
-        "AllReduce");
+    if (t->kind == COMM_BYTES) return enqueue_parts(l, t, true, comm, stream);
+    if (t->kind != COMM_COUNT) return enqueue_sums(l, t, comm, stream);
+    return check(l, l->nccl.AllGather(t->data, counts, (size_t)t->elems, ncclInt32, comm, stream), "AllGather");
 }
 
 /* Enqueues all tensors as one group, for which NCCL needs few launches. */
@@ -236,6 +254,21 @@ static mm_status enqueue_group(const nccl_link *l, const comm_tensor *tensors, i
             status = enqueue_one(l, t, l->counts + at * l->base.ranks, comm, stream);
         at += t->kind == COMM_COUNT ? t->elems : 0;
     }
+    const mm_status ended = check(l, l->nccl.GroupEnd(), "GroupEnd");
+    return status == MM_OK ? ended : status;
+}
+
+/* Sends the sums that the group before has scattered to all, as another group. */
+static mm_status enqueue_gathers(const nccl_link *l, const comm_tensor *tensors, int n, ncclComm_t comm,
+                                 cudaStream_t stream) {
+    mm_status status = MM_OK;
+    int first = 0;
+    while (first < n && !(is_scattered(&tensors[first]) && tensors[first].kind == COMM_SUM)) first++;
+    if (first == n) return MM_OK;
+    MM_TRY(check(l, l->nccl.GroupStart(), "GroupStart"));
+    for (int i = first; status == MM_OK && i < n; i++)
+        if (is_scattered(&tensors[i]) && tensors[i].kind == COMM_SUM)
+            status = enqueue_parts(l, &tensors[i], false, comm, stream);
     const mm_status ended = check(l, l->nccl.GroupEnd(), "GroupEnd");
     return status == MM_OK ? ended : status;
 }
@@ -270,6 +303,7 @@ static mm_status nccl_sum(comm_link *link, const comm_tensor *tensors, int n, vo
     ncclComm_t comm = use(l, true);
     mm_status status =
         comm ? enqueue_group(l, tensors, n, comm, stream) : mm_fail(MM_ERR_DEVICE, "the ranks are being ended");
+    if (status == MM_OK) status = enqueue_gathers(l, tensors, n, comm, stream);
     use(l, false);
     if (status == MM_OK) status = enqueue_counts(l, tensors, n, stream);
     if (entered) mm_cuda_gpu_leave(l->gpu);

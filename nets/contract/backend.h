@@ -9,7 +9,9 @@
 #include "nets/optimizer.h"
 
 typedef struct nets_backend nets_backend;
-typedef struct nets_op_impl nets_op_impl; /* op.h */
+typedef struct nets_op nets_op;               /* op.h */
+typedef struct nets_op_impl nets_op_impl;     /* op.h */
+typedef struct nets_part_args nets_part_args; /* op_desc.h */
 
 /* The type to which factors of products may be rounded before they are multiplied; sums are float32. NETS_TF32 is a
  * permission: a device without such units computes in float32. With NETS_BF16 maps are bf16, too, and weights are
@@ -67,6 +69,9 @@ typedef struct nets_backend_ops {
     /* Name and version of the library on which its speed depends: "oneDNN 3.5.3". NULL: not told. */
     void (*library)(char text_out[NETS_LIBRARY_CAPACITY]);
     const nets_op_impl *impls[NETS_OP_KINDS]; /* NULL for the data */
+    /* Enqueues parts of the weight's gradient, for f32 maps (nets_op_enqueue_parts). NULL: the operation gives it whole
+     * only. */
+    mm_status (*parts[NETS_OP_KINDS])(nets_op *op, const nets_part_args *args, mm_stream *stream);
 } nets_backend_ops;
 
 /* The first member of every backend's struct. */

@@ -23,8 +23,6 @@
 #include "nets/contract/backend.h"
 #include "nets/contract/op_desc.h"
 
-typedef struct nets_op nets_op;
-
 #define NETS_DTYPE_BIT(dtype) (1u << (dtype))
 /* The implementation takes f32 inputs (nets_op_desc.f32_inputs) beside bf16 maps. */
 #define NETS_MIXED (1u << 31)
@@ -60,6 +58,7 @@ struct nets_op {
     /* With pass.adds or shared parameters: the op adds what it computes to DPARAM, in blocks, because the parameters
      * may be large. Other ops write whole gradients to the workspace, from which the executor adds them. */
     bool adds;
+    int64_t part_bytes;         /* with part_rows: the workspace in which parts of the weight's gradient are computed */
     nets_code_needs code_needs; /* passes not 0: it reads and writes the codes that its description names (net_ops.h) */
     /* of MM_FORWARD and MM_BACKWARD; n is 0: there is one size, nets_op_impl.workspace_bytes */
     nets_workspaces workspaces[2];
@@ -76,6 +75,12 @@ nets_workspaces nets_op_workspaces(const nets_op *op, mm_phase phase);
 int64_t nets_op_workspace_bytes(const nets_op *op, mm_phase phase);
 /* The largest of these sizes that fits in `bytes`; -1: none fits. */
 int64_t nets_op_workspace_within(const nets_op *op, mm_phase phase, int64_t bytes);
+
+/* Enqueues parts of the gradient of the op's weight, for an op of this
+ * kind with nets_op_desc.part_rows. The op adds to `dw` if it is
+ * one that adds (nets_op.adds), else overwrites it. */
+MM_CHECKED mm_status nets_op_enqueue_parts(nets_backend *backend, nets_op *op, nets_op_kind kind,
+                                           const nets_part_args *args, mm_stream *stream);
 
 /* Enqueues a phase. */
 MM_CHECKED mm_status nets_op_enqueue(nets_op *op, mm_phase phase, const nets_op_args *args, mm_stream *stream);

@@ -25,6 +25,17 @@ typedef struct nets_op_args {
     uint32_t layer; /* the layer's number: dropout layers need different random numbers */
 } nets_op_args;
 
+/* Parts of a weight's gradient: part i has rows i * part_rows and the next ones, as many as there are. Such parts are
+ * all that exists of a gradient at a time if ranks divide it (nets/lower/param_parts.h). */
+typedef struct nets_part_args {
+    const float *x;      /* the layer's input */
+    const float *dy;     /* the gradient of its output; of a loss of tokens what it saved */
+    float *dw;           /* the k-th part's rows, at k * part_rows rows; parts without rows leave it as it is */
+    void *workspace;     /* of nets_op.part_bytes */
+    int64_t first, step; /* the k-th part is first + k * step */
+    int n;
+} nets_part_args;
+
 /* A training graph's part in one update of the weights. A batch may be trained on in sub-batches, one pass of a graph
  * each; the passes' gradients are added up, and the last pass updates. All zero: the graph's batch is the whole. */
 typedef struct nets_pass {
@@ -56,6 +67,10 @@ typedef struct nets_op_desc {
     bool frozen;
     /* Another layer reads the parameters, too, and has written their gradients: the op adds to them (nets_op.adds). */
     bool shared;
+    /* Not 0: the weight's gradient is computed in parts of so many rows, whole or not, with the same bits; its layers
+     * give parts (nets_backend_ops.parts). */
+    int64_t part_rows;
+    bool parts_only; /* it is never whole: no step gets DW, and a loss of tokens saves what its parts need */
     nets_pass pass;
 } nets_op_desc;
 

@@ -22,8 +22,8 @@ typedef struct nets_piece_exchange nets_piece_exchange;
 /* A parameter's gradient if steps add up shares (nets_lowered.sums_own), and where this rank's share of the sum
  * goes. */
 typedef struct nets_divided {
-    mm_tensor gradient;
-    float *share; /* NULL: the plan all-reduces whole gradients */
+    mm_tensor gradient; /* -1: it is computed in parts (nets_lower_parts) */
+    float *share;       /* NULL: the plan all-reduces whole gradients */
 } nets_divided;
 
 typedef struct nets_divider {
@@ -53,15 +53,20 @@ void nets_divider_fini(nets_divider *divider);
 
 /* To be called before each iteration. */
 void nets_divider_begin(nets_divider *divider);
+/* If shares are summed in place, each rank has checked its own: makes the word the sum of the ranks' words. */
+MM_CHECKED mm_status nets_divider_agree(const nets_divider *divider, int32_t *halted, mm_stream *stream);
 /* Enqueues what the step exchanges. */
 MM_CHECKED mm_status nets_divider_run(nets_divider *divider, const nets_step *step, mm_stream *stream);
 
-/* Gets elements first .. first + n - 1 of the `elems` elements, in the device's order, of a persistent tensor that
- * ranks divide. All ranks call it, with equal arguments; it blocks. */
-MM_CHECKED mm_status nets_divided_get(nets_exec *exec, const char *name, int64_t elems, int64_t first, int64_t n,
-                                      float *out);
+/* Elements first .. first + n - 1, in the device's order, of a persistent tensor that ranks divide. */
+typedef struct nets_some {
+    int64_t elems, unit; /* of the whole tensor; nets_param_share_unit */
+    int64_t first, n;
+} nets_some;
+
+/* Gets these elements. All ranks call it, with equal arguments; it blocks. */
+MM_CHECKED mm_status nets_divided_get(nets_exec *exec, const char *name, const nets_some *some, float *out);
 /* Sets this rank's part of these elements. */
-MM_CHECKED mm_status nets_divided_set(nets_exec *exec, const char *name, int64_t elems, int64_t first, int64_t n,
-                                      const float *in);
+MM_CHECKED mm_status nets_divided_set(nets_exec *exec, const char *name, const nets_some *some, const float *in);
 
 #endif

@@ -99,9 +99,11 @@ static mm_status copy_copy(const transfer *t, int64_t at, int64_t n, float *out,
 }
 
 static mm_status copy_divided(const transfer *t, int64_t at, int64_t n, float *out, const float *in) {
-    const int64_t elems = nets_order_elems(&t->order);
-    return out ? nets_divided_get(t->exec, t->name, elems, at, n, out)
-               : nets_divided_set(t->exec, t->name, elems, at, n, in);
+    const nets_some some = {.elems = nets_order_elems(&t->order),
+                            .unit = nets_param_share_unit(&t->exec->lowered->params[t->param]),
+                            .first = at,
+                            .n = n};
+    return out ? nets_divided_get(t->exec, t->name, &some, out) : nets_divided_set(t->exec, t->name, &some, in);
 }
 
 static mm_status copy_plain(const transfer *t, int64_t at, int64_t n, void *out, const void *in) {

@@ -42,8 +42,13 @@ static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *p
     return exec->backend->ops->check(exec->backend, &args, stream);
 }
 
+/* Where the step that is under way finds the tensor; NULL: absent. */
+static void *place_of(const nets_exec *exec, mm_tensor tensor) {
+    return tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor);
+}
+
 static void set_place(const nets_exec *exec, mm_tensor tensor, void *place_at) {
-    nets_exec_set_place(place_at, tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor));
+    nets_exec_set_place(place_at, place_of(exec, tensor));
 }
 
 /* Sets the places of n of exec->params from `first` on, as the step that is under way finds them. */
@@ -75,6 +80,11 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, f
     return MM_OK;
 }
 
+mm_status nets_exec_check_parts(const nets_exec *exec, const nets_update_param *parts, mm_stream *stream) {
+    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
+    return nets_exec_checks_own(exec) ? enqueue_check(exec, parts, 1, most, false, NULL, stream) : MM_OK;
+}
+
 /* Checks the loss and the running statistics, which have been all-reduced already. If each rank has checked its own
  * gradients, then halts the updates of all ranks if those of any rank are halted. */
 static mm_status agree(nets_exec *exec, mm_stream *stream) {
@@ -82,7 +92,9 @@ static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const int statistics = exec->n_checked - exec->n_params;
     bind(exec, exec->n_params, statistics);
     MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
-    return nets_exec_checks_own(exec) ? nets_exec_enqueue_vote(exec, stream) : MM_OK;
+    if (nets_exec_checks_own(exec)) return nets_exec_enqueue_vote(exec, stream);
+    int32_t *rng = nets_exec_place(exec, exec->lowered->rng);
+    return nets_divider_agree(&exec->divider, rng + NETS_RNG_HALTED, stream);
 }
 
 /* The places of what ranks divide were taken once (exec_divide.c): checks that these are still the step's. */
@@ -177,7 +189,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const
                                    .optimizer = exec->optimizer,
                                    .goes_on = !last,
                                    .rng = nets_exec_place(exec, exec->lowered->rng),
-                                   .step = nets_exec_place(exec, exec->lowered->step)};
+                                   .step = place_of(exec, exec->lowered->step)};
     return exec->backend->ops->update(exec->backend, &args, stream);
 }
 
@@ -251,11 +263,22 @@ static mm_status enqueue_last(nets_exec *exec, const nets_iteration *it, const n
     return exec->backend->ops->pass_on(exec->backend, nets_exec_place(exec, exec->lowered->rng), lowered->batch,
                                        it->stream);
 }
-/* Sums in place are the same on all ranks, so each checks them by itself. */
+/* Checks this rank's shares of the sums of the step's gradients. */
+static mm_status check_shares(const nets_exec *exec, const nets_step *step, mm_stream *stream) {
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) {
+        const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
+        if (gradient >= 0)
+            MM_TRY(enqueue_check(exec, &exec->divider.own[exec->param_of[gradient]], 1, NETS_GRADIENT_MOST, false, NULL,
+                                 stream));
+    }
+    return MM_OK;
+}
+
+/* Sums in place are known to this rank alone: they are checked before the ranks agree. */
 static mm_status enqueue_exchange(nets_exec *exec, const nets_step *step, mm_stream *stream) {
     const bool checks = exec->optimizer.only_finite && step->exchanges != NETS_GATHERS && !exec->divider.memory;
     MM_TRY(nets_divider_run(&exec->divider, step, stream));
-    return checks ? check_gradients(exec, step, NETS_GRADIENT_MOST, stream) : MM_OK;
+    return checks ? check_shares(exec, step, stream) : MM_OK;
 }
 
 static mm_status enqueue_step(nets_exec *exec, const nets_iteration *it, const nets_step *step) {

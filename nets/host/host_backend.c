@@ -55,4 +55,10 @@ const nets_backend_ops nets_host_backend_ops = {
             NETS_OPS(IMPL)
 #undef IMPL
         },
+    .parts =
+        {
+            [NETS_EMBEDDING] = nets_host_embedding_parts,
+            [NETS_PROJECT] = nets_host_project_parts,
+            [NETS_TOKEN_LOSS] = nets_host_token_loss_parts,
+        },
 };

@@ -15,6 +15,7 @@ typedef struct embedding_op {
     mm_host_pool *pool;
     const nets_simd_map *lines;                          /* of bf16 elements */
     int64_t rows, rows_per_sample, channels, vocabulary; /* rows: tokens of the batch; vocabulary 0: position */
+    int64_t part_rows;
 } embedding_op;
 
 typedef struct embedding_run {
@@ -22,6 +23,7 @@ typedef struct embedding_run {
     const float *x, *weight, *token, *dy, *earlier;
     const uint16_t *halves; /* the weight as bf16 numbers, in place of `weight` */
     float *y, *dx, *dweight;
+    const nets_part_args *part; /* which parts of dweight; NULL: it is whole */
 } embedding_run;
 
 /* ---------------------------------------------------------------- tokens */
@@ -79,6 +81,36 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     MM_TRY(check_tokens(op, r.x));
     nets_ranges(op->pool, (op->channels + UNIT - 1) / UNIT, 1, UNIT * op->rows, sum_tokens, &r);
     return MM_OK;
+}
+
+/* Sums the gradients of the tokens in a part of the vocabulary. */
+static mm_status sum_part(void *ctx, int64_t k, int thread) {
+    const embedding_run *r = ctx;
+    const int64_t channels = r->op->channels, first = (r->part->first + k * r->part->step) * r->op->part_rows;
+    const int64_t left = r->op->vocabulary - first, n = left < r->op->part_rows ? left : r->op->part_rows;
+    float *part = r->dweight + k * r->op->part_rows * channels;
+    (void)thread;
+    if (n <= 0) return MM_OK;
+    if (!r->op->base.adds) memset(part, 0, (size_t)(n * channels) * sizeof *part);
+    for (int64_t i = 0; i < r->op->rows; i++) {
+        const int64_t row = (int64_t)r->x[i] - first;
+        if (row < 0 || row >= n) continue;
+        float *sum = part + row * channels;
+        const float *dy = r->dy + i * channels;
+        for (int64_t c = 0; c < channels; c++) sum[c] += dy[c];
+    }
+    return MM_OK;
+}
+
+static mm_status run_parts(nets_op *base, const nets_part_args *args) {
+    embedding_run r = {
+        .op = (const embedding_op *)base, .x = args->x, .dy = args->dy, .dweight = args->dw, .part = args};
+    if (args->first == 0) MM_TRY(check_tokens(r.op, r.x));
+    return mm_host_pool_run(r.op->pool, args->n, sum_part, &r);
+}
+
+mm_status nets_host_embedding_parts(nets_op *op, const nets_part_args *args, mm_stream *stream) {
+    return nets_host_parts(op, run_parts, args, stream);
 }
 
 /* ---------------------------------------------------------------- positions */
@@ -184,6 +216,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->rows_per_sample = op->rows / desc->y.dims[0];
     op->channels = nets_shape_channels(&desc->y);
     op->vocabulary = desc->attrs.vocabulary;
+    op->part_rows = desc->part_rows;
     *op_out = &op->base;
     return MM_OK;
 }

@@ -74,4 +74,20 @@ mm_status nets_host_backward(nets_op *op, const nets_op_args *args, mm_stream *s
     return enqueue(op, impl_of(op)->backward, args, stream);
 }
 
+typedef struct parts_job {
+    nets_op *op;
+    nets_host_parts_fn fn;
+    nets_part_args args;
+} parts_job;
+
+static mm_status run_parts(void *arg) {
+    const parts_job *job = arg;
+    return job->fn(job->op, &job->args);
+}
+
+mm_status nets_host_parts(nets_op *op, nets_host_parts_fn fn, const nets_part_args *args, mm_stream *stream) {
+    const parts_job job = {op, fn, *args};
+    return mm_host_launch(stream, run_parts, &job, sizeof job);
+}
+
 void nets_host_free(nets_op *op) { free(op); }

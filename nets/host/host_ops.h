@@ -39,6 +39,13 @@ NETS_OPS(NETS_HOST_OP)
 MM_CHECKED mm_status nets_host_forward(nets_op *op, const nets_op_args *args, mm_stream *stream);
 MM_CHECKED mm_status nets_host_backward(nets_op *op, const nets_op_args *args, mm_stream *stream);
 
+/* Parts of weights' gradients (nets_backend_ops.parts). */
+typedef mm_status (*nets_host_parts_fn)(nets_op *op, const nets_part_args *args);
+MM_CHECKED mm_status nets_host_parts(nets_op *op, nets_host_parts_fn fn, const nets_part_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_host_embedding_parts(nets_op *op, const nets_part_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_host_project_parts(nets_op *op, const nets_part_args *args, mm_stream *stream);
+MM_CHECKED mm_status nets_host_token_loss_parts(nets_op *op, const nets_part_args *args, mm_stream *stream);
+
 /* nets_op_impl.destroy of ops that own nothing else. */
 void nets_host_free(nets_op *op);
 

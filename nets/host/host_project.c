@@ -19,7 +19,8 @@ typedef struct project_op {
     nets_role weight;         /* NETS_W; with bf16 maps NETS_W16 */
     nets_channels channels;   /* the output's */
     int64_t x_elems, workspace_bytes;
-    bool bias, wants_dx, frozen;
+    int64_t part_elems; /* of a part of the weight's gradient */
+    bool bias, wants_dx, frozen, parts_only;
 } project_op;
 
 static mm_status run(const project_op *op, nets_piecewise *p, const nets_op_args *args, nets_role a, nets_role b,
@@ -36,13 +37,23 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     project_op *op = (project_op *)base;
     const nets_channels_bias bias = {.dy = args->at[NETS_DY], .dbias = args->at[NETS_DB]};
-    if (!op->frozen) MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
+    if (!op->frozen && !op->parts_only) MM_TRY(run(op, &op->dw, args, NETS_X, NETS_DY, NETS_DW));
     if (op->wants_dx) {
         MM_TRY(run(op, &op->dx, args, NETS_DY, op->weight, NETS_DX));
         nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], op->x_elems);
     }
     if (op->bias && !op->frozen) nets_channels_bias_backward(&op->channels, &bias, args->at[NETS_WORKSPACE]);
     return MM_OK;
+}
+
+static mm_status run_parts(nets_op *base, const nets_part_args *args) {
+    project_op *op = (project_op *)base;
+    return nets_piecewise_run_some(op->dnn, &op->dw, args, args->x, args->dy,
+                                   op->part_elems * (int64_t)sizeof *args->dw);
+}
+
+mm_status nets_host_project_parts(nets_op *op, const nets_part_args *args, mm_stream *stream) {
+    return nets_host_parts(op, run_parts, args, stream);
 }
 
 static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
@@ -71,7 +82,8 @@ static mm_status make_products(project_op *op, const nets_op_desc *desc) {
     const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true, .half = half};
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, by_rows, false, &op->y));
     if (!desc->training) return MM_OK;
-    const nets_cut by_in = nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS);
+    const nets_cut by_in = desc->part_rows > 0 ? nets_cut_in_parts(in, desc->part_rows)
+                                               : nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS);
     if (!op->frozen) MM_TRY(nets_piecewise_product(op->dnn, &dw, true, by_in, false, &op->dw));
     return desc->wants_dx ? nets_piecewise_product(op->dnn, &dx, true, by_rows, false, &op->dx) : MM_OK;
 }
@@ -102,6 +114,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         op->workspace_bytes =
             nets_larger(op->workspace_bytes, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
+    op->parts_only = desc->parts_only;
+    op->part_elems = desc->part_rows * nets_shape_channels(&desc->y);
+    op->base.part_bytes = op->workspace_bytes;
     if (op->bias) op->workspace_bytes = nets_larger(op->workspace_bytes, op->channels.scratch_bytes);
     *op_out = &op->base;
     return MM_OK;

@@ -31,8 +31,9 @@ typedef struct token_loss_op {
     chunk_products product[2]; /* a whole chunk's; the last one's */
     int64_t rows, rows_per_sample, channels, classes;
     int64_t whole; /* labels of the whole batch */
+    int64_t part_rows;
     int64_t losses_at, correct_at, scratch_at, workspace_bytes;
-    bool training, adds, frozen;
+    bool training, adds, frozen, parts_only;
 } token_loss_op;
 
 typedef struct token_loss_run {
@@ -94,6 +95,7 @@ static mm_status run_chunk(token_loss_run *run, int64_t chunk) {
     const int64_t rows = last ? nets_cut_rest(&op->chunks) : op->chunks.each;
     chunk_products *p = &op->product[last];
     run->first = chunk * op->chunks.each;
+    if (op->parts_only) run->scores = (float *)at[NETS_SAVED] + run->first * op->classes;
     const float *x = (const float *)at[NETS_X] + run->first * op->channels;
     MM_TRY(multiply(run, &p->scores, x, at[NETS_W], run->scores));
     nets_ranges(op->dnn->pool, rows, 1, 4 * op->classes, lose_rows, run);
@@ -143,6 +145,26 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     return MM_OK;
 }
 
+/* Parts of the weight's gradient, by the scores' gradients that the forward has saved. */
+static mm_status run_parts(nets_op *base, const nets_part_args *args) {
+    token_loss_op *op = (token_loss_op *)base;
+    const int64_t elems = op->part_rows * op->channels;
+    for (int k = 0; !base->adds && k < args->n; k++) {
+        const int64_t left = op->classes - (args->first + k * args->step) * op->part_rows;
+        const int64_t rows = left < 0 ? 0 : left < op->part_rows ? left : op->part_rows;
+        memset(args->dw + k * elems, 0, (size_t)(rows * op->channels) * sizeof *args->dw);
+    }
+    for (int64_t c = 0, first = 0; c < op->chunks.pieces; c++, first += op->chunks.each)
+        MM_TRY(nets_piecewise_run_some(op->dnn, &op->product[c == op->chunks.pieces - 1].dweight, args,
+                                       args->dy + first * op->classes, args->x + first * op->channels,
+                                       elems * (int64_t)sizeof *args->dw));
+    return MM_OK;
+}
+
+mm_status nets_host_token_loss_parts(nets_op *op, const nets_part_args *args, mm_stream *stream) {
+    return nets_host_parts(op, run_parts, args, stream);
+}
+
 static int64_t workspace_bytes(const nets_op *op, mm_phase phase) {
     return phase == MM_FORWARD ? ((const token_loss_op *)op)->workspace_bytes : 0;
 }
@@ -168,21 +190,24 @@ static mm_status make_products(token_loss_op *op, int64_t rows, chunk_products *
     MM_TRY(nets_piecewise_product(op->dnn, &scores, false, by_class, false, &p->scores));
     if (!op->training) return MM_OK;
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, nets_cut_of(rows, pieces, CUT_UNIT, CUT_LEAST), false, &p->y));
-    return op->frozen ? MM_OK : nets_piecewise_product(op->dnn, &dweight, true, by_class, false, &p->dweight);
+    const nets_cut by_part = op->part_rows > 0 ? nets_cut_in_parts(op->classes, op->part_rows) : by_class;
+    return op->frozen ? MM_OK : nets_piecewise_product(op->dnn, &dweight, true, by_part, false, &p->dweight);
 }
 
 static void measure_workspace(token_loss_op *op) {
     const int64_t rows = op->chunks.each;
-    op->losses_at = nets_aligned(rows * op->classes * (int64_t)sizeof(float));
+    op->losses_at = op->parts_only ? 0 : nets_aligned(rows * op->classes * (int64_t)sizeof(float));
     op->correct_at = op->losses_at + nets_aligned(rows * (int64_t)sizeof(double));
     op->scratch_at = op->correct_at + nets_aligned(rows * (int64_t)sizeof(int32_t));
-    int64_t scratch = 0;
+    int64_t scratch = 0, parts = 0;
     for (int k = 0; k < 2; k++) {
         const nets_piecewise *const all[] = {&op->product[k].scores, &op->product[k].y, &op->product[k].dweight};
+        parts = nets_larger(parts, nets_piecewise_places(op->dnn, all[2]) * all[2]->scratch_bytes);
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
             scratch = nets_larger(scratch, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
     }
     op->workspace_bytes = op->scratch_at + scratch;
+    op->base.part_bytes = parts;
 }
 
 static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
@@ -206,6 +231,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->adds = desc->pass.adds;
     op->training = desc->training;
     op->frozen = desc->frozen;
+    op->part_rows = desc->part_rows;
+    op->parts_only = desc->parts_only;
     const int64_t each = rows_of_chunk(op->rows, op->classes);
     op->chunks = (nets_cut){op->rows, each, (int)((op->rows + each - 1) / each)};
     mm_status status = MM_OK;

@@ -135,3 +135,29 @@ mm_status nets_piecewise_run(const nets_dnn *dnn, nets_piecewise *p, void *const
     piecewise_run run = {.dnn = dnn, .p = p, .at = at, .scratch = scratch};
     return mm_host_pool_run(dnn->pool, p->n_pieces, run_piece, &run);
 }
+
+typedef struct some_run {
+    const nets_dnn *dnn;
+    nets_piecewise *p;
+    const nets_part_args *which;
+    const void *a, *b;
+    int64_t bytes_a_part;
+} some_run;
+
+static mm_status run_some(void *ctx, int64_t k, int thread) {
+    const some_run *run = ctx;
+    const int64_t i = run->which->first + k * run->which->step;
+    if (i >= run->p->n_pieces) return MM_OK;
+    /* The piece's offset is that of its rows in the whole product. */
+    char *product = (char *)run->which->dw + k * run->bytes_a_part - run->p->pieces[i].offset[2];
+    void *const at[NETS_PIECE_ARGS] = {(void *)run->a, (void *)run->b, product};
+    char *scratch =
+        (char *)run->which->workspace + nets_piecewise_place(run->dnn, run->p, i, thread) * run->p->scratch_bytes;
+    return nets_piecewise_run_one(run->dnn, run->p, i, thread, at, scratch);
+}
+
+mm_status nets_piecewise_run_some(const nets_dnn *dnn, nets_piecewise *p, const nets_part_args *which, const void *a,
+                                  const void *b, int64_t bytes_a_part) {
+    some_run run = {dnn, p, which, a, b, bytes_a_part};
+    return mm_host_pool_run(dnn->pool, which->n, run_some, &run);
+}

@@ -17,6 +17,7 @@
 #define NETS_HOST_PARTITION_H
 
 #include "mm/device/host/host_pool.h"
+#include "nets/contract/op_desc.h"
 #include "nets/host/onednn.h"
 
 /* A division of items into pieces of `each` items; the last piece has the rest. */
@@ -27,6 +28,10 @@ typedef struct nets_cut {
 
 /* Cuts items into at most `pieces` pieces of at least `least` items. All but the last are multiples of `unit`. */
 nets_cut nets_cut_of(int64_t items, int pieces, int64_t unit, int64_t least);
+/* Cuts items into pieces of `each` items. */
+static inline nets_cut nets_cut_in_parts(int64_t items, int64_t each) {
+    return (nets_cut){.items = items, .each = each, .pieces = (int)((items + each - 1) / each)};
+}
 /* How many items the last piece has. */
 int64_t nets_cut_rest(const nets_cut *cut);
 
@@ -90,6 +95,10 @@ int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64
 /* Runs all pieces. at[i] is the memory of argument arg[i]; `scratch` has scratch_bytes for each place. */
 MM_CHECKED mm_status nets_piecewise_run(const nets_dnn *dnn, nets_piecewise *p, void *const at[NETS_PIECE_ARGS],
                                         void *scratch);
+/* Runs the pieces of a product that are these parts. The k-th writes its rows of the product at which->dw + k *
+ * bytes_a_part; scratch is which->workspace. */
+MM_CHECKED mm_status nets_piecewise_run_some(const nets_dnn *dnn, nets_piecewise *p, const nets_part_args *which,
+                                             const void *a, const void *b, int64_t bytes_a_part);
 /* Runs one piece, from within a run of the pool, with scratch of its own. */
 MM_CHECKED mm_status nets_piecewise_run_one(const nets_dnn *dnn, nets_piecewise *p, int64_t piece, int thread,
                                             void *const at[NETS_PIECE_ARGS], void *scratch);

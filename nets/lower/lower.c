@@ -9,6 +9,7 @@
 #include "nets/contract/op_sizes.h"
 #include "nets/lower/fuse.h"
 #include "nets/lower/lower_persistent.h"
+#include "nets/lower/param_parts.h"
 #include "nets/net_ops.h"
 
 /* What is known of a layer's output while lowering. */
@@ -104,7 +105,8 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     return equal && a->kind == b->kind && a->maps == b->maps && a->f32_inputs == b->f32_inputs &&
            nets_attrs_equal(&a->attrs, &b->attrs) && a->training == b->training && a->wants_dx == b->wants_dx &&
            a->adds_earlier == b->adds_earlier && a->shared == b->shared && a->relu == b->relu &&
-           a->frozen == b->frozen && a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
+           a->frozen == b->frozen && a->part_rows == b->part_rows && a->parts_only == b->parts_only &&
+           a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
 }
 
 /* Chosen: ten times as many as any network of the zoo has. Each takes a millisecond and 0.3 MiB to prepare. */
@@ -169,6 +171,11 @@ static mm_status make_op(lowering *lo, int index) {
     desc.frozen = desc.training && nets_layer_is_frozen(lo->out->net, u.layer);
     for (int i = 0; i < u.layer->n_params && !desc.frozen; i++)
         desc.shared |= desc.training && nets_net_param(lo->out->net, u.layer->first_param + i)->shared;
+    const int weight = nets_parts_weight(u.layer);
+    if (weight >= 0) {
+        desc.part_rows = lo->out->params[weight].part_rows;
+        desc.parts_only = lo->out->params[weight].parts_only;
+    }
     /* Backward steps run from the last layer on, so a later reader of the input has written its gradient before. */
     desc.adds_earlier = desc.wants_dx && lo->layers[u.inputs[0]].last_reader > index;
     mm_status status = find_op(lo, &desc, &lo->layers[index].op);
@@ -227,10 +234,17 @@ static bool adds_to(const nets_step *step, const nets_lowered *out, nets_role ro
     return out->pass.adds && (gradient || role == NETS_LOSS_VALUE || role == NETS_CORRECT);
 }
 
+/* Whether the gradient of the layer's weight is computed in parts alone, by a step of its own. */
+static bool is_in_parts(const lowering *lo, const nets_layer *layer) {
+    const int weight = nets_parts_weight(layer);
+    return weight >= 0 && lo->out->params[weight].parts_only;
+}
+
 /* Whether the step computes the gradient of this role though the parameter is frozen. */
 static bool gives_frozen(const lowering *lo, int index, nets_role role, const mm_tensor tensors[NETS_ROLES]) {
     if (role < NETS_DPARAM || role > NETS_DPARAM_LAST || lo->out->mode != NETS_TRAIN) return false;
     if (tensors[NETS_PARAM + (role - NETS_DPARAM)] < 0) return false;
+    if (role == NETS_DW && is_in_parts(lo, unit_of(lo, index).layer)) return false;
     return !nets_op_info_of(unit_of(lo, index).layer->op)->skips_frozen;
 }
 
@@ -329,6 +343,14 @@ static mm_status add_saved(lowering *lo, int index, const unit *u, const nets_sa
     return MM_OK;
 }
 
+/* The gradients of a loss's scores, for the parts of its weight's gradient. */
+static mm_status add_scores(lowering *lo, int index, const unit *u) {
+    nets_shape x[NETS_MAX_INPUTS], y;
+    MM_TRY(shapes_of(lo, u, index, x, &y));
+    const nets_shape scores = {2, {nets_shape_rows(&x[0]), u->layer->attrs.out_channels}};
+    return add_named(lo, index, MM_SAVED, MM_F32, &scores, "", "scores", &lo->layers[index].saved[0]);
+}
+
 /* Makes a policy's rules find a fused layer by its own name, too. */
 static mm_status add_part(lowering *lo, mm_layer computed_by, int layer) {
     return mm_graph_add_part(lo->out->graph, computed_by, nets_net_layer(lo->out->net, layer)->name);
@@ -374,6 +396,7 @@ static mm_status lower_forward(lowering *lo, int index) {
     bool has_output = u.layer->op != NETS_DATA && (train || !nets_op_info_of(u.layer->op)->loss);
     if (has_output) MM_TRY(add_map(lo, index, MM_FEATURE_MAP, "", "out", &state->value));
     if (train) MM_TRY(add_saved(lo, index, &u, how->saved));
+    if (train && u.layer->op == NETS_TOKEN_LOSS && is_in_parts(lo, u.layer)) MM_TRY(add_scores(lo, index, &u));
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
     MM_TRY(add_step(lo, index, MM_FORWARD, train ? &how->forward : &how->eval, tensors));
@@ -398,6 +421,7 @@ static mm_status add_contribution(lowering *lo, int input, mm_tensor *earlier_ou
 static mm_status lower_backward(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
     if (!lo->layers[index].wants_gradient) return MM_OK;
+    if (u.layer->op == NETS_EMBEDDING && is_in_parts(lo, u.layer)) return MM_OK; /* its parts are all that it has */
     mm_tensor tensors[NETS_ROLES];
     map_roles(lo, index, tensors);
     for (int i = 0; i < u.n_inputs; i++) {
@@ -430,16 +454,41 @@ static bool is_whole(const lowering *lo, const unit *u, mm_tensor gradient) {
     return gradient >= 0 && (tied < 0 || lo->out->params[tied].gradient != gradient);
 }
 
-/* Adds the step that adds up the gradients which the backward step of layer `index` has completed. */
+/* What a layer contributes to the gradient of its weight in parts. */
+static nets_part_source source_of(const lowering *lo, int index) {
+    const unit u = unit_of(lo, index);
+    const layer_state *state = &lo->layers[index];
+    return (nets_part_source){.op = state->op,
+                              .kind = u.layer->op,
+                              .x = lo->layers[u.inputs[0]].value,
+                              .dy = u.layer->op == NETS_TOKEN_LOSS ? state->saved[0] : state->gradient};
+}
+
+/* Adds the step for the gradient in parts which layer `index` was the last to contribute to; the first contribution
+ * comes from the layer that is tied to it. */
+static mm_status lower_parts(lowering *lo, int index, bool last) {
+    const int weight = nets_parts_weight(nets_net_layer(lo->out->net, index));
+    nets_part_source sources[NETS_PART_SOURCES];
+    int n = 0;
+    for (int i = nets_net_layers(lo->out->net) - 1; i >= index; i--)
+        if (nets_parts_weight(nets_net_layer(lo->out->net, i)) == weight) sources[n++] = source_of(lo, i);
+    return nets_lower_parts(lo->out, weight, sources, n, last);
+}
+
+/* Adds the steps that add up the gradients which the backward step of layer `index` has completed. */
 static mm_status lower_sums(lowering *lo, int index, bool last) {
     nets_lowered *out = lo->out;
     const unit u = unit_of(lo, index);
     const nets_step *step = &out->steps[out->n_steps - 1];
     mm_tensor written[NETS_MAX_PARAMS];
     if (!out->sums_own || !lo->layers[index].wants_gradient || lo->fused[index].within != index) return MM_OK;
+    const bool parts = u.layer->tied_param < 0 && is_in_parts(lo, u.layer);
     for (int i = 0; i < NETS_MAX_PARAMS; i++)
-        written[i] = is_whole(lo, &u, step->tensors[NETS_DPARAM + i]) ? step->tensors[NETS_DPARAM + i] : -1;
-    return nets_lower_sums(out, nets_net_layer(out->net, index)->name, written, last);
+        written[i] = step->layer == index && is_whole(lo, &u, step->tensors[NETS_DPARAM + i])
+                         ? step->tensors[NETS_DPARAM + i]
+                         : -1;
+    MM_TRY(nets_lower_sums(out, nets_net_layer(out->net, index)->name, written, last && !parts));
+    return parts ? lower_parts(lo, index, last) : MM_OK;
 }
 
 /* The first layer whose backward step has gradients of parameters: the last of the backward pass. */
@@ -507,13 +556,14 @@ static mm_status allocate(lowering *lo) {
         for (int k = 0; k < NETS_MAX_SAVED; k++) lo->layers[i].saved[k] = -1;
     }
     for (size_t i = 0; i < n_params; i++)
-        out->params[i] = (nets_param_tensors){-1, -1, -1, {-1, -1}, {-1, -1}, {0}, 0, {1, 0}};
+        out->params[i] = (nets_param_tensors){
+            .value = -1, .copy = -1, .gradient = -1, .state = {-1, -1}, .absmax = {-1, -1}, .strips = {1, 0}};
     return MM_OK;
 }
 
 /* An update's part has a parameter at least, or a strip of one. */
 static mm_status allocate_steps(nets_lowered *out) {
-    size_t n = 3 * (size_t)nets_net_layers(out->net) + 3;
+    size_t n = 4 * (size_t)nets_net_layers(out->net) + 3;
     for (int i = 0; i < nets_net_params(out->net); i++) n += (size_t)out->params[i].strips.n;
     out->steps = calloc(n, sizeof *out->steps);
     return out->steps ? MM_OK : mm_fail(MM_ERR_NOMEM, "net %s: no memory to lower it", nets_net_name(out->net));

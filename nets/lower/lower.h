@@ -44,7 +44,8 @@ typedef struct nets_allreduce {
     /* Makes *word, at least 0, the sum of the ranks' words. Called once an iteration, on a thread of the device, while
      * all-reduces are under way; blocks until all ranks have called it. NULL: nobody asks the others. */
     mm_status (*agree)(void *ctx, int32_t *word);
-    nets_divide divide;            /* what the ranks divide */
+    nets_divide divide;   /* what the ranks divide */
+    bool whole_gradients; /* for planning: the device's operations give no gradients in parts (param_parts.h) */
     const nets_exchange *exchange; /* with `divide`, how they exchange it; borrowed; ctx as above. NULL: for planning */
 } nets_allreduce;
 
@@ -71,6 +72,15 @@ typedef struct nets_lowering {
     nets_allreduce allreduce; /* of one rank of several */
 } nets_lowering;
 
+/* A layer that contributes to a weight's gradient in parts (param_parts.h). */
+typedef struct nets_part_source {
+    nets_op *op;
+    nets_op_kind kind;
+    mm_tensor x, dy; /* nets_part_args */
+} nets_part_source;
+
+enum { NETS_PART_SOURCES = 2 }; /* an embedding, and the loss that is tied to it */
+
 typedef struct nets_step {
     int layer; /* layer of the net, of fused ones the last; -1: the update, or the end of a pass that goes on */
     mm_layer graph_layer;
@@ -92,6 +102,9 @@ typedef struct nets_step {
     /* The step exchanges what ranks divide. NETS_SUMS_OWN: it adds up the ranks' gradients DPARAM + i; NETS_SUMS_LAST:
      * the last step that does. NETS_GATHERS: it sends each rank's weights to all. */
     enum { NETS_EXCHANGES_NOT, NETS_SUMS_OWN, NETS_SUMS_LAST, NETS_GATHERS } exchanges;
+    /* n_sources not 0: it adds up parts of this parameter's gradient, which it computes in its workspace. */
+    int parts_of, n_sources;
+    nets_part_source sources[NETS_PART_SOURCES];
 } nets_step;
 
 /* A parameter's tensors in the graph; -1: absent. All have the same order of elements. If ranks divide states, `state`
@@ -102,6 +115,9 @@ typedef struct nets_param_tensors {
     mm_tensor value, copy, gradient, state[NETS_OPTIMIZER_STATES];
     mm_tensor absmax[NETS_OPTIMIZER_STATES]; /* not -1: `state` is codes, of u8 (state_codes.h) */
     nets_order order;
+    int64_t part_rows; /* the gradient is computed in parts of so many rows (param_parts.h); 0: at once */
+    int64_t row_elems;
+    bool parts_only;  /* it is never whole, and has no tensor */
     int64_t share_at; /* in nets_lowered.shares, the first element of this parameter's share */
     nets_param_strips strips;
 } nets_param_tensors;
@@ -139,6 +155,16 @@ typedef struct nets_lowered {
     nets_op **ops;    /* one for each different description */
     int n_ops;
 } nets_lowered;
+
+/* The elements of a part of the gradient. */
+static inline int64_t nets_part_elems(const nets_param_tensors *tensors) {
+    return tensors->part_rows * tensors->row_elems;
+}
+
+/* The unit of ranks' shares of the parameter (nets_share_room). */
+static inline int64_t nets_param_share_unit(const nets_param_tensors *tensors) {
+    return tensors->parts_only ? nets_part_elems(tensors) : NETS_SHARE_UNIT;
+}
 
 /* Whether ranks divide this, or more than this. */
 static inline bool nets_lowered_divides(const nets_lowered *out, nets_divide least) {

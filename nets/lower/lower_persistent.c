@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "mm/core/graph/graph.h"
+#include "nets/lower/param_parts.h"
 #include "nets/net_ops.h"
 #include "nets/state_codes.h"
 
@@ -38,11 +39,9 @@ static bool is_factor(const nets_net *net, int param) {
     return false;
 }
 
-/* The room of a rank's share of a parameter with these dims. */
-static int64_t room_of(const nets_lowered *out, int rank, const int64_t *dims) {
-    int64_t elems = 1;
-    for (int i = 0; i < rank; i++) elems *= dims[i];
-    return nets_share_room(elems, out->allreduce.n);
+/* The room of a rank's share of a parameter. */
+static int64_t room_of(const nets_lowered *out, const nets_param_tensors *tensors) {
+    return nets_share_room(nets_order_elems(&tensors->order), out->allreduce.n, nets_param_share_unit(tensors));
 }
 
 /* Whether the parameter's states are codes, by the rules of state_codes.h. */
@@ -85,7 +84,7 @@ static mm_status add_state(nets_lowered *out, const nets_param *param, const int
     if (tensors->strips.n > 1)
         return nets_strips_add(out->graph, &tensors->strips, nets_order_elems(&tensors->order), name, tensors->value,
                                state_out);
-    const int64_t room = divides ? room_of(out, param->rank, dims) : 0;
+    const int64_t room = divides ? room_of(out, tensors) : 0;
     MM_TRY(nets_lower_tensor(out->graph, MM_OPTIMIZER, MM_PERSISTENT, MM_F32, divides ? 1 : param->rank,
                              divides ? &room : dims, name, state_out));
     return divides ? MM_OK : mm_graph_set_weight(out->graph, *state_out, tensors->value);
@@ -103,6 +102,7 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     nets_param_tensors *tensors = &out->params[index];
     int64_t dims[MM_RANK_MAX];
     tensors->order = order_param(out, param, backend->channels_last, dims);
+    nets_param_parts_choose(out, backend, index, tensors);
     const bool half = backend->maps == MM_BF16, alone = half && is_copy_alone(out->net, param);
     if (!alone)
         MM_TRY(nets_lower_tensor(out->graph, param->learned ? MM_WEIGHT : MM_STATE, MM_PERSISTENT, MM_F32, param->rank,
@@ -117,9 +117,11 @@ static mm_status add_param_tensors(nets_lowered *out, const nets_backend *backen
     snprintf(name, sizeof name, "grad.%s", param->name);
     const bool in_backward = out->update == NETS_UPDATE_IN_BACKWARD && !out->on_host;
     const bool managed = in_backward || nets_lowered_divides(out, NETS_DIVIDE_GRADIENTS);
-    MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, managed ? MM_MANAGED : MM_PERSISTENT, MM_F32, param->rank,
-                             dims, name, &tensors->gradient));
-    MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    if (!tensors->parts_only) {
+        MM_TRY(nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, managed ? MM_MANAGED : MM_PERSISTENT, MM_F32,
+                                 param->rank, dims, name, &tensors->gradient));
+        MM_TRY(mm_graph_set_weight(out->graph, tensors->gradient, tensors->value));
+    }
     if (!nets_lowered_updates(out)) return MM_OK;
     const nets_optimizer_traits *optimizer = nets_optimizer_traits_of(out->optimizer);
     tensors->strips = strips_of(out, param, &tensors->order);
@@ -156,7 +158,7 @@ static mm_status add_shares(nets_lowered *out) {
     for (int i = 0; i < nets_net_params(out->net); i++) {
         if (!nets_param_trains(nets_net_param(out->net, i))) continue;
         out->params[i].share_at = elems;
-        elems += nets_share_room(nets_order_elems(&out->params[i].order), out->allreduce.n);
+        elems += room_of(out, &out->params[i]);
     }
     if (elems == 0) return MM_OK;
     return nets_lower_tensor(out->graph, MM_WEIGHT_GRADIENT, MM_PERSISTENT, MM_F32, 1, &elems, "shares.grad",
@@ -187,19 +189,19 @@ mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend) 
 
 /* ---------------------------------------------------------------- the update step */
 
-/* Adds a step of no layer of the net. */
-static mm_status add_own_step(nets_lowered *out, const char *name, mm_phase phase, const mm_use *uses, size_t n) {
+mm_status nets_lower_own_step(nets_lowered *out, const char *name, mm_phase phase, const mm_use *uses, size_t n,
+                              int64_t workspace_bytes) {
     nets_step *step = &out->steps[out->n_steps];
     *step = (nets_step){.layer = -1, .phase = phase};
     for (int r = 0; r < NETS_ROLES; r++) step->tensors[r] = -1;
     MM_TRY(mm_graph_add_layer(out->graph, name, MM_LAYER_UPDATE, &step->graph_layer));
-    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, phase, uses, n, 0));
+    MM_TRY(mm_graph_add_step(out->graph, step->graph_layer, phase, uses, n, (size_t)workspace_bytes));
     out->n_steps++;
     return MM_OK;
 }
 
 static mm_status add_update_step(nets_lowered *out, const char *name, const mm_use *uses, size_t n) {
-    MM_TRY(add_own_step(out, name, MM_UPDATE, uses, n));
+    MM_TRY(nets_lower_own_step(out, name, MM_UPDATE, uses, n, 0));
     out->steps[out->n_steps - 1].tensors[NETS_RNG] = out->rng;
     return MM_OK;
 }
@@ -228,7 +230,7 @@ mm_status nets_lower_sums(nets_lowered *out, const char *layer, const mm_tensor 
     if (n == 0) return MM_OK;
     n = add_arrivals(out, uses, n);
     snprintf(name, sizeof name, "sum.%s", layer);
-    MM_TRY(add_own_step(out, name, MM_BACKWARD, uses, n));
+    MM_TRY(nets_lower_own_step(out, name, MM_BACKWARD, uses, n, 0));
     nets_step *step = &out->steps[out->n_steps - 1];
     memcpy(&step->tensors[NETS_DPARAM], written, NETS_MAX_PARAMS * sizeof *written);
     step->exchanges = last ? NETS_SUMS_LAST : NETS_SUMS_OWN;
@@ -409,7 +411,7 @@ static mm_status add_gather(nets_lowered *out, mm_use *uses) {
         if (out->params[i].copy >= 0) uses[n++] = (mm_use){out->params[i].copy, MM_WRITE, MM_FORM_VALUE};
     }
     if (n == 0) return MM_OK;
-    MM_TRY(add_own_step(out, "gather", MM_UPDATE, uses, n));
+    MM_TRY(nets_lower_own_step(out, "gather", MM_UPDATE, uses, n, 0));
     out->steps[out->n_steps - 1].exchanges = NETS_GATHERS;
     return MM_OK;
 }

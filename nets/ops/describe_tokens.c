@@ -291,7 +291,8 @@ static int token_loss_weight(const nets_layer *layer, const nets_shape *in, int6
 }
 
 /* The forward writes Y, which is the gradient with respect to X, and the weight's gradient: scores exist for a few
- * tokens at a time only, and are not computed again. */
+ * tokens at a time only, and are not computed again. Only if the weight's gradient is computed in parts at the end of
+ * the backward pass (nets/lower/param_parts.h), the scores' gradients are saved, in SAVED. */
 /* clang-format off */
 const nets_op_info nets_info_token_loss = {
     .name = "token_loss",
@@ -307,7 +308,7 @@ const nets_op_info nets_info_token_loss = {
                 .factor = true, .without = "tied"}},
     .steps = {
         .kind = MM_LAYER_LOSS,
-        .forward = {.uses = {R(X), R(W), R(LABELS), R(RNG), W(Y), W(DW), W(LOSS_VALUE), W(CORRECT)}},
+        .forward = {.uses = {R(X), R(W), R(LABELS), R(RNG), W(Y), W(DW), W(SAVED), W(LOSS_VALUE), W(CORRECT)}},
         .eval = {.uses = {R(X), R(W), R(LABELS), W(LOSS_VALUE), W(CORRECT)}},
         .backward = {.uses = {R(Y), GIVES_DX}, .pairs = {ALIAS(Y, DX)}},
     },

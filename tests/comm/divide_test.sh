@@ -87,6 +87,20 @@ gradients_that_go_in_pieces_come_to_the_same_() {
     comes_to_the_same 2 "${large[@]}"
 }
 
+# The embedding, tied to the loss, and the blocks' larger weights. Whole, the embedding's gradient would take 5 MB.
+gradients_in_parts_come_to_the_same_and_are_never_whole_() {
+    needs_mpi
+    local net='gpt,layers=1,width=256,heads=2,context=8,vocabulary=5000'
+    comes_to_the_same 3 train --threads 2 --quiet --net "$net" --batch 6 --iterations 3 --optimizer adamw \
+        --policy swap-async:when=always
+    is_less "$(value row.gradients peak_bytes)" "$(($(value row.states peak_bytes) - 3000000))" ||
+        fail "a gradient is whole"
+    # A loss with a weight of its own; more tokens than channels, so that the loss's gradient stays whole.
+    comes_to_the_same 2 "${any[@]}" --net 'llama-15m,layers=1,context=16' --batch 2 --iterations 2 --self-check
+    comes_to_the_same 2 "${any[@]}" --net 'gpt,layers=1,width=256,heads=2,context=300,vocabulary=1100' --batch 2 \
+        --iterations 2
+}
+
 a_state_loads_into_any_number_of_ranks_() {
     needs_mpi
     local how
@@ -142,6 +156,21 @@ sgd gradients 0.70
 adamw none 1.86
 adamw states 1.17
 adamw gradients 0.82
+END
+}
+
+# With maps swapped out, all that a rank holds at any time.
+a_plan_of_gpt2_needs_no_whole_gradient_() {
+    local optimizer most bytes
+    while read -r optimizer most; do
+        expect 0 plan --net gpt2,context=16 --batch 4 --ranks 4 --optimizer "$optimizer" --divide gradients \
+            --policy swap-async
+        bytes=$(awk '/minimum budget/ { print $3 }' out)
+        is_less "$bytes" "$(awk -v gib="$most" 'BEGIN { printf "%d", gib * 2^30 }')" ||
+            fail "$optimizer: $bytes bytes, at most $most GiB expected"
+    done <<'END'
+sgd 0.70
+adamw 0.82
 END
 }
 

@@ -66,6 +66,19 @@ two_gpus_that_divide_states_and_gradients_come_to_the_same_weights_() {
     done
 }
 
+# With more than two terms, NCCL's order counts: it is that of a reduce-scatter whatever is divided.
+four_gpus_add_up_in_the_same_order_whatever_they_divide_() {
+    export MM_EMULATED_CUDA_DEVICES=4
+    "$mm" train --net tiny --batch 4 --device cuda:3 --iterations 1 --quiet --no-measure >told 2>&1 ||
+        skip "there are fewer than four GPUs"
+    local what parts=(train --net 'gpt,layers=1,width=64,heads=2,context=8,vocabulary=300' --batch 4 --device cuda
+        --deterministic --quiet --no-measure --iterations 3 --ranks 4 --comm nccl)
+    for what in none states gradients; do
+        expect 0 "${parts[@]}" --optimizer adamw --divide $what --save state.$what
+        equal_tensors state.none state.$what
+    done
+}
+
 # One rank still copies gradients to the host when the other has begun to vote, or waits for sums. CUDA may run host
 # functions one after the other, so a host function on one stream must not wait for one on another stream.
 ranks_of_which_one_copies_slowly_do_not_wait_for_each_other_() {

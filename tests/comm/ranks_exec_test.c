@@ -245,20 +245,54 @@ TEST_CASE(a_rank_that_halts_halts_all) {
     for (int divide = 0; divide < NETS_DIVIDES; divide++) halt((nets_divide)divide);
 }
 
-/* Shares cover all elements once, in the order of ranks, and begin at whole lines of a cache. */
+static void fill(const run *r, const char *name, float value) {
+    const int param = nets_net_find_param(r->net, name);
+    const int64_t elems = nets_net_param(r->net, param)->elems;
+    float *values = malloc((size_t)elems * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < elems; i++) values[i] = value;
+    expect_ok(nets_exec_param_set(r->exec, param, NETS_VALUE, values));
+    free(values);
+}
+
+static float first_of(const run *r, const char *name) {
+    float value;
+    expect_ok(nets_exec_values_get(r->exec, name, 0, &value, sizeof value));
+    return value;
+}
+
+/* The loss reads huge maps and ignores them, so only its weight's gradient, which is in parts, overflows. */
+TEST_CASE(a_part_of_a_gradient_that_overflows_halts_all) {
+    run r;
+    nets_result result;
+    begin(&r, "gpt,layers=1,width=64,heads=2,context=8,vocabulary=4200", &SGD, NETS_DIVIDE_GRADIENTS);
+    assert_true(nets_exec_lowered(r.exec)->params[nets_net_find_param(r.net, "wte.weight")].parts_only);
+    expect_ok(iterate(&r));
+    assert_int_equal(voted.mine, 0);
+    fill(&r, "ln_f.weight", 1e35f);
+    fill(&r, "wte.weight", 0);
+    expect_ok(nets_exec_iteration(r.exec, r.images, r.labels, BATCH, 0.1f, &result));
+    assert_true(result.halted != 0);
+    assert_int_equal(voted.mine, 1);
+    assert_true(first_of(&r, "ln_f.weight") == 1e35f && first_of(&r, "wte.weight") == 0);
+    end(&r);
+}
+
+/* Shares cover all elements once, in the order of ranks, and begin at whole units. */
 TEST_CASE(shares_of_ranks_cover_a_tensor) {
     for (int64_t elems = 1; elems < 300; elems++)
         for (int ranks = 1; ranks < 9; ranks++) {
-            const int64_t room = nets_share_room(elems, ranks);
+            const int64_t unit = elems % 3 ? NETS_SHARE_UNIT : 3 * NETS_SHARE_UNIT;
+            const int64_t room = nets_share_room(elems, ranks, unit);
             int64_t at = 0;
             for (int r = 0; r < ranks; r++) {
-                const nets_share share = nets_share_of(elems, ranks, r);
+                const nets_share share = nets_share_of(elems, ranks, r, unit);
                 assert_true(share.first == at && share.n >= 0 && share.n <= room);
-                assert_true(share.n == 0 || share.first % 16 == 0);
+                assert_true(share.n == 0 || share.first % unit == 0);
                 at += share.n;
             }
             assert_int_equal(at, elems);
-            assert_true(room * ranks < elems + 16 * ranks);
+            assert_true(room - nets_share_each(elems, ranks, unit) < unit * ranks + ranks);
         }
 }
 
@@ -273,7 +307,7 @@ TEST_CASE(a_divided_gradient_lives_for_two_steps) {
         const mm_tensor_info *gradient = mm_graph_tensor(lowered->graph, lowered->params[p].gradient);
         assert_int_equal(gradient->ownership, MM_MANAGED);
         assert_int_equal(gradient->last_use, gradient->first_use + 1);
-        elems += nets_share_room(nets_net_param(r.net, p)->elems, 2);
+        elems += nets_share_room(nets_net_param(r.net, p)->elems, 2, NETS_SHARE_UNIT);
     }
     assert_int_equal(mm_graph_tensor(lowered->graph, lowered->shares)->bytes, elems * (int64_t)sizeof(float));
     assert_int_equal(lowered->steps[lowered->n_steps - 1].exchanges, NETS_GATHERS);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* NCCL for emulated GPUs, each in a process of its own: a library that the communicator nccl opens at run time.
  * Processes share a file, which rank 0's id names. Each collective is a task of its stream, and waits there for the
- * other ranks', as NCCL's kernels do; it adds in another order than MPI does. Calls that NCCL cannot cope with are
+ * other ranks', as NCCL's kernels do; it adds in another order than MPI does, and in a reduce-scatter, as NCCL's rings
+ * do, in an order of each rank's. Calls that NCCL cannot cope with are
  * refused: on a stream of another device, outside of a group, in another order than the other ranks'.
  *
  * The end of the first group connects the ranks, and waits for the others. MM_EMULATED_NCCL_DIES=RANK in the
@@ -43,7 +44,7 @@ typedef struct collective {
     const int32_t *from;
     int32_t *to;
     int64_t count;
-    bool gathers, mean;
+    bool gathers, scatters, mean;
     int root; /* of a broadcast; -1: it is none */
 } collective;
 
@@ -71,31 +72,33 @@ static bool meet(struct ncclComm *c) {
     return true;
 }
 
-static void reduce(const collective *r, int64_t at, int n) {
+/* Adds from rank `first` on, down to the first rank, then from the last one on. */
+static void reduce(const collective *r, int first, int64_t at, int n) {
     const world *w = r->comm->shared;
     const int ranks = r->comm->ranks;
     for (int i = 0; i < n; i++) {
         float sum = 0;
-        for (int k = ranks - 1; k >= 0; k--) { /* from the last rank to the first */
+        for (int k = 0; k < ranks; k++) {
             float one;
-            memcpy(&one, &w->data[k][i], sizeof one);
-            sum = k == ranks - 1 ? one : sum + one;
+            memcpy(&one, &w->data[(first + ranks - k) % ranks][i], sizeof one);
+            sum = k == 0 ? one : sum + one;
         }
         if (r->mean) sum /= (float)ranks;
         memcpy(&r->to[at + i], &sum, sizeof sum);
     }
 }
 
-static void run(void *arg) {
-    const collective *r = arg;
+/* owner: of a part that is reduced for one rank alone; -1: of none. False: the communicator was aborted. */
+static bool run_part(const collective *r, int owner) {
     struct ncclComm *c = r->comm;
     world *w = c->shared;
+    const int32_t *from = r->from + (owner < 0 ? 0 : owner * r->count);
     for (int64_t at = 0; at < r->count; at += CHUNK) {
         const int n = (int)(r->count - at < CHUNK ? r->count - at : CHUNK);
-        if (atomic_load(&c->aborted)) return;
-        w->wanted[c->rank] = (r->count * 8 + r->root + 1) * 4 + r->gathers * 2 + r->mean;
-        memcpy(w->data[c->rank], r->from + at, (size_t)n * sizeof(int32_t));
-        if (!meet(c)) return;
+        if (atomic_load(&c->aborted)) return false;
+        w->wanted[c->rank] = (r->count * 8 + r->root + 1) * 8 + r->scatters * 4 + r->gathers * 2 + r->mean;
+        memcpy(w->data[c->rank], from + at, (size_t)n * sizeof(int32_t));
+        if (!meet(c)) return false;
         for (int k = 0; k < c->ranks; k++)
             if (w->wanted[k] != w->wanted[0]) atomic_store(&w->broken, 1);
         if (r->gathers)
@@ -103,10 +106,18 @@ static void run(void *arg) {
                 memcpy(r->to + k * r->count + at, w->data[k], (size_t)n * sizeof(int32_t));
         else if (r->root >= 0)
             memcpy(r->to + at, w->data[r->root], (size_t)n * sizeof(int32_t));
-        else
-            reduce(r, at, n);
-        if (!meet(c)) return;
+        else if (owner < 0 || owner == c->rank)
+            reduce(r, owner < 0 ? c->ranks - 1 : owner, at, n);
+        if (!meet(c)) return false;
     }
+    return true;
+}
+
+static void run(void *arg) {
+    const collective *r = arg;
+    bool going_on = true;
+    if (!r->scatters) (void)run_part(r, -1);
+    for (int k = 0; r->scatters && going_on && k < r->comm->ranks; k++) going_on = run_part(r, k);
 }
 
 static ncclResult_t enqueue(const collective *like, cudaStream_t stream) {
@@ -121,19 +132,25 @@ static ncclResult_t enqueue(const collective *like, cudaStream_t stream) {
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
     if (type != ncclFloat32) return ncclInvalidArgument;
-    return enqueue(&(collective){comm, from, to, (int64_t)count, false, op == ncclAvg, -1}, stream);
+    return enqueue(&(collective){comm, from, to, (int64_t)count, .mean = op == ncclAvg, .root = -1}, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+    if (type != ncclFloat32 || op != ncclSum) return ncclInvalidArgument;
+    return enqueue(&(collective){comm, from, to, (int64_t)count, .scatters = true, .root = -1}, stream);
 }
 
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
     if (type != ncclInt32) return ncclInvalidArgument;
-    return enqueue(&(collective){comm, from, to, (int64_t)count, true, false, -1}, stream);
+    return enqueue(&(collective){comm, from, to, (int64_t)count, .gathers = true, .root = -1}, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
     if (type != ncclInt32 || root < 0 || root >= comm->ranks) return ncclInvalidArgument;
-    return enqueue(&(collective){comm, from, to, (int64_t)count, false, false, root}, stream);
+    return enqueue(&(collective){comm, from, to, (int64_t)count, .root = root}, stream);
 }
 
 ncclResult_t ncclGroupStart(void) {

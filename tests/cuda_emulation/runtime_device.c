@@ -34,6 +34,12 @@ static const struct cudaDeviceProp device_properties = {
     .hostRegisterSupported = 1,
 };
 
+/* MM_EMULATED_CUDA_DEVICES in the environment: how many devices there are at first. */
+static __attribute__((constructor)) void read_devices(void) {
+    const char *text = getenv("MM_EMULATED_CUDA_DEVICES");
+    if (text) cuda_emulation_set_devices(atoi(text));
+}
+
 void cuda_emulation_set_devices(int count) {
     if (count > RUNTIME_DEVICES) abort();
     pthread_mutex_lock(&runtime.lock);

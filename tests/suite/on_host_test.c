@@ -105,7 +105,7 @@ static void policies_switch_while_iterations_run_ahead(void **state) {
     suite_net s;
     suite_run r;
     nets_result result;
-    size_t n, m;
+    size_t n;
     uint64_t random = 5;
     suite_net_init(&s, *state, GPT, BATCH);
     s.optimizer = &SUITE_ADAMW;
@@ -120,22 +120,14 @@ static void policies_switch_while_iterations_run_ahead(void **state) {
     for (int i = 0; i < SWITCHES; i++) {
         const char *policy = POLICIES[mm_random_next(&random) % 9];
         const int64_t budget = least + (int64_t)(mm_random_next(&random) % (uint64_t)(most - least + 1));
-        const mm_status status = mm_policy_set(r.manager, policy);
-        if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
-        const mm_status set = mm_budget_set(r.manager, budget);
-        if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        suite_switch(&r, policy, budget);
         for (int k = 0; k < 2; k++)
             assert_int_equal(nets_exec_submit(r.exec, s.images, s.labels, BATCH, SUITE_RATE), MM_OK);
         for (int k = 0; k < 2; k++) assert_int_equal(nets_exec_collect(r.exec, &result), MM_OK);
         assert_int_equal(result.halted, 0);
     }
-    suite_check_touched(&r, most);
-    float *weights = suite_weights(&r, &m);
-    assert_int_equal(n, m);
-    assert_true(suite_same_learned(&s, weights, expected));
-    free(weights);
+    suite_expect_end(&r, most, expected);
     free(expected);
-    suite_run_fini(&r);
     suite_net_fini(&s);
 }
 
@@ -228,47 +220,19 @@ static void a_failing_task_leaves_the_weights_or_tells(void **state) {
     suite_net_fini(&s);
 }
 
-typedef struct refused {
-    nets_update_when update;
-    double clip_norm;
-    int64_t sub_batch;
-    nets_allreduce allreduce;
-    const char *why;
-} refused;
-
 static void what_the_host_cannot_do_is_refused(void **state) {
-    static const refused cases[] = {
-        {NETS_UPDATE_AT_END, 0, 0, {0}, "at the end: the host (on=host)"},
-        {NETS_UPDATE_BY_LAYER, 0, 0, {0}, "by layer: the host (on=host)"},
-        {NETS_UPDATE_IN_BACKWARD, 1, 0, {0}, "clipping"},
-        {NETS_UPDATE_IN_BACKWARD, 0, 1, {0}, "sub-batches"},
-        {NETS_UPDATE_IN_BACKWARD, 0, 0, {.n = 2}, "several ranks"},
+    static const suite_refused CASES[] = {
+        {.update = NETS_UPDATE_AT_END, .why = "at the end: the host (on=host)"},
+        {.update = NETS_UPDATE_BY_LAYER, .why = "by layer: the host (on=host)"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .clip_norm = 1, .why = "clipping"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .sub_batch = 1, .why = "sub-batches"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .allreduce = {.n = 2}, .why = "several ranks"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .policy = "modnn", .why = "run on the host"},
     };
-    suite_net s;
-    mm_manager *manager;
-    suite_net_init(&s, *state, VGG, BATCH);
-    nets_backend *backend = suite_backend(&s);
-    const mm_options options = {.device = s.device, .device_bytes = 64 << 20, .policy = "liveness"};
-    assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const refused *c = &cases[i];
-        const nets_exec_options how = {.update = c->update, .sub_batch = c->sub_batch, .allreduce = c->allreduce};
-        nets_optimizer optimizer = on_host(SUITE_SGD);
-        nets_exec *exec;
-        optimizer.clip_norm = c->clip_norm;
-        assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &optimizer, &how, &exec),
-                         MM_ERR_UNSUPPORTED);
-        if (!strstr(mm_last_error(), c->why)) fail_msg("%s", mm_last_error());
-    }
     const nets_optimizer host = on_host(SUITE_SGD);
-    const nets_exec_options how = {.update = NETS_UPDATE_IN_BACKWARD};
-    nets_exec *exec;
-    assert_int_equal(mm_policy_set(manager, "modnn"), MM_OK);
-    assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &host, &how, &exec),
-                     MM_ERR_UNSUPPORTED);
-    if (!strstr(mm_last_error(), "run on the host")) fail_msg("%s", mm_last_error());
-    mm_manager_destroy(manager);
-    nets_backend_close(backend);
+    suite_net s;
+    suite_net_init(&s, *state, VGG, BATCH);
+    suite_expect_refused(&s, &host, CASES, sizeof CASES / sizeof *CASES);
     suite_net_fini(&s);
 }
 

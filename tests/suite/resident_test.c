@@ -136,7 +136,7 @@ static void homes_move_at_run_time(void **state) {
     enum { SWITCHES = 12 };
     suite_net s;
     suite_run r;
-    size_t n, m;
+    size_t n;
     uint64_t random = 7;
     suite_net_init(&s, *state, GPT, BATCH);
     s.optimizer = &SUITE_ADAMW;
@@ -153,19 +153,11 @@ static void homes_move_at_run_time(void **state) {
     for (int i = 0; i < SWITCHES; i++) {
         const char *policy = POLICIES[mm_random_next(&random) % N_POLICIES];
         const int64_t budget = least + (int64_t)(mm_random_next(&random) % (uint64_t)(most - least + 1));
-        const mm_status status = mm_policy_set(r.manager, policy);
-        if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
-        const mm_status set = mm_budget_set(r.manager, budget);
-        if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+        suite_switch(&r, policy, budget);
         suite_iterate(&r);
     }
-    suite_check_touched(&r, most);
-    float *weights = suite_weights(&r, &m);
-    assert_int_equal(n, m);
-    assert_true(suite_same_learned(&s, weights, expected));
-    free(weights);
+    suite_expect_end(&r, most, expected);
     free(expected);
-    suite_run_fini(&r);
     suite_net_fini(&s);
 }
 

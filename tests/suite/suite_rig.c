@@ -267,6 +267,43 @@ void suite_check_touched(const suite_run *r, int64_t bytes) {
     assert_true(touched.total_bytes <= bytes);
 }
 
+void suite_switch(const suite_run *r, const char *policy, int64_t budget) {
+    const mm_status status = mm_policy_set(r->manager, policy);
+    if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+    const mm_status set = mm_budget_set(r->manager, budget);
+    if (set != MM_OK && set != MM_ERR_INFEASIBLE) fail_msg("%s: %s", policy, mm_last_error());
+}
+
+void suite_expect_end(suite_run *r, int64_t most, const float *expected) {
+    size_t n;
+    suite_check_touched(r, most);
+    float *weights = suite_weights(r, &n);
+    if (!suite_same_learned(r->s, weights, expected)) fail_msg("%s: other weights", nets_net_name(r->s->net));
+    free(weights);
+    suite_run_fini(r);
+}
+
+static void expect_refused(const suite_net *s, nets_optimizer optimizer, const suite_refused *c, mm_manager *manager,
+                           nets_backend *backend) {
+    const nets_exec_options how = {.update = c->update, .sub_batch = c->sub_batch, .allreduce = c->allreduce};
+    nets_exec *exec;
+    optimizer.clip_norm = c->clip_norm;
+    assert_int_equal(mm_policy_set(manager, c->policy ? c->policy : "liveness"), MM_OK);
+    assert_int_equal(nets_exec_create_with(s->net, s->batch, NETS_TRAIN, manager, backend, &optimizer, &how, &exec),
+                     MM_ERR_UNSUPPORTED);
+    if (!strstr(mm_last_error(), c->why)) fail_msg("%s", mm_last_error());
+}
+
+void suite_expect_refused(const suite_net *s, const nets_optimizer *optimizer, const suite_refused *cases, size_t n) {
+    mm_manager *manager;
+    nets_backend *backend = suite_backend(s);
+    const mm_options options = {.device = s->device, .device_bytes = 64 << 20, .policy = "liveness"};
+    assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
+    for (size_t i = 0; i < n; i++) expect_refused(s, *optimizer, &cases[i], manager, backend);
+    mm_manager_destroy(manager);
+    nets_backend_close(backend);
+}
+
 float *suite_train(const suite_net *s, const char *policy, int iterations, float *loss_out, size_t *n_out) {
     const suite_need need = suite_needs(s, policy, 0);
     suite_run r;

@@ -84,6 +84,24 @@ float *suite_weights(const suite_run *r, size_t *n_out);
  * measure_touched. */
 void suite_check_touched(const suite_run *r, int64_t bytes);
 
+/* Sets the run's policy, then its budget. Where either has too little memory, it stays as it was. */
+void suite_switch(const suite_run *r, const char *policy, int64_t budget);
+
+/* Ends a run with suite_run_fini. Fails the test if the run has touched more device memory than `most`, or any outside
+ * its arena, or has not learned what `expected` has, from suite_weights of as many iterations. */
+void suite_expect_end(suite_run *r, int64_t most, const float *expected);
+
+/* A way to train that an executor refuses, and a part of the message. */
+typedef struct suite_refused {
+    nets_update_when update;
+    double clip_norm;
+    int64_t sub_batch;
+    nets_allreduce allreduce;
+    const char *policy; /* NULL: liveness */
+    const char *why;
+} suite_refused;
+void suite_expect_refused(const suite_net *s, const nets_optimizer *optimizer, const suite_refused *cases, size_t n);
+
 /* suite_weights after `iterations` of a new run under the policy in just what it needs, with self-checks, and the last
  * loss. */
 float *suite_train(const suite_net *s, const char *policy, int iterations, float *loss_out, size_t *n_out);

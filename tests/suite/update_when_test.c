@@ -372,39 +372,16 @@ static void a_gradient_that_overflows_in_a_later_strip_changes_nothing(void **st
     suite_net_fini(&s);
 }
 
-typedef struct refused {
-    nets_update_when update;
-    double clip_norm;
-    int64_t sub_batch;
-    nets_allreduce allreduce;
-    const char *why;
-} refused;
-
 static void what_needs_all_gradients_is_refused(void **state) {
-    static const refused cases[] = {
-        {NETS_UPDATE_IN_BACKWARD, 1, 0, {0}, "in the backward pass: clipping"},
-        {NETS_UPDATE_BY_LAYER, 1, 0, {0}, "by layer: clipping"},
-        {NETS_UPDATE_IN_BACKWARD, 0, 1, {0}, "sub-batches"},
-        {NETS_UPDATE_IN_BACKWARD, 0, 0, {.n = 2}, "several ranks"},
+    static const suite_refused CASES[] = {
+        {.update = NETS_UPDATE_IN_BACKWARD, .clip_norm = 1, .why = "in the backward pass: clipping"},
+        {.update = NETS_UPDATE_BY_LAYER, .clip_norm = 1, .why = "by layer: clipping"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .sub_batch = 1, .why = "sub-batches"},
+        {.update = NETS_UPDATE_IN_BACKWARD, .allreduce = {.n = 2}, .why = "several ranks"},
     };
     suite_net s;
-    mm_manager *manager;
     suite_net_init(&s, *state, VGG, BATCH);
-    nets_backend *backend = suite_backend(&s);
-    const mm_options options = {.device = s.device, .device_bytes = 64 << 20, .policy = "liveness"};
-    assert_int_equal(mm_manager_create(&options, &manager), MM_OK);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const refused *c = &cases[i];
-        const nets_exec_options how = {.update = c->update, .sub_batch = c->sub_batch, .allreduce = c->allreduce};
-        nets_optimizer optimizer = SUITE_SGD;
-        nets_exec *exec;
-        optimizer.clip_norm = c->clip_norm;
-        assert_int_equal(nets_exec_create_with(s.net, BATCH, NETS_TRAIN, manager, backend, &optimizer, &how, &exec),
-                         MM_ERR_UNSUPPORTED);
-        if (!strstr(mm_last_error(), c->why)) fail_msg("%s", mm_last_error());
-    }
-    mm_manager_destroy(manager);
-    nets_backend_close(backend);
+    suite_expect_refused(&s, &SUITE_SGD, CASES, sizeof CASES / sizeof *CASES);
     suite_net_fini(&s);
 }
 

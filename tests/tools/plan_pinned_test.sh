@@ -139,4 +139,18 @@ pinned_memory_is_told_with_what_limits_it_() {
     says err " of pinned host memory"
 }
 
+homes_are_listed_with_their_visits_() {
+    local -a net=(plan --net 'gpt,layers=2,width=64,heads=2,context=8,vocabulary=64' --batch 2 --update in-backward
+        --policy liveness:resident=none --explain)
+    expect 0 "${net[@]}" --optimizer adamw --json row
+    says out "42 tensors of 1.19MiB have their homes in pinned memory"
+    says out "comes for adamw.h.0.mlp.c_fc update, goes home"
+    (($(count row '"sent_home": true') > 0 && $(count row '"on_host": true') == 0)) || fail "no states come and go"
+    expect 0 "${net[@]}" --optimizer adamw,on=host --json row
+    says out "made by h.0.mlp.c_fc backward, goes home; updated there"
+    (($(count row '"on_host": true') > 0)) || fail "the host updates nothing"
+    expect 0 "${net[@]:0:7}" --policy liveness --explain --json row
+    (($(count row '"sent_home"') == 0)) || fail "homes on the device visit it"
+}
+
 run_cases

@@ -135,12 +135,22 @@ static bool is_added_up_before(const mm_graph *graph, int before, mm_tensor grad
     return false;
 }
 
+/* The bytes of the weight whose gradient the step adds up in parts (nets/lower/param_parts.h); 0: it does not. */
+static int64_t added_up_in_parts(const mm_graph *graph, const mm_step_info *step) {
+    for (int u = 0; step->phase == MM_BACKWARD && u < step->n_uses; u++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, step->uses[u].tensor);
+        if (tensor->kind == MM_WEIGHT && step->uses[u].access == MM_READ) return tensor->bytes;
+    }
+    return 0;
+}
+
 /* The bytes of the gradients that a step of the backward pass adds up, or of the weights that a step behind the update
  * gathers; 0: it exchanges nothing. */
 static int64_t exchanged_bytes(const mm_graph *graph, int s) {
     const mm_step_info *step = mm_graph_step(graph, s);
-    int64_t bytes = 0;
     if (!may_exchange(graph, step)) return 0;
+    int64_t bytes = added_up_in_parts(graph, step);
+    if (bytes > 0) return bytes;
     for (int u = 0; u < step->n_uses; u++) {
         const mm_use *use = &step->uses[u];
         const mm_tensor_info *tensor = mm_graph_tensor(graph, use->tensor);
@@ -158,7 +168,7 @@ static double seconds_of(double bytes, int64_t rate) { return rate > 0 ? bytes /
 /* Nothing of it is taken to run beside other steps. A rank sends all gradients and gets its share of the sums, or sends
  * its share of the weights and gets the others'. */
 static int64_t exchange_ns(const mm_graph_facts *facts, bool gathers, int64_t bytes) {
-    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / (gathers ? 2 : 1);
+    if (facts->sum_at == MM_SUM_IN_PLACE) return mm_facts_sum_ns(facts, bytes) / 2; /* half an all-reduce */
     const double share = (double)bytes / facts->ranks, out = gathers ? share : (double)bytes,
                  in = gathers ? (double)bytes - share : share;
     const double link = seconds_of(out, facts->out_bytes_per_s) + seconds_of(in, facts->in_bytes_per_s);

@@ -5,6 +5,7 @@
 
 #include "nets/io/net_file.h"
 #include "tools/measure/host_fit.h"
+#include "tools/measure/host_updates.h"
 #include "tools/measure/subject.h"
 
 /* Chosen: small images and few channels; large channels, kernels of one pixel; products and attention of tokens. */
@@ -87,5 +88,9 @@ mm_status host_facts_measure(const target *target, json_t **machine_out) {
     if (status == MM_OK) status = measure_pairs(target, device, &pairs);
     mm_device_destroy(device);
     MM_TRY(status);
-    return host_fit_machine(&fit, &speed, &pairs, memory.total_bytes, machine_out);
+    double host;
+    MM_TRY(host_updates_measure(target->backend, &host));
+    MM_TRY(host_fit_machine(&fit, &speed, &pairs, memory.total_bytes, machine_out));
+    json_object_set_new(*machine_out, "host_bytes_per_s", json_real(host));
+    return MM_OK;
 }

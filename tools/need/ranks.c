@@ -71,6 +71,7 @@ mm_status ranks_part(int64_t batch, int n, int64_t *part_out) {
 
 void ranks_use(const ranks *ranks, int n, target *target, facts_source *source) {
     target->allreduce = (nets_allreduce){.n = n, .when = ranks->when, .divide = ranks->divide};
+    target->allreduce.whole_gradients = source && source->gpu; /* the operations that plan may be the host's */
     if (source) {
         source->ranks = n;
         source->sum_at = ranks->sum_at;

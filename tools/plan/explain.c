@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tools/plan/explain.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "mm/core/size.h"
 #include "mm/core/status.h"
 #include "tools/args/table.h"
+#include "tools/plan/explain_homes.h"
 #include "tools/plan/explain_plan.h"
 
 /* ---------------------------------------------------------------- bounds */
@@ -236,6 +238,8 @@ mm_status explain_print(FILE *file, const plan_case *cases, int n, const explain
     }
     if (status == MM_OK) status = print_maps(file, cases, e, n);
     for (int i = 0; status == MM_OK && i < n; i++) status = print_classes(file, &cases[i], &e[i]);
+    for (int i = 0; status == MM_OK && i < n; i++)
+        status = explain_homes_print(file, plan_case_plan(&cases[i]), cases->explains_all ? INT_MAX : EXPLAIN_MAPS);
     for (int i = 0; status == MM_OK && i < n; i++) status = explain_plan_print(file, &cases[i], &e[i]);
     if (status == MM_OK) {
         explain_bound own = bound_of_case(cases);
@@ -367,6 +371,7 @@ mm_status explain_row(json_t *row, const plan_case *c, const explain_bound *imag
     failed |= add_bound(row, "lower_bound", image);
     failed |= add_bound(row, "batch_lower_bound", &own);
     failed |= json_object_set_new(row, "timeline", timeline_json(&c->account));
+    failed |= json_object_set_new(row, "homes", explain_homes_json(plan_case_plan(c)));
     json_t *memory = NULL;
     mm_status status = add_map_account(row, c, &e);
     if (status == MM_OK) status = mm_plan_memory(plan_case_plan(c), &e.times, &memory);

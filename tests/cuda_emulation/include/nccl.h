@@ -30,6 +30,8 @@ NCCL_CALL ncclResult_t ncclCommAbort(ncclComm_t comm);
 NCCL_CALL ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 NCCL_CALL ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                      ncclComm_t comm, cudaStream_t stream);
+NCCL_CALL ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                                         ncclComm_t comm, cudaStream_t stream);
 NCCL_CALL ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
                                      cudaStream_t stream);
 NCCL_CALL ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
