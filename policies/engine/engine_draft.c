@@ -53,7 +53,9 @@ mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config
     if (status == MM_OK && !b.early && b.bytes.peak_bytes <= wanted->device_bytes &&
         b.bytes.peak_bytes < wanted->below_bytes)
         status = mm_draft_time(e.schedule.plan, survey->facts, &b.ns);
-    if (status == MM_OK && !b.early) b.digest = digest_of(&e.schedule);
+    const bool useful = !b.early && b.bytes.peak_bytes < wanted->below_bytes &&
+                        (wanted->below_ns == INT64_MAX || b.ns < wanted->below_ns);
+    if (status == MM_OK && useful) b.digest = digest_of(&e.schedule);
     if (status == MM_OK) {
         *bounds_out = b;
         if (of_rule_out) memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);
