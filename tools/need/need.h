@@ -144,6 +144,9 @@ bool need_may_unfuse(const target *target, const char *policy);
 /* Whether plans of single layers may be faster in this budget: it is little more than fused_bytes, the minimum of the
  * fused graph, which has fused_steps steps. False if the graph is so large that planning both takes long. */
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes);
+/* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
+ * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */
+bool need_is_like(const need *a, const need *b);
 /* Whether the budget is so small that it may be near the minimum (need_is_near), by a lower bound of that. */
 bool need_may_be_near(const need *n);
 /* Makes planning faster if the policy is auto and the graph is not small: auto then only compares the plans of other

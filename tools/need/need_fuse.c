@@ -69,16 +69,28 @@ mm_status need_follow_facts(target *target, const nets_net *net, const facts_sou
 
 static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered->graph); }
 
-/* Whether fusion has removed no step and no tensor. */
-static bool are_alike(const need *a, const need *b) {
-    return steps_of(a) == steps_of(b) &&
-           mm_facts_tensor_bytes(need_most(a)->lowered->graph) == mm_facts_tensor_bytes(need_most(b)->lowered->graph);
+static bool uses_alike(const mm_graph *a, const mm_graph *b, int s) {
+    const mm_step_info *x = mm_graph_step(a, s), *y = mm_graph_step(b, s);
+    bool alike = x->n_uses == y->n_uses && x->workspace_bytes == y->workspace_bytes;
+    for (int u = 0; alike && u < x->n_uses; u++) {
+        const mm_use *of_x = &x->uses[u], *of_y = &y->uses[u];
+        alike = of_x->access == of_y->access && of_x->form == of_y->form &&
+                strcmp(mm_graph_tensor(a, of_x->tensor)->name, mm_graph_tensor(b, of_y->tensor)->name) == 0;
+    }
+    return alike;
+}
+
+bool need_is_like(const need *a, const need *b) {
+    const mm_graph *x = need_most(a)->lowered->graph, *y = need_most(b)->lowered->graph;
+    bool alike = mm_graph_steps(x) == mm_graph_steps(y) && mm_facts_tensor_bytes(x) == mm_facts_tensor_bytes(y);
+    for (int s = 0; alike && s < mm_graph_steps(x); s++) alike = uses_alike(x, y, s);
+    return alike;
 }
 
 /* Plans of the same layers, not fused; nothing is planned if these are like the fused ones. */
 static mm_status plan_apart(need *n, const need_case *c, const need *fused) {
     MM_TRY(need_open(n, c));
-    const bool differs = !are_alike(n, fused);
+    const bool differs = !need_is_like(n, fused);
     mm_status status = differs ? need_least(n) : MM_OK;
     if (status != MM_OK || !differs) need_fini(n);
     return status;
