@@ -196,20 +196,15 @@ static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
     r->ns[at] = ns;
 }
 
-/* The time from which on a trial is no finalist; 0: any time will do. */
-static int64_t slowest_finalist(const ranking *r) { return r->n == FINALISTS && r->timed ? r->ns[FINALISTS - 1] : 0; }
-
 /* Ranks the least number that fits and some larger ones, up to half of the others, by any plan that fits, with copies
- * that come as early as fits. Without times the least number is the best. A plan that is too slow to rank may be found
- * not to fit: copies then come later. */
+ * that come as early as fits. Without times the least number is the best. */
 static mm_status find_finalists(search *s, int least, int most, ranking *r) {
     enum { NUMBERS = 4 };
     for (int i = most - least >= 2 * NUMBERS ? NUMBERS : 0, a = 0; i >= 0; i--)
         for (;; a++) { /* what does not fit with more tensors away does not fit with fewer */
             const mm_home_trial trial = {.n = least + (most - least) * i / (2 * NUMBERS),
                                          .first_fit = true,
-                                         .ahead_bytes = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0,
-                                         .below_ns = slowest_finalist(r)};
+                                         .ahead_bytes = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0};
             MM_TRY(attempt(s, trial));
             r->timed |= s->result.ns > 0;
             if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
@@ -230,9 +225,10 @@ static mm_status attempt_none(search *s) {
 }
 
 /* Plans the finalists as the policy does; the fastest plan stays. Each is at least as fast as when it was ranked. A
- * search makes a rival faster by some per cent: SEARCHED, chosen; one that is further behind is not searched for. */
+ * search makes a rival up to 15 % faster (measured): one that is further behind than a share SEARCHED is not searched
+ * for. */
 static mm_status find_fastest(search *s, int least, int most) {
-    enum { SEARCHED = 64 };
+    enum { SEARCHED = 6 };
     ranking r = {.n = 0};
     MM_TRY(find_finalists(s, least, most, &r));
     for (int i = 0; i < r.n; i++) {
