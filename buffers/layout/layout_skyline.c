@@ -183,26 +183,38 @@ static void take_out(skyline *s, int32_t box) {
     }
 }
 
-/* Smallest rank of the unplaced boxes `from` to `end` - 1 that end at `last` or before; `best` if none is smaller. Node
- * i covers boxes first to first + size - 1. */
-static int32_t least_rank(skyline *s, int32_t i, int32_t first, int32_t size, int32_t from, int32_t end, int32_t last,
-                          int32_t best) {
+/* A search among the unplaced boxes `from` to `end` - 1 that end at `last` or before. best: the smallest rank so far. */
+typedef struct sought {
+    int32_t from, end, last, best;
+} sought;
+
+/* Whether node i, which covers boxes first to first + size - 1, may hold a better box. */
+static bool may_hold(skyline *s, const sought *q, int32_t i, int32_t first, int32_t size) {
     s->work++;
-    if (first >= end || first + size <= from || s->boxes[i].last > last || s->boxes[i].rank >= best) return best;
-    if (size == 1) return s->boxes[i].rank;
-    int32_t half = size / 2;
-    bool right_first = s->boxes[2 * i + 1].rank < s->boxes[2 * i].rank;
+    return first < q->end && first + size > q->from && s->boxes[i].last <= q->last && s->boxes[i].rank < q->best;
+}
+
+/* Looks below node i, each of whose halves covers `half` boxes. */
+static void find_least_rank(skyline *s, sought *q, int32_t i, int32_t first, int32_t half) {
+    const int32_t right_first = s->boxes[2 * i + 1].rank < s->boxes[2 * i].rank;
     for (int32_t k = 0; k < 2; k++) {
-        int32_t right = (k == 0) == right_first;
-        best = least_rank(s, 2 * i + right, first + right * half, half, from, end, last, best);
+        const int32_t right = k ^ right_first, child = 2 * i + right, begins = first + right * half;
+        if (!may_hold(s, q, child, begins, half)) continue;
+        if (half == 1)
+            q->best = s->boxes[child].rank;
+        else
+            find_least_rank(s, q, child, begins, half / 2);
     }
-    return best;
 }
 
 /* Rank of the most important unplaced box that lives within the stretch at `first`; NOBODY: none does. */
 static int32_t most_important(skyline *s, int32_t first) {
-    int32_t last = s->stretches[first].last;
-    return least_rank(s, 1, 0, s->box_leaves, s->begin[first], s->begin[last + 1], last, NOBODY);
+    const int32_t last = s->stretches[first].last;
+    sought q = {s->begin[first], s->begin[last + 1], last, NOBODY};
+    if (!may_hold(s, &q, 1, 0, s->box_leaves)) return NOBODY;
+    if (s->box_leaves == 1) return s->boxes[1].rank;
+    find_least_rank(s, &q, 1, 0, s->box_leaves / 2);
+    return q.best;
 }
 
 /* ---------------------------------------------------------------- placing along the skyline */

@@ -181,6 +181,7 @@ typedef struct ranking {
     mm_home_trial trials[FINALISTS];
     int64_t ns[FINALISTS];
     int n;
+    bool timed; /* times are known; else `ns` are numbers of tensors */
 } ranking;
 
 static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
@@ -205,6 +206,7 @@ static mm_status find_finalists(search *s, int least, int most, ranking *r) {
                                          .first_fit = true,
                                          .ahead_bytes = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0};
             MM_TRY(attempt(s, trial));
+            r->timed |= s->result.ns > 0;
             if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
             if (s->result.fits || AHEAD_PARTS[a] == 0) break;
         }
@@ -222,14 +224,21 @@ static mm_status attempt_none(search *s) {
     return MM_OK;
 }
 
-/* Plans the finalists as the policy does; the fastest plan stays. */
+/* Plans the finalists as the policy does; the fastest plan stays. Each is at least as fast as when it was ranked. A
+ * search makes a rival up to 15 % faster (measured): one that is further behind than a share SEARCHED is not searched
+ * for. */
 static mm_status find_fastest(search *s, int least, int most) {
+    enum { SEARCHED = 6 };
     ranking r = {.n = 0};
     MM_TRY(find_finalists(s, least, most, &r));
     for (int i = 0; i < r.n; i++) {
-        r.trials[i].first_fit = false;
-        r.trials[i].rival = i > 0 && s->result.ns > 0;
-        MM_TRY(attempt(s, r.trials[i]));
+        mm_home_trial *trial = &r.trials[i];
+        const int64_t near_ns = s->result.ns + s->result.ns / SEARCHED;
+        trial->first_fit = false;
+        trial->rival = i > 0 && s->result.ns > 0;
+        trial->below_ns = r.timed ? r.ns[i] + 1 : 0;
+        if (trial->rival && near_ns < trial->below_ns) trial->below_ns = near_ns;
+        MM_TRY(attempt(s, *trial));
         if (s->result.ns == 0) break; /* without times the first is the best */
     }
     return MM_OK;

@@ -29,6 +29,7 @@ typedef struct mm_home_trial {
     bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
+    int64_t below_ns;    /* mm_limits.below_ns */
 } mm_home_trial;
 
 typedef struct mm_home_result {

@@ -66,6 +66,7 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     mm_misfit misfit;
     request.limits.first_fit |= trial->first_fit;
     request.limits.ahead_bytes = trial->ahead_bytes;
+    request.limits.below_ns = trial->below_ns;
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     memset(h->pinned, 0, (size_t)table->n);
     for (int i = 0; i < trial->n; i++)

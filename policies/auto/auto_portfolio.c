@@ -119,6 +119,12 @@ static mm_status fit_smallest(mm_portfolio *p) {
     return status == MM_OK ? mm_portfolio_offer(p, plan) : status;
 }
 
+/* The time from which on plans are of no use. */
+static int64_t useful_below_ns(const mm_portfolio *p) {
+    const int64_t below_ns = p->limits->below_ns;
+    return below_ns > 0 && below_ns < p->ns ? below_ns : p->ns;
+}
+
 /* Plans with a policy. fastest: for a plan that fits and is faster than the best so far; else for one with a low
  * peak. */
 static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool fastest) {
@@ -134,8 +140,8 @@ static mm_status try_policy(mm_portfolio *p, const mm_policy *policy, bool faste
         below_bytes = within ? p->plan->peak_bytes : INT64_MAX;
         limits.device_bytes = 0;
     }
-    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, p->survey, fastest ? p->ns : INT64_MAX,
-                                below_bytes, &plan));
+    MM_TRY(mm_engine_plan_below(p->graph, p->facts, &limits, &policy->config, p->survey,
+                                fastest ? useful_below_ns(p) : INT64_MAX, below_bytes, &plan));
     const mm_plan *before = p->plan;
     MM_TRY(mm_portfolio_offer(p, plan));
     return fastest || p->plan == before ? MM_OK : keep_smallest(p, policy);
@@ -201,7 +207,7 @@ static mm_status try_members(mm_portfolio *p, bool fastest) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         if (has_enough(p)) return MM_OK;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
-        if (fastest && (m->flags & COPIES) && p->copying_ns >= p->ns) continue;
+        if (fastest && (m->flags & COPIES) && p->copying_ns >= useful_below_ns(p)) continue;
         if (p->limits->pinned_base_bytes > 0 && (m->flags & ALL_HOMES) >= (fastest ? HOMES : ALL_HOMES)) continue;
         MM_TRY(try_member(p, m->spec, fastest));
     }
@@ -245,7 +251,9 @@ static mm_status search(mm_portfolio *p) {
     const int steps = p->nodes;
     const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
     const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
-    if (effort == 0 || has_enough(p) || p->limits->first_fit || (p->ns == INT64_MAX && !p->searches)) return MM_OK;
+    if (effort == 0 || has_enough(p) || p->limits->first_fit || p->ns > useful_below_ns(p) ||
+        (p->ns == INT64_MAX && !p->searches))
+        return MM_OK;
     MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, p->survey, trials < INT_MAX ? (int)trials : INT_MAX,
                           &p->hint, &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
@@ -257,7 +265,8 @@ static mm_status try_menu(mm_portfolio *p) {
     const int64_t least = mm_lower_bound_of(p->graph, p->facts).bytes - p->limits->pinned_base_bytes;
     const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
-    const bool in_vain = p->limits->first_fit && p->limits->ahead_bytes > 0; /* it is tried without copies ahead, too */
+    /* it is tried without copies ahead, too; or there is a faster plan */
+    const bool in_vain = (p->limits->first_fit && p->limits->ahead_bytes > 0) || p->limits->below_ns > 0;
     if (p->ns == INT64_MAX && !(in_vain && p->plan)) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))
         return MM_OK;

@@ -77,14 +77,16 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
 typedef struct candidate {
     way way;
     mm_selection selection;
-    int order;     /* its number in the order of entry */
-    int64_t bytes; /* its peak; a lower bound until it is placed */
-    int64_t ns;    /* its iteration's time; a lower bound until it is placed; INT64_MAX: it does not fit */
+    int order;       /* its number in the order of entry */
+    int64_t bytes;   /* its peak; a lower bound until it is placed */
+    int64_t ns;      /* its iteration's time; a lower bound until it is placed; INT64_MAX: it does not fit */
+    uint64_t digest; /* of its plan without places */
 } candidate;
 
 /* What a candidate took when it was placed. */
 typedef struct placed_before {
     int64_t bytes, pinned_bytes; /* bytes 0: it was not placed */
+    int comparison;              /* in which it was placed last: contest.comparison */
 } placed_before;
 
 enum { MOST_CANDIDATES = 1 + WAYS * (LIMITS + 1) };
@@ -105,6 +107,7 @@ typedef struct contest {
     int n, n_ruled_out, entered;
     candidate best;
     mm_plan *plan;          /* the plan of `best` */
+    int comparison;         /* number of the present comparison, each of which has its limits */
     bool again;             /* a plan that fits this budget is known */
     bool fits, fits_pinned; /* the best fits the limits; it fits the pinned memory */
     candidate least;        /* the placed one with the lowest peak among those within the pinned memory */
@@ -137,7 +140,7 @@ static bool is_better(const contest *c, const candidate *placed, bool fits, bool
 
 static mm_status compare_plan(contest *c, candidate *placed, mm_layout_algorithm layout, mm_plan *plan) {
     bool fits_pinned = plan->pinned_bytes <= c->limits.pinned_bytes;
-    c->before[placed->order][layout] = (placed_before){plan->peak_bytes, plan->pinned_bytes};
+    c->before[placed->order][layout] = (placed_before){plan->peak_bytes, plan->pinned_bytes, c->comparison};
     bool fits = fits_pinned && plan->peak_bytes <= c->limits.device_bytes;
     mm_status status = fits ? mm_simulated_time(plan, c->facts, &placed->ns) : MM_OK;
     placed->bytes = plan->peak_bytes;
@@ -159,10 +162,11 @@ static mm_status plan_one(contest *c, candidate one, mm_layout_algorithm layout)
     return compare_plan(c, &one, layout, plan);
 }
 
-/* Whether the candidate is known not to fit this budget, because it was placed before, while another plan is known to
- * fit. */
-static bool is_known_misfit(contest *c, const candidate *one, mm_layout_algorithm layout) {
+/* Whether the candidate was compared already, or is known not to fit this budget, because it was placed before, while
+ * another plan is known to fit. */
+static bool is_known(contest *c, const candidate *one, mm_layout_algorithm layout) {
     const placed_before *p = &c->before[one->order][layout];
+    if (p->bytes > 0 && p->comparison == c->comparison) return true;
     if (!c->again || p->bytes == 0) return false;
     candidate placed = *one;
     placed.bytes = p->bytes;
@@ -178,7 +182,7 @@ static mm_status pass_over_refused(contest *c, mm_status status) {
 }
 
 static mm_status place(contest *c, const candidate *one, mm_layout_algorithm layout) {
-    if (is_known_misfit(c, one, layout)) return MM_OK;
+    if (is_known(c, one, layout)) return MM_OK;
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
@@ -201,6 +205,21 @@ static bool is_ruled_out(const contest *c, const mm_selection *selection) {
     return false;
 }
 
+/* Whether a candidate has the same plan as one that entered before, which then also stands for it if it acts on all
+ * maps. */
+static bool has_entered(contest *c, const candidate *one) {
+    for (int i = 0; i < c->n; i++) {
+        candidate *before = &c->candidates[i];
+        if (before->digest != one->digest) continue;
+        if (one->selection.limit == INT32_MAX) {
+            before->way = one->way;
+            before->selection = one->selection;
+        }
+        return true;
+    }
+    return false;
+}
+
 /* Adds a candidate, if its bounds are within the pinned memory and of use to the caller. of_rule_out: the eligible maps
  * per rule, as in a way before; may be NULL. */
 static mm_status enter(contest *c, candidate one, int *of_rule_out) {
@@ -213,9 +232,11 @@ static mm_status enter(contest *c, candidate one, int *of_rule_out) {
     if (bounds.early) c->ruled_out[c->n_ruled_out++] = one.selection;
     one.bytes = bounds.bytes.peak_bytes;
     one.ns = bounds.ns;
+    one.digest = bounds.digest;
     const bool useful =
         !bounds.early && one.bytes < c->below_bytes && (c->below_ns == INT64_MAX || one.ns < c->below_ns);
-    if (useful && bounds.bytes.pinned_bytes <= c->limits.pinned_bytes) c->candidates[c->n++] = one;
+    if (useful && bounds.bytes.pinned_bytes <= c->limits.pinned_bytes && !has_entered(c, &one))
+        c->candidates[c->n++] = one;
     return MM_OK;
 }
 
@@ -301,13 +322,17 @@ static bool least_matters(const contest *c) {
     return false;
 }
 
+/* Whether the caller tries other limits soon. */
+static bool in_vain(const mm_limits *limits) { return limits->first_fit && limits->ahead_bytes > 0; }
+
 static mm_status find_least(contest *c) {
-    enum { EXACT = 4 }; /* chosen, for planning time */
-    if (!least_matters(c)) return MM_OK;
+    enum { EXACT = 4 };                             /* chosen, for planning time */
+    const bool others = c->below_bytes < INT64_MAX; /* the caller has other configurations */
+    if ((c->fits && others) || !least_matters(c)) return MM_OK;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
-    if (c->fits && c->below_bytes < INT64_MAX) return MM_OK; /* the caller has other configurations */
+    if (others && (c->fits || in_vain(&c->limits))) return MM_OK;
     for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
         const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
         MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
@@ -335,6 +360,7 @@ static mm_status compare_within(contest *c, int64_t device_bytes, int64_t pinned
     mm_plan_destroy(c->plan);
     c->plan = NULL;
     c->n = c->entered = 0;
+    c->comparison++;
     c->fits = c->fits_pinned = c->refused = false;
     c->best = (candidate){0};
     c->least = (candidate){.bytes = INT64_MAX};
@@ -393,7 +419,7 @@ static mm_status hold_once(contest *c, const mm_limits *limits) {
 
 static mm_status begin(contest *c) {
     c->candidates = malloc(MOST_CANDIDATES * sizeof *c->candidates);
-    c->before = malloc(MOST_CANDIDATES * sizeof *c->before);
+    c->before = calloc(MOST_CANDIDATES, sizeof *c->before);
     c->ruled_out = malloc(MOST_CANDIDATES * sizeof *c->ruled_out);
     c->of_rule = calloc((size_t)(1 + LIMITS) * ((size_t)c->config->n_rules + 1), sizeof *c->of_rule);
     if (!c->candidates || !c->before || !c->ruled_out || !c->of_rule)

@@ -75,9 +75,10 @@ typedef struct mm_engine_wanted {
 /* Lower bounds of a plan. */
 typedef struct mm_engine_bounds {
     mm_bounds bytes;
-    int64_t ns;   /* INT64_MAX: it was not computed */
-    int eligible; /* the number of eligible maps */
-    bool early;   /* the selection alone shows that the plan is of no use, however its maps are fetched and placed */
+    int64_t ns;      /* INT64_MAX: it was not computed */
+    int eligible;    /* the number of eligible maps */
+    bool early;      /* the selection alone shows that the plan is of no use, however its maps are fetched and placed */
+    uint64_t digest; /* of the plan without places: equal ones are placed equally. 0: it is of no use */
 } mm_engine_bounds;
 
 /* Bounds that plan; much faster than placing it, and the faster the sooner it is known to be of no use. of_rule_out:

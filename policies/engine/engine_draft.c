@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/hash.h"
+#include "mm/core/plan/plan_digest.h"
 #include "mm/core/status.h"
 #include "policies/engine/engine_build.h"
 #include "policies/engine/engine_floor.h"
@@ -30,6 +32,16 @@ static mm_status bound_early(const mm_engine *e, const mm_engine_wanted *wanted,
     return MM_OK;
 }
 
+static uint64_t digest_of(const mm_schedule *s) {
+    uint64_t digest = mm_plan_digest(s->plan);
+    for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
+        const mm_group *group = &s->groups[s->segment_group[i]];
+        digest = mm_hash_word(digest, (uint64_t)s->segment_group[i] << 32 | (uint64_t)group->region);
+        digest = mm_hash_word(digest, (uint64_t)(uint32_t)group->hold << 32 | (uint32_t)group->rank);
+    }
+    return digest;
+}
+
 mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
                                  const mm_engine_wanted *wanted, int *of_rule_out, mm_engine_bounds *bounds_out) {
     mm_engine e;
@@ -41,6 +53,9 @@ mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config
     if (status == MM_OK && !b.early && b.bytes.peak_bytes <= wanted->device_bytes &&
         b.bytes.peak_bytes < wanted->below_bytes)
         status = mm_draft_time(e.schedule.plan, survey->facts, &b.ns);
+    const bool useful = !b.early && b.bytes.peak_bytes < wanted->below_bytes &&
+                        (wanted->below_ns == INT64_MAX || b.ns < wanted->below_ns);
+    if (status == MM_OK && useful) b.digest = digest_of(&e.schedule);
     if (status == MM_OK) {
         *bounds_out = b;
         if (of_rule_out) memcpy(of_rule_out, e.maps.of_rule, (size_t)config->n_rules * sizeof *of_rule_out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The bound of an iteration's time: below every plan that the check accepts, and what it is where that is known. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "mm/core/status.h"
@@ -277,6 +278,36 @@ TEST_CASE(weights_that_cannot_stay_go_over_the_link) {
     assert_in_range(bound_of_two_weights(MM_READ, INT64_MAX, true), 4 * STEP_NS - STEP_NS / 100, 4 * STEP_NS);
     /* if it was changed, it has left again: the longer way */
     assert_in_range(bound_of_two_weights(MM_MODIFY, INT64_MAX, true), 6 * STEP_NS - STEP_NS / 100, 6 * STEP_NS);
+}
+
+/* A first step, then one for each of 16 states, which it changes. The device has room for two: 14 come and leave. In
+ * either direction a copy takes 5 steps alone; while both are busy, 3 fifths of that are done in the time. */
+TEST_CASE(states_that_cannot_stay_load_both_directions_of_the_link) {
+    enum { STATES = 16, AWAY = 14, COPY_STEPS = 5 };
+    subject s;
+    mm_time_bound bound;
+    expect_ok(mm_graph_create("states", &s.graph));
+    const mm_tensor x = small_tensor(s.graph, "x", MM_FEATURE_MAP, MM_MANAGED, 256);
+    small_step(s.graph, small_layer(s.graph, "first", MM_LAYER_OTHER), MM_FORWARD,
+               (mm_use[]){{x, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
+    for (int i = 0; i < STATES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "state %d", i);
+        const mm_tensor state = small_tensor(s.graph, name, MM_OPTIMIZER, MM_PERSISTENT, A_BYTES);
+        small_step(s.graph, small_layer(s.graph, name, MM_LAYER_OTHER), MM_FORWARD,
+                   (mm_use[]){{x, MM_READ, MM_FORM_VALUE}, {state, MM_MODIFY, MM_FORM_VALUE}}, 2, 0);
+    }
+    expect_ok(mm_graph_freeze(s.graph));
+    expect_ok(mm_graph_facts_create(s.graph, 0, &s.facts));
+    for (int i = 0; i <= STATES; i++) s.facts->variants[i].ns = STEP_NS;
+    s.facts->out_bytes_per_s = s.facts->in_bytes_per_s = A_BYTES * INT64_C(1000000000) / (COPY_STEPS * STEP_NS);
+    s.facts->out_both_bytes_per_s = s.facts->in_both_bytes_per_s = s.facts->in_bytes_per_s / 5 * 3;
+    const mm_limits limits = {
+        .device_bytes = 256 + 2 * A_BYTES, .pinned_bytes = INT64_MAX, .base_bytes = mm_plan_base(s.graph)};
+    expect_ok(mm_time_bound_any_home(s.graph, s.facts, &limits, &bound));
+    const double link = 2.0 * AWAY * COPY_STEPS / 1.2;
+    assert_in_range(bound.ns, (int64_t)(link * STEP_NS), (int64_t)((link + 2) * STEP_NS));
+    subject_destroy(&s);
 }
 
 TEST_CASE(a_gap_is_a_share_of_the_bound) {

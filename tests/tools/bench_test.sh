@@ -111,7 +111,7 @@ rows_in_sub_batches_are_of_whole_updates_() {
     says out "32/5  liveness"
     says out "tiny, batch 32, sub-batch 5: images/s by budget"
     [[ $(values rows sub_batch) == $'5\n5\n5\n5' ]] || fail "$(values rows sub_batch)"
-    expect 0 plan --facts "$machine" "${net[@]}" --policy liveness,vdnn-all --budget 3MiB --json plan
+    expect 0 plan --facts "$machine" "${net[@]}" --policy liveness,vdnn-all --budget 3MiB --minimum --json plan
     for key in minimum_bytes predicted_peak_bytes iteration_seconds_predicted bound_seconds; do
         [[ $(values rows $key | tail -2) == "$(values plan $key)" ]] || fail "$key: $(values rows $key)"
     done

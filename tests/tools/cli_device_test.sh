@@ -157,7 +157,7 @@ plans_for_cuda_are_those_that_run_there_() {
     least=$(value plan minimum_bytes) staged=$(value plan staged_bytes)
     ((staged > 0)) || fail "nothing is staged"
     for budget in own $((least + staged - 1)) $((least + staged + 300000)); do
-        if [[ $budget != own ]]; then expect 0 plan "${options[@]}" --policy swap-async --budget $budget --json plan; fi
+        if [[ $budget != own ]]; then expect 0 plan "${options[@]}" --policy swap-async --budget $budget --minimum --json plan; fi
         expect 0 bench "${options[@]}" --policies swap-async --budgets $budget --iterations 1 --quiet --json rows
         for key in minimum_bytes predicted_peak_bytes staged_bytes stash_bytes; do
             [[ $(value plan $key) == $(value rows $key) ]] ||

@@ -132,7 +132,7 @@ a_search_that_is_interrupted_ends_with_the_best_plan_() {
     wait_for_handler
     interrupt
     says out "interrupted: this is the best plan that was found so far"
-    says out ": fits 100MiB (needs "
+    says out ": fits 100MiB (takes "
 }
 
 # After an interrupt, mm does not look for a policy that would fit: that would take more planning.

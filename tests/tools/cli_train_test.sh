@@ -281,7 +281,7 @@ auto_leaves_layers_apart_where_fused_ones_do_not_fit_() {
     expect 0 plan "${dense[@]}" --policy auto --budget "$between" --json plan.json
     ran plan.json off
     says out "layers fused; here not"
-    expect 0 plan "${dense[@]}" --policy auto --budget "$roomy" --json plan.json
+    expect 0 plan "${dense[@]}" --policy auto --budget "$roomy" --minimum --json plan.json
     ran plan.json on
     [[ $(values plan.json minimum_bytes) == "$apart" ]] || fail "$(values plan.json minimum_bytes), apart $apart"
     local run=(train "${dense[@]}" --quiet --iterations 3)

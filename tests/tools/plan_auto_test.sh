@@ -85,6 +85,13 @@ auto_fuses_layers_where_that_is_faster_() {
     [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
 }
 
+# Fusion leaves this net its number of steps, and only moves biases. Single layers are faster here.
+auto_compares_single_layers_wherever_fusion_changes_a_step_() {
+    local -a squeezenet=(--net squeezenet1_0 --batch 64 --facts "$h200" --budget 418259968 --json row.json)
+    expect 0 plan "${squeezenet[@]}" --policy auto
+    [[ $(value row.json fuse) == off ]] || fail "single layers were not tried: $(value row.json iteration_seconds_predicted)"
+}
+
 # In training, auto's search has only the pinned memory that the first plan needs, so it may go another way. It must
 # still fit the budget.
 auto_runs_in_the_budgets_that_its_plans_fit_() {

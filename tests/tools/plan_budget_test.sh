@@ -115,6 +115,11 @@ a_plan_is_made_for_the_budget_() {
     [[ $(value row.json predicted_peak_bytes) == "$least" ]] || fail "without a budget it is not the least"
     expect 0 plan --net resnet8 --batch 8 --policy swap --budget "$liveness" --json row.json
     says out "planned in the budget"
+    says out ": fits "
+    [[ $(<out) != *"minimum budget"* && $(<out) != *needs* && $(value row.json minimum_bytes) == null ]] ||
+        fail "the minimum was found, though nobody asked for it"
+    expect 0 plan --net resnet8 --batch 8 --policy swap --budget "$liveness" --minimum --json row.json
+    says out "minimum budget"
     [[ $(value row.json minimum_bytes) == "$least" && $(value row.json predicted_peak_bytes) == "$liveness" &&
         $(value row.json pinned_bytes) == 0 ]] || fail "$(<row.json)"
     expect 0 plan --net resnet8 --batch 8 --policy swap --budget $(((least + liveness) / 2)) --json row.json

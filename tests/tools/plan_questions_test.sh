@@ -55,12 +55,12 @@ the_fastest_batch_needs_times_of_any_batch_() {
 the_longest_context_fits_and_the_next_does_not_() {
     local policy context next
     for policy in liveness swap; do
-        expect 0 plan --net gpt --batch 2 --policy $policy --budget 30MiB --max-context --json row
+        expect 0 plan --net gpt --batch 2 --policy $policy --budget 30MiB --minimum --max-context --json row
         context=$(value row max_context) next=$(value row next_context)
         ((context > 0 && context % 64 == 0 && next == context + 64)) || fail "$policy: $context, then $next"
         says out "gpt, context $context, batch 2"
         says out "it grows with the context"
-        expect 0 plan --net "gpt,context=$context" --batch 2 --policy $policy --budget 30MiB --json same
+        expect 0 plan --net "gpt,context=$context" --batch 2 --policy $policy --budget 30MiB --minimum --json same
         [[ $(value row minimum_bytes) == "$(value same minimum_bytes)" ]] || fail "another network than the zoo's"
         expect 1 plan --net "gpt,context=$next" --batch 2 --policy $policy --budget 30MiB --json more
         [[ $(value row next_bytes) == "$(value more minimum_bytes)" ]] || fail "$next needs $(value row next_bytes)"

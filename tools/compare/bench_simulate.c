@@ -40,13 +40,14 @@ static mm_status plan_asked(need *n, bench_planned *planned) {
 static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f->iteration_ns : INT64_MAX; }
 
 /* Plans with unfused layers. timed: takes that plan if it is faster; else takes it if it needs less memory. */
-static mm_status plan_apart(const need_case *c, bool timed, int fused_steps, bench_planned *planned) {
+static mm_status plan_apart(const need *fused, bool timed, bench_planned *planned) {
+    const int fused_steps = mm_graph_steps(need_most(fused)->lowered->graph);
     need apart;
     bench_planned other = {.fused_bytes = planned->fused_bytes};
-    need_case of_apart = *c;
+    need_case of_apart = fused->asked;
     of_apart.apart = true;
     MM_TRY(need_open(&apart, &of_apart));
-    if (mm_graph_steps(apart.pass[apart.n - 1].lowered->graph) == fused_steps) { /* there is nothing to fuse */
+    if (need_is_like(&apart, fused)) { /* there is nothing to fuse */
         need_fini(&apart);
         return MM_OK;
     }
@@ -63,15 +64,15 @@ mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *pla
     need n;
     planned->fused_bytes = fused_bytes;
     MM_TRY(need_open(&n, c));
-    const int steps = mm_graph_steps(n.pass[n.n - 1].lowered->graph);
     mm_status status = plan_asked(&n, planned);
-    need_fini(&n);
-    MM_TRY(status);
     const bool fits = c->budget_bytes > 0 && planned->as.fits;
-    const bool timed = fits && c->facts && need_is_near(fused_bytes, steps, c->budget_bytes);
-    if (c->budget_bytes == 0) planned->fused_bytes = planned->as.peak_bytes;
-    if ((fits && !timed) || !need_may_unfuse(c->target, c->policy)) return MM_OK;
-    return plan_apart(c, timed, steps, planned);
+    const bool timed =
+        fits && c->facts && need_is_near(fused_bytes, mm_graph_steps(need_most(&n)->lowered->graph), c->budget_bytes);
+    if (status == MM_OK && c->budget_bytes == 0) planned->fused_bytes = planned->as.peak_bytes;
+    if (status == MM_OK && (!fits || timed) && need_may_unfuse(c->target, c->policy))
+        status = plan_apart(&n, timed, planned);
+    need_fini(&n);
+    return status;
 }
 
 /* ---------------------------------------------------------------- rows */

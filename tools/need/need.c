@@ -142,6 +142,28 @@ mm_status need_least(need *n) {
     return MM_OK;
 }
 
+static mm_status plan_with_room(need *n, int64_t staged_bytes, bool *fit_out) {
+    const need_case *c = &n->asked;
+    const mm_limits limits = {.device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes};
+    *fit_out = true;
+    for (int i = n->n - 1; *fit_out && i >= 0; i--) {
+        MM_TRY(need_within(n, i, c->budget_bytes, c->pinned.bytes, staged_bytes));
+        *fit_out = mm_plan_fits(n->pass[i].planned.plan, &limits) == MM_OK;
+        if (n->pass[i].planned.plan->peak_bytes > need_most(n)->planned.plan->peak_bytes) n->most = i;
+    }
+    return MM_OK;
+}
+
+mm_status need_plan(need *n, bool *fit_out) {
+    *fit_out = false;
+    if (n->asked.staged_bytes > 0) MM_TRY(plan_with_room(n, n->asked.staged_bytes, fit_out));
+    if (*fit_out) return MM_OK;
+    n->most = n->n - 1;
+    MM_TRY(plan_with_room(n, 0, fit_out));
+    if (!*fit_out) n->most = n->n - 1;
+    return MM_OK;
+}
+
 /* The bytes below the plan's segments, had all persistent tensors their homes on the device. */
 static int64_t base_of(const mm_plan *plan) {
     int64_t base = plan->base_bytes;

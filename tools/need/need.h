@@ -5,8 +5,9 @@
  * (nets_exec_graphs), each with a graph and a plan of its own. They run one after the other in the same memory, so the
  * batch needs what its most demanding pass needs.
  *
- *   need_init     lowers all passes, and plans each with the lowest peak that the policy can reach, its minimum. If
- *                 fusing layers is left open, takes fused or single layers, whichever is better
+ *   need_init     lowers all passes, and plans each with the lowest peak that the policy can reach, its minimum, or
+ *                 within the budget alone (need_case.wants_plan). If fusing layers is left open, takes fused or single
+ *                 layers, whichever is better
  *   need_within   plans a pass anew within limits
  *   forecast_of   (forecast.h) forecasts an iteration under these plans */
 #ifndef TOOLS_NEED_NEED_H
@@ -40,6 +41,10 @@ typedef struct need_case {
     /* Slow. Finds least_bytes of fused and of single layers even if fused ones fit, and finds minima within the pinned
      * memory even if the budget is too small for the minimum without that limit. */
     bool wants_least;
+    /* Plans within the budget first. If that fits, no minimum is found: need_pass.minimum_bytes and need.least_bytes
+     * are 0. Minima are found anyway where the budget is so small that single layers may be faster. */
+    bool wants_plan;
+    int64_t staged_bytes; /* wants_plan: room for a staging buffer, which plans have if they fit with it */
 } need_case;
 
 /* What a policy's smallest plan needs if pinned memory is not limited. */
@@ -60,7 +65,7 @@ typedef struct need_pass {
     nets_lowered *lowered;
     mm_policy policy;
     mm_planned planned;
-    int64_t minimum_bytes;        /* the lowest peak of the policy's plans */
+    int64_t minimum_bytes;        /* the lowest peak of the policy's plans; 0: not known, `planned` fits the budget */
     int64_t minimum_pinned_bytes; /* pinned memory of that plan */
     int minimum_step;             /* the step at which it reaches the peak */
     need_free free;
@@ -72,11 +77,12 @@ typedef struct need {
     need_case asked;
     need_pass pass[NETS_PASSES];
     int n;
-    int most;            /* the pass with the largest minimum, which is the batch's minimum */
+    int most;            /* the pass with the largest minimum, which is the batch's minimum; if minima are not known,
+                            the one whose plan takes most */
     int64_t base_bytes;  /* bytes of the persistent tensors of all passes */
     bool fused;          /* layers are fused (nets/lower/fuse.h) */
     int64_t fused_bytes; /* the minimum with layers fused as the target says */
-    int64_t least_bytes; /* the smallest minimum found, with fused or single layers */
+    int64_t least_bytes; /* the smallest minimum found, with fused or single layers; 0: not known */
 } need;
 
 static inline const need_pass *need_most(const need *n) { return &n->pass[n->most]; }
@@ -93,6 +99,8 @@ void need_fini(need *n);
  * need_least plans them. */
 MM_CHECKED mm_status need_open(need *n, const need_case *c);
 MM_CHECKED mm_status need_least(need *n);
+/* Plans all passes within the case's budget, with room for its staging buffer if they fit with it. */
+MM_CHECKED mm_status need_plan(need *n, bool *fit_out);
 /* Lowers one pass. */
 MM_CHECKED mm_status need_lower(const need_case *c, const nets_exec_graph *graph, nets_lowered **lowered_out);
 /* The pass that updates the weights. Its graph has the persistent tensors of all passes. */
@@ -136,6 +144,11 @@ bool need_may_unfuse(const target *target, const char *policy);
 /* Whether plans of single layers may be faster in this budget: it is little more than fused_bytes, the minimum of the
  * fused graph, which has fused_steps steps. False if the graph is so large that planning both takes long. */
 bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes);
+/* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
+ * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */
+bool need_is_like(const need *a, const need *b);
+/* Whether the budget is so small that it may be near the minimum (need_is_near), by a lower bound of that. */
+bool need_may_be_near(const need *n);
 /* Makes planning faster if the policy is auto and the graph is not small: auto then only compares the plans of other
  * policies, and does not search beyond them. */
 void need_hasten(mm_policy *policy, int fused_steps);

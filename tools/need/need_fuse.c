@@ -21,6 +21,15 @@ bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
     return budget_bytes < fused_bytes + fused_bytes / NEAR_SHARE && fused_steps <= DEEP_STEPS;
 }
 
+bool need_may_be_near(const need *n) {
+    enum { MOST = 2 }; /* plans need at most 1.5 times the bound (measured) */
+    const need_pass *p = need_most(n);
+    const mm_lower_bound bound = mm_lower_bound_of(p->lowered->graph, p->planned.facts);
+    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
+    const int64_t least = bound.bytes - (all_stay ? 0 : bound.persistent_bytes);
+    return need_is_near(MOST * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
+}
+
 void need_hasten(mm_policy *policy, int fused_steps) {
     int *effort = &policy->config.own[MM_AUTO_EFFORT];
     if (strcmp(policy->ops->name, "auto") == 0 && *effort == 1 && fused_steps > SMALL_STEPS) *effort = 0;
@@ -60,16 +69,28 @@ mm_status need_follow_facts(target *target, const nets_net *net, const facts_sou
 
 static int steps_of(const need *n) { return mm_graph_steps(need_most(n)->lowered->graph); }
 
-/* Whether fusion has removed no step and no tensor. */
-static bool are_alike(const need *a, const need *b) {
-    return steps_of(a) == steps_of(b) &&
-           mm_facts_tensor_bytes(need_most(a)->lowered->graph) == mm_facts_tensor_bytes(need_most(b)->lowered->graph);
+static bool uses_alike(const mm_graph *a, const mm_graph *b, int s) {
+    const mm_step_info *x = mm_graph_step(a, s), *y = mm_graph_step(b, s);
+    bool alike = x->n_uses == y->n_uses && x->workspace_bytes == y->workspace_bytes;
+    for (int u = 0; alike && u < x->n_uses; u++) {
+        const mm_use *of_x = &x->uses[u], *of_y = &y->uses[u];
+        alike = of_x->access == of_y->access && of_x->form == of_y->form &&
+                strcmp(mm_graph_tensor(a, of_x->tensor)->name, mm_graph_tensor(b, of_y->tensor)->name) == 0;
+    }
+    return alike;
 }
 
-/* other: plans of the same layers, fused; nothing is planned if these are like them. NULL: there are none. */
-static mm_status plan_all(need *n, const need_case *c, const need *other) {
+bool need_is_like(const need *a, const need *b) {
+    const mm_graph *x = need_most(a)->lowered->graph, *y = need_most(b)->lowered->graph;
+    bool alike = mm_graph_steps(x) == mm_graph_steps(y) && mm_facts_tensor_bytes(x) == mm_facts_tensor_bytes(y);
+    for (int s = 0; alike && s < mm_graph_steps(x); s++) alike = uses_alike(x, y, s);
+    return alike;
+}
+
+/* Plans of the same layers, not fused; nothing is planned if these are like the fused ones. */
+static mm_status plan_apart(need *n, const need_case *c, const need *fused) {
     MM_TRY(need_open(n, c));
-    const bool differs = !other || !are_alike(n, other);
+    const bool differs = !need_is_like(n, fused);
     mm_status status = differs ? need_least(n) : MM_OK;
     if (status != MM_OK || !differs) need_fini(n);
     return status;
@@ -127,16 +148,20 @@ static mm_status choose(need *n) {
     if (fused_fit && !c.wants_least && !compared) return MM_OK;
     c.apart = true;
     mm_status status = may ? MM_OK : may_undercut(&c, n->fused_bytes, &may);
-    if (status == MM_OK && may) status = plan_all(&apart, &c, n);
+    if (status == MM_OK && may) status = plan_apart(&apart, &c, n);
     if (status == MM_OK && apart.n > 0) status = compare(n, &apart, compared);
     need_fini(&apart);
     return status;
 }
 
 mm_status need_init(need *n, const need_case *c) {
-    MM_TRY(plan_all(n, c, NULL));
-    if (!c->may_unfuse || !need_may_unfuse(c->target, c->policy)) return MM_OK;
-    mm_status status = choose(n);
+    const bool may_unfuse = c->may_unfuse && need_may_unfuse(c->target, c->policy);
+    bool fit = false;
+    MM_TRY(need_open(n, c));
+    mm_status status = MM_OK;
+    if (c->wants_plan && c->budget_bytes > 0 && !(may_unfuse && need_may_be_near(n))) status = need_plan(n, &fit);
+    if (status == MM_OK && !fit) status = need_least(n);
+    if (status == MM_OK && !fit && may_unfuse) status = choose(n);
     if (status != MM_OK) need_fini(n);
     return status;
 }

@@ -71,7 +71,7 @@ static mm_status find(const need_case *given, const char *tried, int64_t own_ns,
     bool enough = false;
     int steps = 0;
     c.policy = tried;
-    c.wants_fastest = c.wants_least = false;
+    c.wants_fastest = c.wants_least = c.wants_plan = false;
     if (!c.facts) return own_ns == INT64_MAX ? find_untimed(&c, offer) : MM_OK;
     const int64_t below_ns = own_ns == INT64_MAX ? INT64_MAX : own_ns / WORTH_PERMILLE * 1000;
     if (own_ns < INT64_MAX) MM_TRY(is_fast_enough(given, below_ns, &steps, &enough));

@@ -51,7 +51,9 @@ static mm_status plan_one(plan_command *c, const char *policy) {
                        .explains_all = c->explain_all,
                        .texts = &c->texts};
     mm_status status = c->search ? plan_case_search(one) : find_sub_batch(c, &one->asked);
-    one->asked.wants_fastest = one->asked.wants_least = true;
+    one->asked.wants_fastest = true;
+    one->asked.wants_least = c->minimum || c->explain || c->budget_bytes == 0;
+    one->asked.wants_plan = !one->asked.wants_least;
     if (status == MM_OK) status = plan_case_init(one);
     if (status != MM_OK) {
         nets_net_destroy(one->own_net);
@@ -271,7 +273,8 @@ static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
 static const char help_text[] =
     "Plans a training iteration without a device and without data. Prints the smallest budget in which each policy\n"
     "runs, the step that needs it, and what lies in memory at that step. With --budget, plans for that budget, and\n"
-    "exits with 1 if a policy does not fit. With --facts, also predicts the time of an iteration; FILE is what\n"
+    "exits with 1 if a policy does not fit; the smallest budget is found where it does not, and with --minimum or\n"
+    "--explain. With --facts, also predicts the time of an iteration; FILE is what\n"
     "'mm bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
     "tools/facts/titanx.json. --link replaces the link's speed.\n"
     "\n"
@@ -329,6 +332,7 @@ int cmd_plan(int argc, char **argv) {
         {"--policy", "POLICY,..", "policies with their options (naive,liveness,freelunch)", ARG_TEXT, &c.policy_list, 0,
          0},
         {"--budget", "SIZE", "plan for this budget, and check that it fits", ARG_SIZE, &c.budget_bytes, 0, 0},
+        {"--minimum", NULL, "with --budget: find each policy's smallest budget, too", ARG_FLAG, &c.minimum, 0, 0},
         {"--pinned", "SIZE", "host memory for offloaded maps (half of what is free; with a machine file no limit)",
          ARG_SIZE, &c.pinned_bytes, -1, 0},
         {"--max-batch", NULL, "plan the largest batch that fits the budget instead", ARG_FLAG, &c.max_batch, 0, 0},

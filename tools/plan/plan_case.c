@@ -42,6 +42,16 @@ static mm_status plan_in_budget(plan_case *c, int pass) {
     return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned.bytes, c->staged_bytes);
 }
 
+static mm_status plan_above_minimum(plan_case *c) {
+    const need_case *asked = &c->asked;
+    c->staged_bytes = need_stages(&c->need, asked->staged_bytes);
+    if (asked->budget_bytes > 0 && asked->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
+        c->staged_bytes = 0;
+    if (c->explained) MM_TRY(look_further(c));
+    for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
+    return MM_OK;
+}
+
 /* INT64_MAX: it does not fit, or has no time. */
 static int64_t own_ns(const plan_case *c) {
     return plan_case_fits(c) && c->asked.facts ? c->forecast.iteration_ns : INT64_MAX;
@@ -49,14 +59,14 @@ static int64_t own_ns(const plan_case *c) {
 
 static mm_status plan(plan_case *c) {
     const need_case *asked = &c->asked;
+    c->asked.staged_bytes = target_staged_bytes(asked->target, asked->net, asked->sub_batch);
     MM_TRY(need_init(&c->need, asked));
     MM_TRY(policy_effect_find(asked->policy, plan_case_need(c)->lowered->graph, asked->target->device, c->texts,
                               &c->effect));
-    c->staged_bytes = need_stages(&c->need, target_staged_bytes(asked->target, asked->net, asked->sub_batch));
-    if (asked->budget_bytes > 0 && asked->budget_bytes < plan_case_need(c)->minimum_bytes + c->staged_bytes)
-        c->staged_bytes = 0;
-    if (c->explained) MM_TRY(look_further(c));
-    for (int i = 0; i < c->need.n; i++) MM_TRY(plan_in_budget(c, i));
+    if (plan_case_knows_minimum(c))
+        MM_TRY(plan_above_minimum(c));
+    else
+        c->staged_bytes = plan_case_need(c)->room.staged_bytes;
     const forecast_times times = asked->facts ? FORECAST_FACTS : c->explained ? FORECAST_NOMINAL : FORECAST_NO_TIMES;
     MM_TRY(forecast_of(&c->need, asked->budget_bytes, asked->pinned.bytes, times, &c->forecast, &c->sim));
     if (c->offers && !c->forecast.untimed[0] && (c->asked.facts || !plan_case_fits(c)))
@@ -254,9 +264,10 @@ static void print_verdict(FILE *file, const plan_case *c) {
     fprintf(file, "%s%s: ", policy, c->forecast.work.lossy ? " (lossy)" : "");
     if (judged) fputs(fits ? "fits" : "does not fit", file);
     if (budget) fprintf(file, " %s", mm_size_format(c->asked.budget_bytes, size, sizeof size));
-    fprintf(file, "%sneeds %s", judged ? " (" : "",
-            mm_size_format(plan_case_need(c)->minimum_bytes, size, sizeof size));
-    fprintf(file, "; takes %s of pinned host memory", mm_size_format(pinned, size, sizeof size));
+    if (judged) fputs(" (", file);
+    if (plan_case_knows_minimum(c))
+        fprintf(file, "needs %s; ", mm_size_format(plan_case_need(c)->minimum_bytes, size, sizeof size));
+    fprintf(file, "takes %s of pinned host memory", mm_size_format(pinned, size, sizeof size));
     if (pinned > c->asked.pinned.bytes)
         fprintf(file, ", more than %s, %s%s", mm_size_format(c->asked.pinned.bytes, size, sizeof size),
                 limit_source(c->asked.pinned.from), c->forecast.pinned_hint);
@@ -287,7 +298,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     plan_search_print(file, c);
     if (c->forecast.cut_short)
         fprintf(file, "  %-22s interrupted: this is the best plan that was found so far\n", "search");
-    print_size(file, "minimum budget", c->need.least_bytes);
+    if (plan_case_knows_minimum(c)) print_size(file, "minimum budget", c->need.least_bytes);
     if (c->need.least_bytes < c->need.fused_bytes)
         print_size(file, c->need.fused ? "  layers fused, as here" : "  layers fused; here not", c->need.fused_bytes);
     if (c->need.fused == c->asked.target->apart && c->asked.budget_bytes >= c->need.fused_bytes)
@@ -347,17 +358,22 @@ static json_t *offer_json(const plan_case *c) {
         "differs", sub_batch_differs_key(c->asked.net));
 }
 
+/* null if the minimum is not known. */
+static json_t *known_bytes(const plan_case *c, int64_t bytes) {
+    return plan_case_knows_minimum(c) ? json_integer(bytes) : json_null();
+}
+
 json_t *plan_case_row(const plan_case *c) {
     const mm_plan *plan = plan_case_plan(c);
     const char *would, *idle = policy_effect_idle(&c->effect, &c->forecast.work, &would);
     char step[256];
     json_t *row = json_pack(
-        "{ss sI si sI ss ss ss ss sb ss? ss? sI sI sI sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
+        "{ss sI si sI ss ss ss ss sb ss? ss? sI sI so sI sI ss so sI sI si sI so ss sb}", "net", c->net, "batch",
         (json_int_t)(c->ranks * c->asked.batch), "ranks", c->ranks, "sub_batch", (json_int_t)c->asked.sub_batch,
         "device", c->asked.target->device, "machine", plan_case_machine(c), "fuse", c->need.fused ? "on" : "off",
         "policy", plan->policy, "lossy", (int)c->forecast.work.lossy, "idle", idle, "would", would, "budget_bytes",
         (json_int_t)c->asked.budget_bytes, "predicted_peak_bytes", (json_int_t)plan->peak_bytes, "minimum_bytes",
-        (json_int_t)c->need.least_bytes, "staged_bytes", (json_int_t)c->staged_bytes, "live_peak_bytes",
+        known_bytes(c, c->need.least_bytes), "staged_bytes", (json_int_t)c->staged_bytes, "live_peak_bytes",
         (json_int_t)plan->live_peak_bytes, "held_by",
         mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step), "at_peak", at_peak(c), "stash_bytes",
         (json_int_t)plan->stash_bytes, "compression_workspace_bytes", (json_int_t)plan->code_region_bytes, "buffers",
@@ -382,7 +398,7 @@ json_t *plan_case_row(const plan_case *c) {
                            (json_int_t)mm_time_bound_gap_permille(c->forecast.iteration_ns, c->forecast.bound_ns)));
     if (row)
         json_object_update_new(
-            row, json_pack("{sI so}", "minimum_pinned_bytes", (json_int_t)plan_case_need(c)->minimum_pinned_bytes,
+            row, json_pack("{so so}", "minimum_pinned_bytes", known_bytes(c, plan_case_need(c)->minimum_pinned_bytes),
                            "pinned_limit_bytes",
                            c->asked.pinned.bytes < INT64_MAX ? json_integer(c->asked.pinned.bytes) : json_null()));
     if (row && c->asked.facts && facts_source_estimate(c->asked.facts))

@@ -56,6 +56,8 @@ void plan_case_fini(plan_case *c);
 static inline const need_pass *plan_case_need(const plan_case *c) { return need_most(&c->need); }
 static inline const mm_plan *plan_case_plan(const plan_case *c) { return plan_case_need(c)->planned.plan; }
 bool plan_case_fits(const plan_case *c);
+/* Whether the minimum was found: it was asked for (need_case.wants_plan is not set), or the budget is too small. */
+static inline bool plan_case_knows_minimum(const plan_case *c) { return c->need.least_bytes > 0; }
 /* "--max-batch"; NULL: PLAN_AS_GIVEN. */
 const char *plan_search_option(plan_search search);
 /* Searches as c->search says, and sets c->asked to what was found. Errors of the search. */

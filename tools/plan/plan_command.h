@@ -13,7 +13,7 @@ typedef struct plan_command {
     int64_t batch, budget_bytes, pinned_bytes, effort;
     const volatile sig_atomic_t *interrupted;
     target target;
-    bool no_advice, help, explain, explain_all, chart, max_batch, fastest_batch, max_context, which_gpu;
+    bool no_advice, help, explain, explain_all, minimum, chart, max_batch, fastest_batch, max_context, which_gpu;
     /* derived from the options */
     plan_search search;
     int ranks; /* number of devices; `batch` is then one device's part */

@@ -9,14 +9,9 @@ static int32_t code_of(const mm_node *n) {
     return cost == MM_COST_ENCODE ? n->dst : cost == MM_COST_DECODE ? n->src : -1;
 }
 
-bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
-    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
-    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
-    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
-                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
-    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
-    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
-    const int uses = step ? step->n_uses : 0;
+/* The next of a step's uses that lie in segments, and then of the codes that it writes itself. */
+static bool next_use(const mm_plan *plan, const mm_node *n, const mm_step_info *step, int *i, mm_touch *touch_out) {
+    const int uses = step->n_uses;
     for (; *i < uses; ++*i) {
         const int use = *i, segment = plan->bindings[n->first_binding + use];
         if (segment < 0) continue;
@@ -24,6 +19,7 @@ bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch 
         ++*i;
         return true;
     }
+    if (n->first_code < 0 && *i < 2 * uses) *i = 2 * uses;
     for (; *i < 2 * uses; ++*i) {
         const int segment = mm_node_code(plan, n, *i - uses);
         if (segment < 0) continue;
@@ -31,6 +27,18 @@ bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch 
         ++*i;
         return true;
     }
+    return false;
+}
+
+bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
+    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
+    const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
+    const int uses = step ? step->n_uses : 0;
+    if (step && *i < 2 * uses && next_use(plan, n, step, i, touch_out)) return true;
+    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
+    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
+                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
+    const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
     for (; *i < 2 * uses + OWN; ++*i) {
         const int own = *i - 2 * uses;
         if (own_segments[own] < 0) continue;

@@ -8,12 +8,28 @@
 #include "mm/core/time/time_bound_prices.h"
 
 /* The multipliers that the search varies: weights (W_) and prices (P_) of the proof. The computation's weight is, in X,
- * 1 less W_OUT, W_ENCODE and W_IN_BEFORE; in Y, 1 less W_IN, W_DECODE and W_OUT_AFTER. */
-enum { W_OUT, W_ENCODE, W_IN_BEFORE, W_IN, W_DECODE, W_OUT_AFTER, P_DEVICE, P_PINNED, MULTIPLIERS };
+ * 1 less the first four; in Y, 1 less the next four. */
+enum {
+    W_OUT,
+    W_ENCODE,
+    W_IN_BEFORE,
+    W_LINK_BEFORE,
+    W_IN,
+    W_DECODE,
+    W_OUT_AFTER,
+    W_LINK_AFTER,
+    P_DEVICE,
+    P_PINNED,
+    MULTIPLIERS
+};
+enum { SIDES = 2, SIDE_WEIGHTS = 4 };
+static const int sides[SIDES][SIDE_WEIGHTS] = {{W_OUT, W_ENCODE, W_IN_BEFORE, W_LINK_BEFORE},
+                                               {W_IN, W_DECODE, W_OUT_AFTER, W_LINK_AFTER}};
 
 typedef struct search {
     mm_bound_model model;
     double room, pinned; /* bytes on the device beside model.fixed_bytes; bytes of pinned memory, HUGE_VAL: no limit */
+    double both;         /* ns of copies, as they take alone, that both directions do in a ns */
     double share[MM_BOUND_RESOURCES]; /* share of each ns that the computation loses while a copy or a codec runs */
     double scale[MULTIPLIERS];        /* unit of each multiplier in the search's coordinates */
     int varied[MULTIPLIERS], n;       /* indices of the n multipliers that the search varies; all others are 0 */
@@ -22,18 +38,26 @@ typedef struct search {
 
 /* ---------------------------------------------------------------- the bound for given multipliers */
 
+/* The sum of a side's weights. */
+static double sum_of(const double *m, int side) {
+    double sum = 0;
+    for (int i = 0; i < SIDE_WEIGHTS; i++) sum += m[sides[side][i]];
+    return sum;
+}
+
 /* The prices for given multipliers. The price of a ns on a side stream is the stream's weight, plus the weight of the
- * computation times the share of a ns that it loses meanwhile. */
+ * computation times the share of a ns that it loses meanwhile; for copies, plus the part that they take of the weight
+ * of both directions together. */
 static mm_bound_amounts prices_of(const search *s, const double *m) {
-    const double before = 1 - m[W_OUT] - m[W_ENCODE] - m[W_IN_BEFORE];
-    const double after = 1 - m[W_IN] - m[W_DECODE] - m[W_OUT_AFTER];
-    return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + before * s->share[MM_BOUND_OUT],
+    const double before = 1 - sum_of(m, 0), after = 1 - sum_of(m, 1);
+    const double both_before = m[W_LINK_BEFORE] / s->both, both_after = m[W_LINK_AFTER] / s->both;
+    return (mm_bound_amounts){.of = {[MM_BOUND_OUT] = m[W_OUT] + both_before + before * s->share[MM_BOUND_OUT],
                                      [MM_BOUND_ENCODE] = m[W_ENCODE] + before * s->share[MM_BOUND_ENCODE],
                                      [MM_BOUND_AGAIN] = after,
-                                     [MM_BOUND_IN] = m[W_IN] + after * s->share[MM_BOUND_IN],
+                                     [MM_BOUND_IN] = m[W_IN] + both_after + after * s->share[MM_BOUND_IN],
                                      [MM_BOUND_DECODE] = m[W_DECODE] + after * s->share[MM_BOUND_DECODE],
-                                     [MM_BOUND_IN_BEFORE] = m[W_IN_BEFORE],
-                                     [MM_BOUND_OUT_AFTER] = m[W_OUT_AFTER],
+                                     [MM_BOUND_IN_BEFORE] = m[W_IN_BEFORE] + both_before,
+                                     [MM_BOUND_OUT_AFTER] = m[W_OUT_AFTER] + both_after,
                                      [MM_BOUND_DEVICE] = m[P_DEVICE],
                                      [MM_BOUND_PINNED] = m[P_PINNED]}};
 }
@@ -53,6 +77,8 @@ static double evaluate(search *s, const double *m, double *slope) {
     slope[W_DECODE] = of[MM_BOUND_DECODE] - after;
     slope[W_IN_BEFORE] = of[MM_BOUND_IN_BEFORE] - before;
     slope[W_OUT_AFTER] = of[MM_BOUND_OUT_AFTER] - after;
+    slope[W_LINK_BEFORE] = (of[MM_BOUND_OUT] + of[MM_BOUND_IN_BEFORE]) / s->both - before;
+    slope[W_LINK_AFTER] = (of[MM_BOUND_IN] + of[MM_BOUND_OUT_AFTER]) / s->both - after;
     slope[P_DEVICE] = of[MM_BOUND_DEVICE] - s->room;
     slope[P_PINNED] = s->pinned < HUGE_VAL ? of[MM_BOUND_PINNED] - s->pinned : 0;
     double bound = before + after;
@@ -75,16 +101,15 @@ static bool is_varied(const search *s, int multiplier) {
 
 /* Whether a multiplier, or a sum of weights, is out of range; `direction` then points out of the range. */
 static bool is_outside(const search *s, const double *m, double *direction) {
-    static const int sides[2][3] = {{W_OUT, W_ENCODE, W_IN_BEFORE}, {W_IN, W_DECODE, W_OUT_AFTER}};
     memset(direction, 0, MULTIPLIERS * sizeof *direction);
     for (int i = 0; i < s->n; i++)
         if (m[s->varied[i]] < 0) {
             direction[s->varied[i]] = -1;
             return true;
         }
-    for (int i = 0; i < 2; i++)
-        if (m[sides[i][0]] + m[sides[i][1]] + m[sides[i][2]] > 1) {
-            for (int k = 0; k < 3; k++)
+    for (int i = 0; i < SIDES; i++)
+        if (sum_of(m, i) > 1) {
+            for (int k = 0; k < SIDE_WEIGHTS; k++)
                 if (is_varied(s, sides[i][k])) direction[sides[i][k]] = 1;
             return true;
         }
@@ -121,11 +146,44 @@ static void search_ellipsoid(search *s, int rounds) {
     }
 }
 
+/* Finds the best price of the device's bytes for the weights in m. The bound is concave in it. */
+static void search_price(search *s, double *m) {
+    enum { ROUNDS = 24, FAR = 1 << 20 };
+    double slope[MULTIPLIERS], low = 0, high = s->scale[P_DEVICE] * FAR;
+    for (m[P_DEVICE] = s->scale[P_DEVICE]; m[P_DEVICE] < high; m[P_DEVICE] *= 2) {
+        evaluate(s, m, slope);
+        if (slope[P_DEVICE] <= 0)
+            high = m[P_DEVICE];
+        else
+            low = m[P_DEVICE];
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        m[P_DEVICE] = (low + high) / 2;
+        evaluate(s, m, slope);
+        *(slope[P_DEVICE] > 0 ? &low : &high) = m[P_DEVICE];
+    }
+}
+
+/* Tries all pairs of one bound of X and one of Y, each with all of its side's weight. Where much crosses the link, the
+ * best multipliers are near such a corner, and so far from where the ellipsoid method would begin that it does not get
+ * there. */
+static void search_corners(search *s) {
+    for (int x = -1; x < SIDE_WEIGHTS; x++)
+        for (int y = -1; y < SIDE_WEIGHTS; y++) {
+            double m[MULTIPLIERS] = {0};
+            if ((x >= 0 && !is_varied(s, sides[0][x])) || (y >= 0 && !is_varied(s, sides[1][y]))) continue;
+            if (x >= 0) m[sides[0][x]] = 1;
+            if (y >= 0) m[sides[1][y]] = 1;
+            search_price(s, m);
+        }
+    if (s->best_at[P_DEVICE] > 0) s->scale[P_DEVICE] = s->scale[P_PINNED] = s->best_at[P_DEVICE];
+}
+
 /* Finds a price of the device's bytes so high that all that is needed fits if each tensor is handled in the way that is
  * cheapest at it (kept, copied, encoded). The search uses it as the unit of prices. False: there is no such price. */
 static bool find_scale(search *s) {
     const double all = s->model.before_ns + s->model.after_ns + 1;
-    const double share = 1.0 / (2 + is_varied(s, W_ENCODE) + is_varied(s, W_IN_BEFORE));
+    const double share = 1.0 / (2 + is_varied(s, W_ENCODE) + 2 * is_varied(s, W_IN_BEFORE));
     double m[MULTIPLIERS] = {0}, slope[MULTIPLIERS];
     for (int i = 0; i < s->n; i++)
         if (s->varied[i] < P_DEVICE) m[s->varied[i]] = share;
@@ -156,6 +214,7 @@ static double bound_at(search *s, double room, int step, const double *start) {
     if (s->room < 0) return HUGE_VAL;
     if (start) return evaluate(s, start, slope);
     if (!find_scale(s)) return HUGE_VAL;
+    if (s->model.n_visitors > 0) search_corners(s);
     search_ellipsoid(s, 16 * s->n * s->n);
     return s->best;
 }
@@ -203,6 +262,11 @@ static double lost_share(const mm_graph_facts *facts, mm_work other) {
     return least;
 }
 
+/* How much of what it does alone a direction of the link does beside the other. */
+static double kept_beside(int64_t alone, int64_t both) {
+    return both > 0 && both < alone ? (double)both / (double)alone : 1;
+}
+
 /* Chooses the multipliers to vary: weights of codecs if there are any, the price of pinned memory if it is limited. */
 static void set_up(search *s, const mm_limits *limits) {
     const mm_graph_facts *facts = s->model.facts;
@@ -211,6 +275,9 @@ static void set_up(search *s, const mm_limits *limits) {
     s->share[MM_BOUND_OUT] = s->share[MM_BOUND_IN] = lost_share(facts, MM_WORK_LINK);
     s->share[MM_BOUND_ENCODE] = lost_share(facts, MM_WORK_ENCODE);
     s->share[MM_BOUND_DECODE] = lost_share(facts, MM_WORK_DECODE);
+    s->both = kept_beside(facts->out_bytes_per_s, facts->out_both_bytes_per_s) +
+              kept_beside(facts->in_bytes_per_s, facts->in_both_bytes_per_s);
+    if (s->both < 1) s->both = 1;
     for (int i = 0; i < MULTIPLIERS; i++) s->scale[i] = 1;
     static const int always[] = {W_OUT, W_IN, P_DEVICE};
     for (int i = 0; i < 3; i++) s->varied[s->n++] = always[i];
@@ -219,6 +286,8 @@ static void set_up(search *s, const mm_limits *limits) {
     if (s->model.n_visitors > 0) {
         s->varied[s->n++] = W_IN_BEFORE;
         s->varied[s->n++] = W_OUT_AFTER;
+        s->varied[s->n++] = W_LINK_BEFORE;
+        s->varied[s->n++] = W_LINK_AFTER;
     }
     if (!codecs) return;
     s->varied[s->n++] = W_ENCODE;

@@ -36,22 +36,26 @@
  *
  * 3. Time. X is at least what steps before c take, each in its fastest variant; at least all copies to the host that
  *    are in X, or all copies from it; at least all encodes in X.
- *    Y is at least what c, all later steps and what is recomputed take; at least
- *    all copies from the host; at least all decodes, each as long as it takes alone: contention lengthens it.
+ *    Y is at least what c, all later steps and what is recomputed take; at least all copies from the host, or all to
+ *    it; at least all decodes, each as long as it takes alone: contention lengthens it.
+ *    While both directions of the link are busy, each does at most a share of what it does alone. Let b be the sum of
+ *    both shares, at least 1. In any ns the link does at most b ns of copies, as long as they take alone. So X and Y are
+ *    each at least their copies in both directions together, divided by b.
  *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
  *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
  *    p(w) / (1000 + the sum of p over all kinds) or more; the bound takes the kind of step that loses least. If no step
  *    runs, all of the ns is lost, which is not less: the shares of all kinds are less than 1 together.
  *
  * 4. Duality. The least X + Y under 1 to 3 is the solution of a linear programme, if a tensor may be kept partly in one
- *    of these ways and partly in others. Take a weight for each of the three bounds of X, which sum up to 1, and for
+ *    of these ways and partly in others. Take a weight for each of the bounds of X, which sum up to 1, and for
  *    each of those of Y, likewise, and a price for a byte on the device and for a byte of pinned memory. They turn the
  *    programme into a sum over tensors, in which each takes its cheapest way:
  *      X + Y >= weights . times of the steps + sum of the cheapest ways - price . bytes that there are
  *    The price of a recomputation is that of the step that runs again, and of the inputs that nothing else needs. If
  *    several steps read such an input, each is charged a share of its price; if a step has several outputs, each output
  *    is charged a share of the step's price. Whatever the weights and prices, this is a bound: the search for good ones
- *    (the ellipsoid method; the bound is concave in them) needs no proof.
+ *    (where homes may leave, first with all weight on one bound of X and one of Y; then the ellipsoid method; the bound
+ *    is concave in them) needs no proof.
  *
  * The result is the largest such bound over several steps c: the turn from the forward to the backward pass, and a
  * sample of other steps. Roundings of the simulator (at most 1 ns for a piece, speeds to 1e-6) are subtracted. */
