@@ -66,11 +66,14 @@ typedef struct chunk_at {
  * that overwrite them), and of `weights`, which are W or DW. */
 static mm_status enqueue_parts(const token_loss_op *op, const nets_cudnn_conv parts[DIVIDED], const chunk_at *at,
                                void *x, int64_t score_bytes, char *weights, int64_t weight_bytes, mm_stream *stream) {
-    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++])
-        if (op->classes[i])
-            MM_TRY(nets_cudnn_conv_enqueue(&parts[i], x, at->scores + first * score_bytes,
-                                           weights + first * op->channels * weight_bytes, at->library,
-                                           at->library_bytes, stream));
+    for (int64_t i = 0, first = 0; i < DIVIDED; first += op->classes[i++]) {
+        const nets_conv_tensors tensors = {.x = x,
+                                           .y = at->scores + first * score_bytes,
+                                           .weights = weights + first * op->channels * weight_bytes,
+                                           .workspace = at->library,
+                                           .workspace_bytes = at->library_bytes};
+        if (op->classes[i]) MM_TRY(nets_cudnn_conv_enqueue(&parts[i], &tensors, stream));
+    }
     return MM_OK;
 }
 
