@@ -347,12 +347,19 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* The loss of rows of many scores. Rows are `pitch` elements apart, a multiple of 4. With `gives`, the gradients by the
- * scores overwrite the scores: they have the maps' type, and a row begins where its scores began. Otherwise as
- * nets_cuda_loss. */
+/* The gradients by rows of scores, of the maps' type. They may begin where the scores do: then each row must begin
+ * where its scores do, too. */
+typedef struct nets_cuda_score_gradients {
+    void *at;      /* NULL: not wanted */
+    int64_t pitch; /* elements from row to row, a multiple of 4 */
+} nets_cuda_score_gradients;
+
+/* The loss of rows of many scores. Rows are `pitch` elements apart, a multiple of 4. Each score is read twice, the
+ * second time for its gradient. Otherwise as nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
-void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
-                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream);
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch,
+                          nets_cuda_score_gradients gradients, void *scratch, float *loss, int32_t *correct,
+                          cudaStream_t stream);
 
 #ifdef __cplusplus
 }
