@@ -47,8 +47,8 @@ struct access {
                    other.atomic ? "changed by an atomic" : what);
     }
 
-    /* Checks the access against a cell, and updates the cell. Returns whether it is the launch's first write there, or a
-     * read before any other access. */
+    /* Checks the access against a cell, and updates the cell. Returns whether it is the launch's first write there, or
+     * a read before any other access. */
     bool touch(check_cell *cell) const {
         meet(cell->write, "wrote");
         if (as == use::READ) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loss of tokens of bf16 maps, on the emulation: with more workspace it gathers the gradients of several chunks, and
- * computes Y and DW of them at once. */
+/* The loss of tokens of bf16 maps, on the emulation: with more workspace it gathers the gradients of several chunks,
+ * and computes Y and DW of them at once. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -43,6 +43,16 @@ void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t
 /* y = a b (+ earlier) */
 void nets_cuda_product(mm_dtype maps, const void *a, const void *b, const void *earlier, void *y, int64_t n,
                        cudaStream_t stream);
+/* y = silu(x) x2: op_activation_kernels.cu. */
+void nets_cuda_gated_product(mm_dtype maps, const void *x, const void *x2, void *y, int64_t n, cudaStream_t stream);
+/* Its gradients, plus `earlier` and `earlier2` unless NULL. dx may be dy. dx, dx2 NULL: not wanted. */
+typedef struct nets_cuda_gated {
+    const void *x, *x2, *dy, *earlier;
+    void *dx;
+    const void *earlier2;
+    void *dx2;
+} nets_cuda_gated;
+void nets_cuda_gated_product_backward(mm_dtype maps, const nets_cuda_gated *g, int64_t n, cudaStream_t stream);
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */

@@ -8,9 +8,10 @@
  *
  * The library itself adds to an earlier contribution, so that with bf16 maps the sum is rounded once. With bf16 maps it
  * also adds the bias to its f32 sums, and gives the bias's gradient where that is faster (bias_gradient.h). cuBLASLt
- * wants a bf16 bias with a bf16 result, so the bias is rounded; it lies in front of the library's workspace. If cuBLASLt has no such product, the library writes Y in f32 to the workspace, in
- * front of the library's own, one chunk of rows at a time; the kernel that adds the bias rounds the sums to Y. If the
- * maps are bf16, a batch in f32 is rounded to bf16 at the workspace's beginning. */
+ * wants a bf16 bias with a bf16 result, so the bias is rounded; it lies in front of the library's workspace. If
+ * cuBLASLt has no such product, the library writes Y in f32 to the workspace, in front of the library's own, one chunk
+ * of rows at a time; the kernel that adds the bias rounds the sums to Y. If the maps are bf16, a batch in f32 is
+ * rounded to bf16 at the workspace's beginning. */
 #include <stdlib.h>
 
 #include "mm/core/graph/dtype.h"
