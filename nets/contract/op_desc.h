@@ -53,6 +53,9 @@ typedef struct nets_op_desc {
     /* A batch norm is fused with a ReLU: y = max(0, bn(x)), or max(0, bn(x) + x2) if it has two inputs. (A ReLU with
      * attrs.bias is y = max(0, x + b).) The bits are those of the single operations, one after the other. */
     bool relu;
+    /* A product is fused with the SiLU of its first input (SwiGLU): y = silu(x) x2, where silu(x) is not rounded. With
+     * f32 maps the bits are those of the single operations. */
+    bool silu;
     mm_dtype maps;                    /* type of X, Y and their gradients */
     uint32_t f32_inputs;              /* bit i: input i is f32, whatever the maps are: it is the batch */
     int64_t factor_elems;             /* the weight's on the device, if it is a factor (nets_param_spec.factor) */

@@ -73,9 +73,25 @@ static void fuse_relu(const fusion *f, int relu) {
     if ((layer->op == NETS_CONV || layer->op == NETS_LINEAR) && layer->attrs.bias) take_bias(f, input, relu);
 }
 
+/* Whether the product's first input is a SiLU of an earlier map that can be computed in the product's position. */
+static bool can_gate(const fusion *f, int product) {
+    const nets_layer *layer = nets_net_layer(f->net, product);
+    const int gate = layer->inputs[0], x = nets_net_layer(f->net, gate)->inputs[0];
+    return nets_net_layer(f->net, gate)->op == NETS_SILU && f->consumers[gate] == 1 &&
+           nets_net_layer(f->net, x)->op != NETS_DATA && x != layer->inputs[1] &&
+           nets_shape_equal(&nets_net_layer(f->net, layer->inputs[1])->shape, &layer->shape) &&
+           !is_read_between(f->net, x, gate, product);
+}
+
+static void fuse_product(const fusion *f, int product) {
+    if (!can_gate(f, product)) return;
+    f->fused[product].gate = nets_net_layer(f->net, product)->inputs[0];
+    f->fused[f->fused[product].gate].within = product;
+}
+
 void nets_fuse_none(const nets_net *net, nets_fused *fused_out) {
     for (int i = 0; i < nets_net_layers(net); i++)
-        fused_out[i] = (nets_fused){.within = i, .norm = -1, .addend = -1, .biased = -1};
+        fused_out[i] = (nets_fused){.within = i, .norm = -1, .addend = -1, .biased = -1, .gate = -1};
 }
 
 void nets_fuse(const nets_net *net, int *consumers, nets_fused *fused_out) {
@@ -85,6 +101,8 @@ void nets_fuse(const nets_net *net, int *consumers, nets_fused *fused_out) {
     for (int i = 0; i < n; i++) consumers[i] = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < nets_net_layer(net, i)->n_inputs; k++) consumers[nets_net_layer(net, i)->inputs[k]]++;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         if (nets_net_layer(net, i)->op == NETS_RELU) fuse_relu(&f, i);
+        if (nets_net_layer(net, i)->op == NETS_MUL) fuse_product(&f, i);
+    }
 }

@@ -33,14 +33,15 @@ typedef struct lowering {
     nets_fused *fused; /* one for each layer */
 } lowering;
 
-/* What is computed in a layer's place: the layer, or a batch norm with the sum and the ReLU fused to it; then the layer
- * is that ReLU. */
+/* What is computed in a layer's place: the layer; a batch norm with the sum and the ReLU fused to it, then the layer is
+ * that ReLU; or a product with the SiLU fused to it. */
 typedef struct unit {
     const nets_layer *layer; /* gives operation, parameters and name */
     const nets_layer *bias;  /* gives the bias; NULL: none */
     int inputs[NETS_MAX_INPUTS];
     int n_inputs;
     bool relu; /* a batch norm with a fused ReLU */
+    bool silu; /* a product with a fused SiLU */
 } unit;
 
 static unit unit_of(const lowering *lo, int index) {
@@ -50,6 +51,8 @@ static unit unit_of(const lowering *lo, int index) {
     unit u = {.layer = layer, .bias = fused->no_bias ? NULL : layer, .n_inputs = layer->n_inputs};
     memcpy(u.inputs, layer->inputs, sizeof u.inputs);
     u.relu = fused->norm >= 0;
+    u.silu = fused->gate >= 0;
+    if (u.silu) u.inputs[0] = nets_net_layer(net, fused->gate)->inputs[0];
     if (fused->addend >= 0) u.inputs[u.n_inputs++] = fused->addend;
     if (fused->biased >= 0) u.bias = nets_net_layer(net, fused->biased);
     return u;
@@ -104,7 +107,7 @@ static bool descs_equal(const nets_op_desc *a, const nets_op_desc *b) {
     for (int i = 0; equal && i < a->n_inputs; i++) equal = nets_shape_equal(&a->x[i], &b->x[i]);
     return equal && a->kind == b->kind && a->maps == b->maps && a->f32_inputs == b->f32_inputs &&
            nets_attrs_equal(&a->attrs, &b->attrs) && a->training == b->training && a->wants_dx == b->wants_dx &&
-           a->adds_earlier == b->adds_earlier && a->shared == b->shared && a->relu == b->relu &&
+           a->adds_earlier == b->adds_earlier && a->shared == b->shared && a->relu == b->relu && a->silu == b->silu &&
            a->frozen == b->frozen && a->part_rows == b->part_rows && a->parts_only == b->parts_only &&
            a->pass.whole == b->pass.whole && a->pass.adds == b->pass.adds;
 }
@@ -161,7 +164,8 @@ static void set_types(const lowering *lo, const unit *u, nets_op_desc *desc) {
 
 static mm_status make_op(lowering *lo, int index) {
     const unit u = unit_of(lo, index);
-    nets_op_desc desc = {.kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .n_inputs = u.n_inputs};
+    nets_op_desc desc = {
+        .kind = u.layer->op, .attrs = u.layer->attrs, .relu = u.relu, .silu = u.silu, .n_inputs = u.n_inputs};
     desc.attrs.bias = u.bias && u.bias->attrs.bias;
     set_types(lo, &u, &desc);
     MM_TRY(shapes_of(lo, &u, index, desc.x, &desc.y));
@@ -360,6 +364,7 @@ static mm_status add_parts(lowering *lo, int index) {
     int norm = lo->fused[index].norm;
     for (int i = norm + 1; norm >= 0 && i <= index; i++)
         if (lo->fused[i].within == index) MM_TRY(add_part(lo, lo->layers[index].graph_layer, i));
+    if (lo->fused[index].gate >= 0) MM_TRY(add_part(lo, lo->layers[index].graph_layer, lo->fused[index].gate));
     return MM_OK;
 }
 

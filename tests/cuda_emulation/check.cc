@@ -110,8 +110,10 @@ void check_inside(const check_memory *m, const void *at, size_t offset, size_t b
     check_fail("initcheck", as, bytes, at, m, "which nothing has written");
 }
 
-void keep_old(const char *at, size_t bytes) {
+void note_first(const char *at, size_t bytes, use as) {
     if (checked.again) return;
+    check_traffic_first(bytes, as);
+    if (as == use::READ) return;
     change c = {const_cast<char *>(at), (unsigned char)bytes, {}};
     memcpy(c.value, at, bytes);
     checked.changes.push_back(c);
@@ -127,7 +129,8 @@ void check_access(const void *at, size_t bytes, use as) {
     if (!m) return check_elsewhere(at, bytes, as);
     const size_t offset = (size_t)((const char *)at - m->base);
     check_inside(m, at, offset, bytes, as);
-    if (w) check_race(m, offset, bytes, as, *w, checked.now, keep_old);
+    if (w && as == use::READ && !is_shared(m) && !checked.again) check_traffic_read(bytes);
+    if (w) check_race(m, offset, bytes, as, *w, checked.now, note_first);
     if (as != use::READ) memset(m->written + offset, 1, bytes);
 }
 
@@ -152,7 +155,7 @@ void check_fail(const char *which, use as, size_t bytes, const void *at, const c
 
 /* ---------------------------------------------------------------- launches */
 
-void check_launch_begins(memory_piece arguments, memory_piece own, memory_piece shared) {
+void check_launch_begins(const char *kernel, memory_piece arguments, memory_piece own, memory_piece shared) {
     static thread_local shared_variables here;
     one_at_a_time.lock();
     checked.variables = here.piece;
@@ -161,6 +164,7 @@ void check_launch_begins(memory_piece arguments, memory_piece own, memory_piece 
     checked.shared = shared;
     checked.again = false;
     checked.now.launch++;
+    check_traffic_begins(kernel);
     check_memory_made(shared.base, shared.bytes, CHECK_SHARED_DYNAMIC);
 }
 

@@ -36,9 +36,9 @@ struct memory_piece {
     size_t bytes;
 };
 
-/* To be called when a launch begins. arguments: the kernel's; own: the emulation's data for its threads; shared: its
- * dynamic shared memory. */
-void check_launch_begins(memory_piece arguments, memory_piece own, memory_piece shared);
+/* To be called when a launch begins. kernel: its name; arguments: the kernel's; own: the emulation's data for its
+ * threads; shared: its dynamic shared memory. */
+void check_launch_begins(const char *kernel, memory_piece arguments, memory_piece own, memory_piece shared);
 /* To be called when the launch has run. True: it is to run again, in random order; the memory that it wrote is again as
  * it was before the first run. */
 bool check_runs_again();

@@ -26,9 +26,15 @@ inline bool is_shared(const check_memory *m) { return m->kind == CHECK_SHARED ||
 void check_access(const void *at, size_t bytes, use as);
 
 /* Dies if the access conflicts with an earlier one of another thread to the bytes from `offset` on, and nothing orders
- * the two. Calls first(at, bytes) for bytes that the launch is about to write for the first time. */
+ * the two. Calls first(at, bytes, as) for bytes that the launch is about to write for the first time, or to read before
+ * it has read or written them. */
 void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witness &w, const progress &now,
-                void (*first)(const char *at, size_t bytes));
+                void (*first)(const char *at, size_t bytes, use as));
+
+/* Counts what the launch does (traffic.h): one begins; it reads device memory; it is the first to use these bytes. */
+void check_traffic_begins(const char *kernel);
+void check_traffic_read(size_t bytes);
+void check_traffic_first(size_t bytes, use as);
 
 /* die() with a description of the access and its memory before the formatted text. */
 [[noreturn]] __attribute__((format(printf, 6, 7))) void

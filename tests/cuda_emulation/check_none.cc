@@ -6,7 +6,7 @@
 
 namespace cuda_emulation {
 
-void check_launch_begins(memory_piece, memory_piece, memory_piece) {}
+void check_launch_begins(const char *, memory_piece, memory_piece, memory_piece) {}
 bool check_runs_again() { return false; }
 void check_launch_ends() {}
 void check_block(uint64_t) {}

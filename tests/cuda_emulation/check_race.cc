@@ -47,7 +47,8 @@ struct access {
                    other.atomic ? "changed by an atomic" : what);
     }
 
-    /* Checks the access against a cell, and updates the cell. Returns whether it is the launch's first write there. */
+    /* Checks the access against a cell, and updates the cell. Returns whether it is the launch's first write there, or
+     * a read before any other access. */
     bool touch(check_cell *cell) const {
         meet(cell->write, "wrote");
         if (as == use::READ) {
@@ -55,8 +56,9 @@ struct access {
             if (read.block != mine.block || read.thread != mine.thread || !read.is) {
                 if (apart(read) >= apart(record_of(cell->other_read))) cell->other_read = cell->read;
             }
+            const bool first = cell->write == 0 && cell->read == 0;
             cell->read = bits_of(mine);
-            return false;
+            return first;
         }
         meet(cell->read, "read");
         meet(cell->other_read, "read");
@@ -80,7 +82,7 @@ void split(check_cell *word, check_cell *singles) {
 } // namespace
 
 void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witness &w, const progress &now,
-                void (*first)(const char *at, size_t bytes)) {
+                void (*first)(const char *at, size_t bytes, use as)) {
     const uint32_t clock = w.clock[w.number % 32];
     if (now.block >= MOST_BLOCKS || now.barrier >= MOST_MEETINGS || clock >= MOST_MEETINGS)
         die("too many blocks or barriers to check");
@@ -100,7 +102,7 @@ void check_race(check_memory *m, size_t offset, size_t bytes, use as, const witn
             if (!word->split) split(word, &m->singles[i / 4 * 4]);
             cell = &m->singles[i];
         }
-        if (a.touch(cell) && !is_shared(m)) first(m->base + i, step);
+        if (a.touch(cell) && !is_shared(m)) first(m->base + i, step, as);
         i += step;
     }
 }

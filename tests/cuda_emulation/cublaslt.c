@@ -18,9 +18,12 @@ struct cublasLtContext {
 /* Global, because the real library has one state for the whole process. */
 static atomic_long executed;
 static _Atomic double slowness = 1;
-static atomic_int unreadable = -1;
+static atomic_int unreadable = -1, factor_sums = SUMS_RIGHT;
+static atomic_long moved, summed;
 
 long cuda_emulation_blas_executed(void) { return atomic_load(&executed); }
+long cuda_emulation_blas_bytes(void) { return atomic_load(&moved); }
+void cuda_emulation_blas_factor_sums(cuda_emulation_factor_sums how) { atomic_store(&factor_sums, (int)how); }
 void cuda_emulation_blas_slow_products(double factor) { atomic_store(&slowness, factor); }
 void cuda_emulation_blas_unreadable(int number) { atomic_store(&unreadable, number); }
 
@@ -78,7 +81,7 @@ typedef struct operation {
     cublasComputeType_t compute;
     cublasOperation_t a, b;
     uint32_t epilogue;
-    const void *bias; /* of the result's type, one for each of its rows */
+    void *bias; /* of the result's type: one for each of its rows; of BGRADB, one for each of its columns */
 } operation;
 
 typedef struct preference {
@@ -130,10 +133,16 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     if (bytes != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof o.bias : sizeof o.a))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, value, bytes);
-    if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
     PUT(desc, o);
-    return CUBLAS_STATUS_SUCCESS;
+    switch (o.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return CUBLAS_STATUS_SUCCESS;
+    default:
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
 }
 
 /* As the real one, it assumes that tensors are aligned like new allocations. */
@@ -253,6 +262,19 @@ static bool aligned(const void *pointer, uint32_t alignment) { return pointer &&
 
 static bool has_bias(const product *p) { return p->of.epilogue == CUBLASLT_EPILOGUE_BIAS; }
 
+static bool sums_factor(const product *p) {
+    return p->of.epilogue == CUBLASLT_EPILOGUE_BGRADA || p->of.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
+/* Whether an algorithm has the product's epilogue (the real ones: CUBLASLT_ALGO_CAP_EPILOGUE_MASK), and its vector is
+ * aligned as the algorithm wants it. Those that split sums have no sums over factors; of f32 factors none has. */
+static bool has_epilogue(const product *p, const kind *k) {
+    if (p->of.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+    if (sums_factor(p) && (p->a.type != CUDA_R_16BF || k->splits > 1 || atomic_load(&factor_sums) == SUMS_MISSING))
+        return false;
+    return aligned(p->of.bias, k->alignment);
+}
+
 static bool has_tensor_cores(const product *p) {
     return p->of.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || p->a.type == CUDA_R_16BF;
 }
@@ -268,6 +290,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     if (!take_product(desc, a, b, c, d, &p)) return CUBLAS_STATUS_INVALID_VALUE;
     if (!kind_of(&made) || !is_as_proposed(&made)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (made.config[0] == PRODUCT_TENSOR_CORE && !has_tensor_cores(&p)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!has_epilogue(&p, kind_of(&made))) return CUBLAS_STATUS_NOT_SUPPORTED;
     result->workspaceSize = kind_of(&made)->bytes;
     result->state = CUBLAS_STATUS_SUCCESS;
     return CUBLAS_STATUS_SUCCESS;
@@ -277,8 +300,7 @@ static bool proposes(const product *p, const preference *wanted, int number) {
     const kind *k = &TABLE[number];
     for (int i = 0; i < 4; i++)
         if (wanted->alignment[i] < k->alignment) return false;
-    if (has_bias(p) && !aligned(p->of.bias, k->alignment)) return false;
-    return k->bytes <= wanted->workspace && (k->scheme & ~wanted->schemes) == 0 &&
+    return has_epilogue(p, k) && k->bytes <= wanted->workspace && (k->scheme & ~wanted->schemes) == 0 &&
            (number != PRODUCT_TENSOR_CORE || has_tensor_cores(p));
 }
 
@@ -343,14 +365,48 @@ static void multiply(const product *p) {
         }
 }
 
+/* The sums of a factor over the inner dimension, in double, rounded once to the result's type. */
+static void sum_factor(const product *p) {
+    const bool of_a = p->of.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    const uint64_t n = of_a ? p->c.rows : p->c.columns, inner = columns_of(&p->a, p->of.a);
+    const int how = atomic_load(&factor_sums);
+    const double wrong = how == SUMS_WRONG      ? 1.1
+                         : how == SUMS_UNSTEADY ? 1 + 1e-6 * (double)(atomic_fetch_add(&summed, 1) % 2)
+                                                : 1;
+    for (uint64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (uint64_t l = 0; l < inner; l++) sum += of_a ? a_at(p, i, l) : b_at(p, l, i);
+        sum *= wrong;
+        if (p->c.type == CUDA_R_16BF)
+            ((uint16_t *)p->of.bias)[i] = cuda_emulation_bf16((float)sum);
+        else
+            ((float *)p->of.bias)[i] = (float)sum;
+    }
+}
+
+static long bytes_of(const matrix *m) {
+    return (long)(m->rows * m->columns * (m->type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float)));
+}
+
+static void count_bytes(const product *p) {
+    const long c = bytes_of(&p->c), each = p->c.type == CUDA_R_16BF ? sizeof(uint16_t) : sizeof(float);
+    const bool by_column = p->of.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const long vector =
+        p->of.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : (long)(by_column ? p->c.columns : p->c.rows) * each;
+    atomic_fetch_add(&moved, bytes_of(&p->a) + bytes_of(&p->b) + (p->beta != 0 ? 2 * c : c) + vector);
+}
+
 static void run(void *arg) {
     const product *p = arg;
     if (p->bytes) memset(p->workspace, 0xa5, p->bytes);
     const bool bf16 = p->a.type == CUDA_R_16BF;
-    if (cuda_emulation_is_trial(p->a_data, bf16) && cuda_emulation_is_trial(p->b_data, bf16))
+    if (sums_factor(p)) sum_factor(p);
+    if (cuda_emulation_is_trial(p->a_data, bf16) && cuda_emulation_is_trial(p->b_data, bf16)) {
         cuda_emulation_pass_trial(p->time);
-    else
-        multiply(p);
+        return;
+    }
+    count_bytes(p);
+    multiply(p);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
@@ -370,7 +426,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         return CUBLAS_STATUS_INVALID_VALUE;
     p.beta = *(const float *)beta;
     if (*(const float *)alpha != 1 || (p.beta != 0 && p.beta != 1) || c != d || !aligned(a, k->alignment) ||
-        !aligned(b, k->alignment) || !aligned(d, k->alignment) || (has_bias(&p) && !aligned(p.of.bias, k->alignment)))
+        !aligned(b, k->alignment) || !aligned(d, k->alignment) || !has_epilogue(&p, k))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (made.config[0] == PRODUCT_FAILS) return CUBLAS_STATUS_EXECUTION_FAILED;
     product *copy = malloc(sizeof *copy);
@@ -380,6 +436,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.c_data = d;
     p.tf32 = made.config[0] == PRODUCT_TENSOR_CORE;
     p.time = k->time * atomic_load(&slowness);
+    if (sums_factor(&p) && atomic_load(&factor_sums) == SUMS_SLOW) p.time *= 10;
     p.workspace = workspace;
     p.bytes = k->bytes;
     *copy = p;

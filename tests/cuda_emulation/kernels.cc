@@ -357,8 +357,8 @@ void run(const grid &of, const void *arguments) {
     gridDim = {of.blocks.x, of.blocks.y, of.blocks.z};
     r.order.resize(r.threads.size());
     std::iota(r.order.begin(), r.order.end(), 0);
-    check_launch_begins({arguments, of.argument_bytes}, {r.threads.data(), r.threads.size() * sizeof(cuda_thread)},
-                        {r.shared.get(), of.shared_bytes});
+    check_launch_begins(of.kernel, {arguments, of.argument_bytes},
+                        {r.threads.data(), r.threads.size() * sizeof(cuda_thread)}, {r.shared.get(), of.shared_bytes});
     do run_blocks(&r);
     while ((r.scattered = check_runs_again()));
     check_launch_ends();

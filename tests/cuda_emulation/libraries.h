@@ -74,6 +74,19 @@ enum { PRODUCT_SPLIT_BYTES = 1100, PRODUCT_INPLACE_BYTES = 300, PRODUCT_TENSOR_C
 void cuda_emulation_blas_unreadable(int number);
 /* Number of products enqueued since the process began. */
 long cuda_emulation_blas_executed(void);
+/* Bytes of matrices, biases and sums that products outside of trials have read and written, each once a product. */
+long cuda_emulation_blas_bytes(void);
+/* What products do that also give sums over a factor (CUBLASLT_EPILOGUE_BGRADA, _BGRADB): give the right sums (at
+ * first); sums a tenth too large; sums with other bits at each run; the right sums, ten times as slowly; nothing, since
+ * none is proposed. They are summed in trials, too. */
+typedef enum cuda_emulation_factor_sums {
+    SUMS_RIGHT,
+    SUMS_WRONG,
+    SUMS_UNSTEADY,
+    SUMS_SLOW,
+    SUMS_MISSING
+} cuda_emulation_factor_sums;
+void cuda_emulation_blas_factor_sums(cuda_emulation_factor_sums how);
 
 /* A factor rounded to TF32, which has ten bits of mantissa. */
 float cuda_emulation_tf32(float x);

@@ -20,6 +20,7 @@ static inline int cuda_rig_teardown(void **state) {
     (void)state;
     cuda_emulation_dnn_slow_engines(1);
     cuda_emulation_blas_slow_products(1);
+    cuda_emulation_blas_factor_sums(SUMS_RIGHT);
     cuda_emulation_dnn_tensor_core_bytes(ENGINE_TENSOR_CORE_BYTES);
     cuda_emulation_dnn_version(CUDNN_VERSION);
     cuda_emulation_dnn_outputs(OUTPUTS_RIGHT);

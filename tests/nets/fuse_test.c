@@ -40,7 +40,9 @@ static void check_consistent(const fixture *f) {
         const nets_fused *one = &f->fused[i];
         const nets_layer *layer = nets_net_layer(f->net, i);
         assert_true(one->within >= i);
-        assert_true(one->within == i || layer->op == NETS_BATCH_NORM || layer->op == NETS_ADD);
+        assert_true(one->within == i || layer->op == NETS_BATCH_NORM || layer->op == NETS_ADD ||
+                    layer->op == NETS_SILU);
+        if (one->gate >= 0) assert_true(layer->op == NETS_MUL && f->fused[one->gate].within == i);
         assert_int_equal(f->fused[one->within].within, one->within);
         if (one->norm >= 0) assert_int_equal(f->fused[one->norm].within, i);
         if (one->biased >= 0) assert_true(f->fused[one->biased].no_bias);
@@ -81,6 +83,18 @@ TEST_CASE(what_is_fused_in_the_zoo) {
     expect_zoo("densenet121", 1 + 2 * 58 + 3 + 1, 0, 0);
 }
 
+TEST_CASE(a_llamas_products_take_their_silu) {
+    fixture f;
+    int found = 0;
+    assert_int_equal(nets_zoo_build("llama-15m", &f.net), MM_OK);
+    fuse(&f);
+    check_consistent(&f);
+    for (int i = 0; i < nets_net_layers(f.net); i++) found += f.fused[i].gate >= 0;
+    assert_int_equal(found, 6);
+    assert_int_equal(at(&f, "layers.0.mlp.mul")->gate, find(&f, "layers.0.mlp.act"));
+    finish(&f);
+}
+
 TEST_CASE(the_later_one_of_two_batch_norms_takes_the_sum) {
     fixture f;
     assert_int_equal(nets_zoo_build("resnet50", &f.net), MM_OK);
@@ -102,7 +116,8 @@ TEST_CASE(nothing_is_fused_unless_asked) {
     nets_fuse_none(f.net, f.fused);
     for (int i = 0; i < nets_net_layers(f.net); i++) {
         const nets_fused *one = &f.fused[i];
-        assert_true(one->within == i && one->norm == -1 && one->addend == -1 && one->biased == -1 && !one->no_bias);
+        assert_true(one->within == i && one->norm == -1 && one->addend == -1 && one->biased == -1 && one->gate == -1 &&
+                    !one->no_bias);
     }
     finish(&f);
 }
@@ -214,6 +229,25 @@ TEST_CASE(dropout_of_another_map_may_be_added) {
     end(&f, relu(f.net, "relu", sum(f.net, "sum", x, dropped)));
     assert_int_equal(at(&f, "relu")->norm, x);
     assert_int_equal(at(&f, "relu")->addend, dropped);
+    finish(&f);
+}
+
+static int gated(nets_net *net, const char *name, int silu, int x2) {
+    return nets_add(net, name, NETS_MUL, NULL, (const int[]){silu, x2}, 2);
+}
+
+/* The SiLU is read twice; it is the second factor; the other factor is its own input, or a number for each channel. */
+TEST_CASE(products_that_leave_the_silu_alone) {
+    fixture f;
+    int stem = begin(&f), other = conv(f.net, "other", false, stem);
+    int a = nets_add1(f.net, "a", NETS_SILU, NULL, stem), twice = sum(f.net, "twice", gated(f.net, "m", a, other), a);
+    int b = nets_add1(f.net, "b", NETS_SILU, NULL, conv(f.net, "conv_b", false, twice));
+    int second = gated(f.net, "second", twice, b), x = conv(f.net, "conv_c", false, second);
+    int own = gated(f.net, "own", nets_add1(f.net, "c", NETS_SILU, NULL, x), x);
+    int mean = nets_add1(f.net, "mean", NETS_GLOBAL_AVG_POOL, NULL, own);
+    int each = gated(f.net, "each", nets_add1(f.net, "d", NETS_SILU, NULL, conv(f.net, "conv_d", false, own)), mean);
+    end(&f, relu(f.net, "relu", each));
+    for (int i = 0; i < nets_net_layers(f.net); i++) assert_int_equal(f.fused[i].gate, -1);
     finish(&f);
 }
 

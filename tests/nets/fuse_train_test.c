@@ -25,6 +25,13 @@ static int sum(nets_net *net, const char *name, int a, int b) {
     return nets_add(net, name, NETS_ADD, NULL, (const int[]){a, b}, 2);
 }
 
+/* silu(x) times x2 */
+static int gated(nets_net *net, const char *name, int x, int x2) {
+    char silu[64];
+    snprintf(silu, sizeof silu, "%s_silu", name);
+    return nets_add(net, name, NETS_MUL, NULL, (const int[]){nets_add1(net, silu, NETS_SILU, NULL, x), x2}, 2);
+}
+
 static int dropout(nets_net *net, const char *name, int input) {
     return nets_add1(net, name, NETS_DROPOUT, &(nets_attrs){.p = 0.3f}, input);
 }
@@ -32,7 +39,7 @@ static int dropout(nets_net *net, const char *name, int input) {
 /* Every fusible pattern with every way in which gradients meet: a batch norm on the images (nothing before it learns);
  * sums whose addend is a map with readers before and after, another batch norm, the images, a dropout, or the batch
  * norm's own input through a dropout; maps with three consumers; biases of convolutions and linear layers; a ReLU
- * behind no fusible layer. Numbers of channels are no multiples of anything. */
+ * behind no fusible layer; products with a SiLU. Numbers of channels are no multiples of anything. */
 static nets_net *build_patterns(void) {
     nets_net *net;
     assert_int_equal(nets_net_create("patterns", &net), MM_OK);
@@ -56,6 +63,12 @@ static nets_net *build_patterns(void) {
     last = relu(net, "relu_g", sum(net, "sum_g", norm(net, "bn_g", last), twice)); /* evaluation: addend = input */
     int apart = dropout(net, "drop_h", last), h = norm(net, "bn_h", conv(net, "conv_h", 13, false, last));
     last = relu(net, "relu_h", sum(net, "sum_h", h, apart));
+    last = norm(net, "bn_i", last);
+    last = gated(net, "gate", conv(net, "conv_gate", 13, false, last), conv(net, "conv_up", 13, false, last));
+    last = norm(net, "bn_gate", last);
+    int wide = conv(net, "conv_wide", 13, false, last); /* read again behind the gate */
+    last = sum(net, "sum_i", gated(net, "gate_i", wide, conv(net, "up_i", 13, false, last)), wide);
+    last = norm(net, "bn_sum", last);
     int x = nets_add1(net, "pool", NETS_MAX_POOL, &(nets_attrs){.kernel = {2, 2}, .stride = {2, 2}}, last);
     x = nets_add1(net, "hidden", NETS_LINEAR, &(nets_attrs){.out_channels = 37, .bias = true}, x);
     x = dropout(net, "drop", relu(net, "relu_hidden", x));
@@ -132,8 +145,8 @@ TEST_CASE(every_pattern) {
     ref_exec fused, unfused;
     ref_init(&fused, net, BATCH, NETS_TRAIN, (ref_options){0}, 1, NULL);
     ref_init(&unfused, net, BATCH, NETS_TRAIN, (ref_options){.no_fuse = true}, 1, NULL);
-    /* Steps saved, in both phases: five ReLUs without a sum, four with one. */
-    assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 4 * 2));
+    /* Steps saved, in both phases: five ReLUs without a sum, four with one, two products. */
+    assert_int_equal(unfused.lowered->n_steps - fused.lowered->n_steps, 2 * (5 * 1 + 4 * 2 + 2));
     ref_fini(&fused);
     ref_fini(&unfused);
     check(net);

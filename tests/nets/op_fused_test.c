@@ -261,6 +261,44 @@ static void relu_with_a_bias_is_both_in_every_form(void **state) {
     }
 }
 
+/* ---------------------------------------------------------------- SiLU, product */
+
+static void check_gated(const int64_t x[4], bool earlier, bool in_place) {
+    op_rig silu, mul, fused;
+    op_rig_init(&silu, NETS_SILU, NULL, x, true, true);
+    op_rig_init(&mul, NETS_MUL, NULL, x, true, true);
+    op_rig_init_fused(&fused, NETS_MUL, NULL, x, 2, true, true);
+    move(&fused, NETS_X, &silu, NETS_X);
+    move(&fused, NETS_X2, &mul, NETS_X2);
+    move(&fused, NETS_DY, &mul, NETS_DY);
+    op_rig_run(&silu, MM_FORWARD);
+    move(&silu, NETS_Y, &mul, NETS_X);
+    op_rig_run(&mul, MM_FORWARD);
+    op_rig_run(&fused, MM_FORWARD);
+    check_same(&mul, NETS_Y, fused.args.at[NETS_Y], "y");
+
+    give_earlier(&mul, NETS_EARLIER2, earlier);
+    give_earlier(&silu, NETS_EARLIER, earlier);
+    give_earlier(&fused, NETS_EARLIER, earlier);
+    give_earlier(&fused, NETS_EARLIER2, earlier);
+    op_rig_run(&mul, MM_BACKWARD);
+    move(&mul, NETS_DX, &silu, NETS_DY);
+    op_rig_run(&silu, MM_BACKWARD);
+    if (in_place) fused.args.at[NETS_DX] = fused.args.at[NETS_DY];
+    op_rig_run(&fused, MM_BACKWARD);
+    check_same(&silu, NETS_DX, fused.args.at[NETS_DX], "the gradient by x");
+    check_same(&mul, NETS_DX2, fused.args.at[NETS_DX2], "the gradient by x2");
+    op_rig_fini(&silu);
+    op_rig_fini(&mul);
+    op_rig_fini(&fused);
+}
+
+static void a_product_with_a_silu_is_both(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SIZES; i++) check_gated(SIZES[i], i % 2, i / 2 % 2);
+    check_gated(SIZES[1], true, true);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batch_norm_forward_is_the_layers),
@@ -268,6 +306,7 @@ int main(void) {
         cmocka_unit_test(batch_norm_backward_is_the_layers_whatever_is_given_and_wanted),
         cmocka_unit_test(y_is_asked_unless_x_and_its_statistics_are_what_they_were),
         cmocka_unit_test(relu_with_a_bias_is_both_in_every_form),
+        cmocka_unit_test(a_product_with_a_silu_is_both),
     };
     OP_RIG_RUN(tests);
 }

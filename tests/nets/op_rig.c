@@ -178,11 +178,13 @@ void op_rig_init_two(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, co
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx) {
     op_rig_open(rig, NULL);
-    rig->desc = (nets_op_desc){.kind = kind, .n_inputs = 1, .training = training, .wants_dx = wants_dx};
+    const int inferred = kind == NETS_MUL ? 2 : 1;
+    rig->desc = (nets_op_desc){.kind = kind, .n_inputs = inferred, .training = training, .wants_dx = wants_dx};
     for (int i = 0; i < n_inputs; i++) rig->desc.x[i] = (nets_shape){4, {x[0], x[1], x[2], x[3]}};
     infer(rig, attrs);
     rig->desc.n_inputs = n_inputs;
     rig->desc.relu = kind == NETS_BATCH_NORM;
+    rig->desc.silu = kind == NETS_MUL;
     rig->desc.attrs.bias = kind == NETS_RELU;
     if (kind == NETS_RELU) {
         give(rig, NETS_B, 4 * x[3]);

@@ -60,8 +60,8 @@ void op_rig_init_two(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, co
 /* op_rig_init with several inputs of dims x, each with its own number of channels. */
 void op_rig_init_inputs(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4],
                         const int64_t *channels, int n_inputs, bool training, bool wants_dx);
-/* op_rig_init for an op fused with a ReLU (nets/lower/fuse.h): a batch norm (with two inputs: and a sum), or a ReLU
- * with a bias. */
+/* op_rig_init for a fused op (nets/lower/fuse.h): a batch norm with a ReLU (with two inputs: and a sum), a ReLU with a
+ * bias, or a product with a SiLU. */
 void op_rig_init_fused(op_rig *rig, nets_op_kind kind, const nets_attrs *attrs, const int64_t x[4], int n_inputs,
                        bool training, bool wants_dx);
 void op_rig_fini(op_rig *rig);

@@ -18,10 +18,15 @@ typedef enum nets_direction { NETS_CONV_FORWARD, NETS_CONV_BY_INPUT, NETS_CONV_B
 /* The directions of attention's choices (cudnn_attention.h): x has samples, tokens, heads, channels of a head. */
 enum { NETS_ATTENTION_FORWARD = NETS_CONV_BY_WEIGHTS + 1, NETS_ATTENTION_BACKWARD };
 
-/* Which tensors are bf16. NETS_CONV_BF16: x, y and weights, but a product's gradient by the weights is f32. For
- * products only: NETS_CONV_BF16_TO_F32: all but the result; NETS_CONV_BF16_BIAS: all, and a bf16 bias is added to the
- * sums before they are rounded (gemm.h). */
-typedef enum nets_conv_bf16 { NETS_CONV_BF16 = 1, NETS_CONV_BF16_TO_F32, NETS_CONV_BF16_BIAS } nets_conv_bf16;
+/* Which tensors are bf16; of a product also what the library does beside it, with a tensor more (gemm.h). */
+typedef enum nets_conv_bf16 {
+    NETS_CONV_BF16 = 1,    /* x, y and weights; but a product's gradient by the weights is f32 */
+    NETS_CONV_BF16_TO_F32, /* of a product: all but the result */
+    NETS_CONV_BF16_BIAS,   /* adds a bias, one bf16 for each channel of the result, to the sums before rounding */
+    /* By the weights: also gives the sums over all pixels of x (of y), one f32 for each of its channels. */
+    NETS_CONV_BF16_SUMS_X,
+    NETS_CONV_BF16_SUMS_Y
+} nets_conv_bf16;
 
 /* One direction of a convolution from x to y (NHWC); pairs are {height, width}. */
 typedef struct nets_conv_shape {
@@ -45,9 +50,12 @@ static inline bool nets_conv_is_product(const nets_conv_shape *s) {
  * it. For other convolutions cuDNN 9.19 has no engine that gives f32 (cudnn_plans_test): it sums in f32 and rounds
  * once. */
 static inline bool nets_conv_gives_bf16(const nets_conv_shape *s) {
-    const bool bf16 = s->bf16 == NETS_CONV_BF16 || s->bf16 == NETS_CONV_BF16_BIAS;
-    return bf16 && !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
+    return s->bf16 && s->bf16 != NETS_CONV_BF16_TO_F32 &&
+           !(s->direction == NETS_CONV_BY_WEIGHTS && nets_conv_is_product(s));
 }
+
+/* Whether the library does something beside the product, which only cuBLASLt can. */
+static inline bool nets_conv_has_epilogue(const nets_conv_shape *s) { return s->bf16 >= NETS_CONV_BF16_BIAS; }
 
 /* Whether the tensor that direction `giving` computes is bf16. (Forward computes y, by input x.) */
 static inline bool nets_conv_is_bf16(const nets_conv_shape *s, nets_direction giving) {
@@ -66,7 +74,7 @@ typedef enum nets_conv_api {
     NETS_CONV_LEGACY,
     NETS_CONV_GRAPH,
     NETS_CONV_PRODUCT,
-    NETS_CONV_OWN,      /* kernels of our own: attention's */
+    NETS_CONV_OWN,      /* kernels of our own: attention's; or in place of an epilogue (epilogue.h) */
     NETS_CONV_UNORDERED /* graph API: a backward of attention that adds in any order */
 } nets_conv_api;
 

@@ -43,6 +43,16 @@ void nets_cuda_sum(mm_dtype maps, const void *a, const void *b, void *y, int64_t
 /* y = a b (+ earlier) */
 void nets_cuda_product(mm_dtype maps, const void *a, const void *b, const void *earlier, void *y, int64_t n,
                        cudaStream_t stream);
+/* y = silu(x) x2: op_activation_kernels.cu. */
+void nets_cuda_gated_product(mm_dtype maps, const void *x, const void *x2, void *y, int64_t n, cudaStream_t stream);
+/* Its gradients, plus `earlier` and `earlier2` unless NULL. dx may be dy. dx, dx2 NULL: not wanted. */
+typedef struct nets_cuda_gated {
+    const void *x, *x2, *dy, *earlier;
+    void *dx;
+    const void *earlier2;
+    void *dx2;
+} nets_cuda_gated;
+void nets_cuda_gated_product_backward(mm_dtype maps, const nets_cuda_gated *g, int64_t n, cudaStream_t stream);
 /* Elements whose random word is below the threshold become zero, the others are scaled: nets/host/host_dropout.c. */
 typedef struct nets_cuda_dropout {
     const uint32_t *rng; /* NETS_RNG */
@@ -347,12 +357,19 @@ void nets_cuda_loss(mm_dtype maps, nets_cuda_labels labels, const void *scores, 
 void nets_cuda_loss_backward(mm_dtype maps, nets_cuda_labels labels, const float *probabilities, const void *earlier,
                              void *dx, cudaStream_t stream);
 
-/* The loss of rows of many scores. Rows are `pitch` elements apart, a multiple of 4. With `gives`, the gradients by the
- * scores overwrite the scores: they have the maps' type, and a row begins where its scores began. Otherwise as
- * nets_cuda_loss. */
+/* The gradients by rows of scores, of the maps' type. They may begin where the scores do: then each row must begin
+ * where its scores do, too. */
+typedef struct nets_cuda_score_gradients {
+    void *at;      /* NULL: not wanted */
+    int64_t pitch; /* elements from row to row, a multiple of 4 */
+} nets_cuda_score_gradients;
+
+/* The loss of rows of many scores. Rows are `pitch` elements apart, a multiple of 4. Each score is read twice, the
+ * second time for its gradient. Otherwise as nets_cuda_loss. */
 int64_t nets_cuda_token_loss_bytes(int64_t labels);
-void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
-                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream);
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch,
+                          nets_cuda_score_gradients gradients, void *scratch, float *loss, int32_t *correct,
+                          cudaStream_t stream);
 
 #ifdef __cplusplus
 }

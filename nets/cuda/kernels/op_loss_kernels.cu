@@ -221,8 +221,9 @@ static __device__ inline double sum_of_row(const float *row, int n, peak *peaks,
     return joined(total, sums);
 }
 
-/* Writes the row's gradients, as T, over its scores. In each turn all threads read their scores before any thread
- * writes; a gradient is no longer than a score, so it lies over a score that was read in this turn or before. */
+/* Writes the row's gradients, as T, which may lie over its scores. In each turn all threads read their scores before
+ * any thread writes; a gradient is no longer than a score, so it lies over a score that was read in this turn or
+ * before. */
 template <typename T>
 static __device__ inline void give_gradients(const float *row, int n, int label, float top, float by, float share,
                                              T *gradients) {
@@ -239,17 +240,18 @@ static __device__ inline void give_gradients(const float *row, int n, int label,
 
 template <typename T>
 static __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
-    token_loss_rows(nets_cuda_labels labels, float *scores, int64_t pitch, bool gives, part *parts) {
+    token_loss_rows(nets_cuda_labels labels, const float *scores, int64_t pitch, T *gradients, int64_t gradients_pitch,
+                    part *parts) {
     __shared__ peak peaks[ROW_THREADS];
     __shared__ double sums[ROW_THREADS];
     const int n = labels.classes, given = labels.of[blockIdx.x], label = given >= 0 && given < n ? given : -1;
-    float *row = scores + (int64_t)blockIdx.x * pitch;
+    const float *row = scores + (int64_t)blockIdx.x * pitch;
     const float of_label = label < 0 ? nanf("") : row[label];
     peak top;
     const double total = sum_of_row(row, n, peaks, sums, &top);
-    if (gives)
+    if (gradients)
         give_gradients(row, n, label, top.score, (float)(1 / total), 1.0f / (float)labels.whole,
-                       reinterpret_cast<T *>(row));
+                       gradients + (int64_t)blockIdx.x * gradients_pitch);
     if (threadIdx.x) return;
     const part all = {log(total) - (double)(of_label - top.score), top.place == label,
                       label < 0 ? (int32_t)blockIdx.x : NO_LABEL};
@@ -259,14 +261,16 @@ static __global__ void __launch_bounds__(ROW_THREADS, ROW_BLOCKS)
 int64_t nets_cuda_token_loss_bytes(int64_t labels) { return labels * (int64_t)sizeof(part); }
 
 template <typename T>
-static void launch_token_rows(const nets_cuda_labels &labels, float *scores, int64_t pitch, bool gives, part *parts,
-                              cudaStream_t stream) {
-    MM_LAUNCH(token_loss_rows<T>, (unsigned)labels.n, ROW_THREADS, 0, stream, labels, scores, pitch, gives, parts);
+static void launch_token_rows(const nets_cuda_labels &labels, const float *scores, int64_t pitch,
+                              const nets_cuda_score_gradients &gradients, part *parts, cudaStream_t stream) {
+    MM_LAUNCH(token_loss_rows<T>, (unsigned)labels.n, ROW_THREADS, 0, stream, labels, scores, pitch,
+              static_cast<T *>(gradients.at), gradients.pitch, parts);
 }
 
-void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch, bool gives,
-                          void *scratch, float *loss, int32_t *correct, cudaStream_t stream) {
+void nets_cuda_token_loss(mm_dtype maps, nets_cuda_labels labels, float *scores, int64_t pitch,
+                          nets_cuda_score_gradients gradients, void *scratch, float *loss, int32_t *correct,
+                          cudaStream_t stream) {
     part *parts = static_cast<part *>(scratch);
-    NETS_BY_STORAGE(maps, launch_token_rows, labels, scores, pitch, gives, parts, stream);
+    NETS_BY_STORAGE(maps, launch_token_rows, labels, scores, pitch, gradients, parts, stream);
     MM_LAUNCH(loss_total, 1, THREADS, 0, stream, labels, parts, (int)labels.n, loss, correct);
 }

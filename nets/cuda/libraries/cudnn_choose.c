@@ -26,7 +26,7 @@ enum {
 typedef nets_conv_algorithm candidate;
 
 typedef struct selection {
-    nets_cudnn_trial memory;
+    nets_conv_tensors memory;
     nets_cuda_timing timing;
     nets_cudnn_graph graph;
     candidate of[CANDIDATES + BEYOND];
@@ -89,18 +89,20 @@ static mm_status start(const nets_cudnn_conv *c, selection *s) {
     MM_TRY(nets_cuda_timing_tensor(t, c->y_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_FORWARD), &s->memory.y));
     MM_TRY(nets_cuda_timing_tensor(t, c->weights_bytes, nets_conv_is_bf16(&c->shape, NETS_CONV_BY_WEIGHTS),
                                    &s->memory.weights));
+    if (nets_conv_has_epilogue(&c->shape))
+        MM_TRY(nets_cuda_timing_tensor(t, nets_gemm_extra_bytes(&c->shape), true, &s->memory.extra));
     MM_TRY(nets_cuda_timing_take(c->terms.limit_bytes, &s->memory.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(c->cuda->dnn, t->stream), "setting a stream");
 }
 
 static void end(const nets_cudnn_conv *c, selection *s) {
-    void *const memory[] = {s->memory.x, s->memory.y, s->memory.weights, s->memory.workspace};
+    void *const memory[] = {s->memory.x, s->memory.y, s->memory.weights, s->memory.extra, s->memory.workspace};
     (void)cudnnSetStream(c->cuda->dnn, NULL);
     nets_cuda_timing_stop(&s->timing);
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         if (memory[i]) (void)cudaFree(memory[i]);
     nets_cuda_timing_end(&s->timing);
-    s->memory = (nets_cudnn_trial){0};
+    s->memory = (nets_conv_tensors){0};
 }
 
 /* NULL: there is no candidate yet. */
@@ -114,14 +116,13 @@ static const candidate *fastest_of(const selection *s) {
 /* The argument of launch. */
 typedef struct launching {
     const nets_cudnn_conv *conv;
-    const nets_cudnn_trial *memory;
+    const nets_conv_tensors *memory;
     const candidate *of;
 } launching;
 
 static mm_status launch(const void *ctx, cudaStream_t stream) {
     const launching *l = ctx;
-    const nets_cudnn_trial *t = l->memory;
-    return nets_cudnn_conv_launch(l->conv, l->of, t->x, t->y, t->weights, t->workspace, stream);
+    return nets_cudnn_conv_launch(l->conv, l->of, l->memory, stream);
 }
 
 static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, candidate *a) {
@@ -261,7 +262,7 @@ static void ask(nets_cudnn_conv *c, selection *s, cudnnBackendHeurMode_t mode, i
 
 /* Mode B's list repeats mode A's; FALLBACK's engines are slow, but better than none. */
 static void add_engines(nets_cudnn_conv *c, selection *s, int most) {
-    if (c->shape.pitch > 0 || c->shape.bf16 == NETS_CONV_BF16_BIAS) return;
+    if (c->shape.pitch > 0 || nets_conv_has_epilogue(&c->shape)) return;
     if (nets_cudnn_graph_init(&s->graph, c->cuda, &c->shape) != MM_OK) {
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no engines: %s", mm_last_error());
         return;

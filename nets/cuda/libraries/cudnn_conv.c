@@ -99,7 +99,7 @@ static mm_status init(nets_cudnn_conv *conv) {
     conv->y_bytes = y * bytes_of(s, NETS_CONV_FORWARD);
     conv->weights_bytes = weights * bytes_of(s, NETS_CONV_BY_WEIGHTS);
     /* The legacy API wants one type for all tensors. */
-    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && s->bf16 != NETS_CONV_BF16_BIAS);
+    const bool one_type = !s->bf16 || (nets_conv_gives_bf16(s) && !nets_conv_has_epilogue(s));
     const bool has_legacy = one_type && s->pitch == 0 && x <= INT32_MAX && y <= INT32_MAX && !conv->cuda->properties;
     if (has_legacy) MM_TRY(nets_cudnn_legacy_init(&conv->legacy, s));
     if (nets_gemm_init(&conv->product, conv->cuda, s) != MM_OK)

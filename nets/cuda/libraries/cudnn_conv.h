@@ -90,11 +90,19 @@ typedef struct nets_conv_room {
 void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudnn_conv *const parts[], int n_parts,
                                     nets_conv_room room);
 
+/* A convolution's tensors, and the workspace of the library. */
+typedef struct nets_conv_tensors {
+    void *x, *y, *weights;
+    void *extra; /* of a product with an epilogue (gemm.h) */
+    void *workspace;
+    int64_t workspace_bytes;
+} nets_conv_tensors;
+
 /* Enqueues the convolution, by its fastest algorithm that takes at most `workspace_bytes`. Forward computes y from x
  * and weights; by input, x from y and weights; by weights, weights from x and y. MM_ERR_INVALID: every algorithm takes
  * more. */
-MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights,
-                                             void *workspace, int64_t workspace_bytes, mm_stream *stream);
+MM_CHECKED mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, const nets_conv_tensors *at,
+                                             mm_stream *stream);
 
 /* Checks that EARLIER is present exactly if the product adds to it (`adds`: nets_conv_shape.adds). MM_ERR_INVALID. */
 MM_CHECKED mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds);
@@ -102,8 +110,8 @@ MM_CHECKED mm_status nets_cuda_check_earlier(const nets_op_args *args, bool adds
 MM_CHECKED mm_status nets_cuda_put_earlier(const nets_op_args *args, mm_dtype maps, int64_t elems, mm_stream *stream);
 
 /* Enqueues the convolution by this algorithm, on `stream`, to which cuDNN's handle must be set already. */
-MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *algorithm, void *x,
-                                            void *y, void *weights, void *workspace, cudaStream_t stream);
+MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *algorithm,
+                                            const nets_conv_tensors *at, cudaStream_t stream);
 
 /* ---------------------------------------------------------------- cudnn_choose.c */
 
@@ -113,20 +121,15 @@ MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 
 /* ---------------------------------------------------------------- cudnn_legacy.c */
 
-/* The device memory in which candidates are timed. */
-typedef struct nets_cudnn_trial {
-    void *x, *y, *weights, *workspace;
-} nets_cudnn_trial;
-
 MM_CHECKED mm_status nets_cudnn_legacy_init(nets_cudnn_legacy *legacy, const nets_conv_shape *shape);
 void nets_cudnn_legacy_fini(nets_cudnn_legacy *legacy);
 
 /* Whether a cached algorithm still takes no more workspace than its choice says. */
 bool nets_cudnn_legacy_holds(const nets_cudnn_conv *conv, const nets_conv_choice *choice);
 
-/* Lists the best allowed algorithms, by the library's timing, in the order of nets_conv_pareto; `trial` NULL: by its
- * heuristic. Their times are not set. MM_ERR_UNSUPPORTED: there is none. */
-MM_CHECKED mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *conv, const nets_cudnn_trial *trial, int capacity,
+/* Lists the best allowed algorithms, by the library's timing in this device memory, in the order of nets_conv_pareto;
+ * `trial` NULL: by its heuristic. Their times are not set. MM_ERR_UNSUPPORTED: there is none. */
+MM_CHECKED mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *conv, const nets_conv_tensors *trial, int capacity,
                                                nets_conv_choice *choices, int *n_out);
 
 MM_CHECKED mm_status nets_cudnn_legacy_launch(const nets_cudnn_conv *conv, const nets_conv_choice *choice, void *x,

@@ -42,24 +42,25 @@ void nets_cudnn_conv_set_workspaces(nets_op *op, mm_phase phase, const nets_cudn
     }
 }
 
-mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *a, void *x, void *y,
-                                 void *weights, void *workspace, cudaStream_t stream) {
+mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const nets_conv_algorithm *a, const nets_conv_tensors *at,
+                                 cudaStream_t stream) {
     if (a->choice.api == NETS_CONV_PRODUCT)
-        return nets_gemm_enqueue(&conv->product, &a->product, x, y, weights, workspace, stream);
-    if (a->choice.api == NETS_CONV_GRAPH) return nets_cudnn_plan_enqueue(&a->plan, x, y, weights, workspace);
-    return nets_cudnn_legacy_launch(conv, &a->choice, x, y, weights, workspace);
+        return nets_gemm_enqueue(&conv->product, &a->product, at->x, at->y, at->weights, at->extra, at->workspace,
+                                 stream);
+    if (a->choice.api == NETS_CONV_GRAPH)
+        return nets_cudnn_plan_enqueue(&a->plan, at->x, at->y, at->weights, at->workspace);
+    return nets_cudnn_legacy_launch(conv, &a->choice, at->x, at->y, at->weights, at->workspace);
 }
 
-mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, void *x, void *y, void *weights, void *workspace,
-                                  int64_t workspace_bytes, mm_stream *stream) {
-    const nets_conv_algorithm *a = fastest_within(conv, workspace_bytes);
+mm_status nets_cudnn_conv_enqueue(const nets_cudnn_conv *conv, const nets_conv_tensors *at, mm_stream *stream) {
+    const nets_conv_algorithm *a = fastest_within(conv, at->workspace_bytes);
     cudnnHandle_t dnn;
     if (!a)
         return mm_fail(MM_ERR_INVALID,
                        "a convolution got %lld bytes for the library's workspace; it takes at least %lld",
-                       (long long)workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
+                       (long long)at->workspace_bytes, (long long)conv->of[conv->n - 1].choice.workspace_bytes);
     MM_TRY(nets_cuda_dnn_on(conv->cuda, stream, &dnn));
-    return nets_cudnn_conv_launch(conv, a, x, y, weights, workspace, mm_cuda_stream(stream));
+    return nets_cudnn_conv_launch(conv, a, at, mm_cuda_stream(stream));
 }
 
 /* ---------------------------------------------------------------- earlier contributions */

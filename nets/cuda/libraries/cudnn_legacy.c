@@ -121,7 +121,8 @@ typedef struct candidates {
         }
 
 /* Lists the algorithms by running them; `t` NULL: by cuDNN's heuristic. */
-static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const nets_cudnn_trial *t, size_t limit, candidates *list) {
+static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const nets_conv_tensors *t, size_t limit,
+                                  candidates *list) {
     cudnnConvolutionFwdAlgoPerf_t found[CANDIDATES];
     cudnnStatus_t status =
         t ? cudnnFindConvolutionForwardAlgorithmEx(c->cuda->dnn, c->legacy.x, t->x, c->legacy.weights, t->weights,
@@ -133,7 +134,7 @@ static cudnnStatus_t list_forward(const nets_cudnn_conv *c, const nets_cudnn_tri
     return status;
 }
 
-static cudnnStatus_t list_by_input(const nets_cudnn_conv *c, const nets_cudnn_trial *t, size_t limit,
+static cudnnStatus_t list_by_input(const nets_cudnn_conv *c, const nets_conv_tensors *t, size_t limit,
                                    candidates *list) {
     cudnnConvolutionBwdDataAlgoPerf_t found[CANDIDATES];
     cudnnStatus_t status =
@@ -146,7 +147,7 @@ static cudnnStatus_t list_by_input(const nets_cudnn_conv *c, const nets_cudnn_tr
     return status;
 }
 
-static cudnnStatus_t list_by_weights(const nets_cudnn_conv *c, const nets_cudnn_trial *t, size_t limit,
+static cudnnStatus_t list_by_weights(const nets_cudnn_conv *c, const nets_conv_tensors *t, size_t limit,
                                      candidates *list) {
     cudnnConvolutionBwdFilterAlgoPerf_t found[CANDIDATES];
     cudnnStatus_t status =
@@ -159,8 +160,8 @@ static cudnnStatus_t list_by_weights(const nets_cudnn_conv *c, const nets_cudnn_
     return status;
 }
 
-static mm_status list_candidates(const nets_cudnn_conv *c, const nets_cudnn_trial *t, candidates *list) {
-    cudnnStatus_t (*const of[])(const nets_cudnn_conv *, const nets_cudnn_trial *, size_t, candidates *) = {
+static mm_status list_candidates(const nets_cudnn_conv *c, const nets_conv_tensors *t, candidates *list) {
+    cudnnStatus_t (*const of[])(const nets_cudnn_conv *, const nets_conv_tensors *, size_t, candidates *) = {
         [NETS_CONV_FORWARD] = list_forward,
         [NETS_CONV_BY_INPUT] = list_by_input,
         [NETS_CONV_BY_WEIGHTS] = list_by_weights,
@@ -215,7 +216,7 @@ static int choose_from(const nets_cudnn_conv *c, const candidates *list, bool ti
 }
 
 /* Has all algorithms timed twice, and uses only the second times: the first run also loads the kernels. */
-mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_cudnn_trial *t, int capacity,
+mm_status nets_cudnn_legacy_propose(nets_cudnn_conv *c, const nets_conv_tensors *t, int capacity,
                                     nets_conv_choice *choices, int *n_out) {
     candidates list;
     MM_TRY(set_math(c, widest_math(c)));

@@ -37,15 +37,44 @@ static mm_status describe_matrix(cublasLtMatrixLayoutOpaque_t *matrix, bool bf16
     return check_description(cublasLtMatrixLayoutInit(matrix, bf16 ? BF16 : FLOAT, size[0], size[1], (int64_t)size[2]));
 }
 
-/* Sets the bias's address also before calls that do not read the bias: cuBLASLt derives the bias's alignment from
- * it. */
-static mm_status add_bias(cublasLtMatmulDescOpaque_t *operation, const void *bias) {
-    const uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+/* By x, the first factor of cuBLAS's product by the weights, and by y, its second. */
+static uint32_t epilogue_of(const nets_conv_shape *shape) {
+    switch (shape->bf16) {
+    case NETS_CONV_BF16_BIAS:
+        return CUBLASLT_EPILOGUE_BIAS;
+    case NETS_CONV_BF16_SUMS_X:
+        return CUBLASLT_EPILOGUE_BGRADA;
+    case NETS_CONV_BF16_SUMS_Y:
+        return CUBLASLT_EPILOGUE_BGRADB;
+    default:
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+int64_t nets_gemm_extra_bytes(const nets_conv_shape *s) {
+    const int64_t in = s->x[3], out = s->y[3], f32 = sizeof(float), bf16 = sizeof(uint16_t);
+    switch (epilogue_of(s)) {
+    case CUBLASLT_EPILOGUE_BIAS:
+        return (s->direction == NETS_CONV_FORWARD ? out : in) * bf16;
+    case CUBLASLT_EPILOGUE_BGRADA:
+        return in * f32;
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return out * f32;
+    default:
+        return 0;
+    }
+}
+
+/* Sets the address of `extra` also before calls that do not use it: cuBLASLt derives its alignment from the address.
+ * Its type is that of the result, as is the default. */
+static mm_status add_epilogue(cublasLtMatmulDescOpaque_t *operation, uint32_t epilogue, const void *extra) {
     MM_TRY(check_description(
         cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue)));
     return check_description(
-        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+        cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &extra, sizeof extra));
 }
+
+static bool has_epilogue(const nets_gemm *p) { return p->epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
 
 static mm_status transpose(nets_gemm *p, cublasLtMatmulDescAttributes_t which) {
     const cublasOperation_t transposed = CUBLAS_OP_T;
@@ -61,7 +90,7 @@ static mm_status describe(nets_gemm *p, uint64_t pixels, uint64_t in, uint64_t o
     MM_TRY(describe_matrix(&p->a, p->bf16, a));
     MM_TRY(describe_matrix(&p->b, p->bf16, b));
     MM_TRY(describe_matrix(&p->c, p->gives_bf16, c));
-    if (p->bias_bytes) MM_TRY(add_bias(&p->operation, (const void *)(uintptr_t)nets_aligned(1)));
+    if (has_epilogue(p)) MM_TRY(add_epilogue(&p->operation, p->epilogue, (const void *)(uintptr_t)ALIGNMENT));
     if (p->direction == NETS_CONV_FORWARD) return transpose(p, CUBLASLT_MATMUL_DESC_TRANSA);
     return p->direction == NETS_CONV_BY_WEIGHTS ? transpose(p, CUBLASLT_MATMUL_DESC_TRANSB) : MM_OK;
 }
@@ -74,11 +103,9 @@ mm_status nets_gemm_init(nets_gemm *product, const nets_cuda_backend *cuda, cons
                            .beta = (float)shape->adds,
                            .compute = shape->bf16 ? CUBLAS_COMPUTE_32F : compute_type(cuda->config.precision),
                            .bf16 = shape->bf16 != 0,
-                           .gives_bf16 = nets_conv_gives_bf16(shape)};
+                           .gives_bf16 = nets_conv_gives_bf16(shape),
+                           .epilogue = epilogue_of(shape)};
     if (!cuda->lt || !nets_conv_is_product(shape)) return MM_OK;
-    if (shape->bf16 == NETS_CONV_BF16_BIAS)
-        product->bias_bytes =
-            nets_aligned((int64_t)(shape->direction == NETS_CONV_FORWARD ? out : in) * (int64_t)sizeof(uint16_t));
     MM_TRY(describe(product, pixels, in, out, pitch));
     product->lt = cuda->lt;
     return MM_OK;
@@ -128,7 +155,7 @@ mm_status nets_gemm_make(nets_gemm *p, const nets_conv_choice *choice, nets_gemm
     cublasLtMatmulAlgo_t made;
     MM_TRY(write_choice(&made, choice));
     MM_TRY(check_algorithm(cublasLtMatmulAlgoCheck(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c, &made, &said)));
-    *algorithm_out = (nets_gemm_algorithm){made, p->bias_bytes + (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
+    *algorithm_out = (nets_gemm_algorithm){made, (int64_t)said.workspaceSize, uses_tensor_cores(&made)};
     return MM_OK;
 }
 
@@ -170,8 +197,7 @@ mm_status nets_gemm_propose(nets_gemm *p, int64_t limit_bytes, bool deterministi
     int n;
     *n_out = 0;
     if (capacity > PROPOSED) capacity = PROPOSED;
-    if (limit_bytes < p->bias_bytes) return MM_OK;
-    MM_TRY(describe_preference(&preference, limit_bytes - p->bias_bytes, reduction_schemes(p, deterministic)));
+    MM_TRY(describe_preference(&preference, limit_bytes, reduction_schemes(p, deterministic)));
     MM_TRY(nets_cuda_blas_check(cublasLtMatmulAlgoGetHeuristic(p->lt, &p->operation, &p->a, &p->b, &p->c, &p->c,
                                                                &preference, capacity, proposed, &n),
                                 "asking for a product's algorithms"));
@@ -186,15 +212,15 @@ mm_status nets_gemm_propose(nets_gemm *p, int64_t limit_bytes, bool deterministi
 
 /* cuBLAS only reads the descriptors, but its parameters are not const. */
 mm_status nets_gemm_enqueue(const nets_gemm *product, const nets_gemm_algorithm *algorithm, void *x, void *y,
-                            void *weights, void *workspace, cudaStream_t stream) {
+                            void *weights, void *extra, void *workspace, cudaStream_t stream) {
     nets_gemm *p = (nets_gemm *)product;
     const float one = 1;
     const void *a = p->direction == NETS_CONV_BY_WEIGHTS ? x : weights, *b = p->direction == NETS_CONV_FORWARD ? x : y;
     void *c = p->direction == NETS_CONV_FORWARD ? y : p->direction == NETS_CONV_BY_INPUT ? x : weights;
     cublasLtMatmulDescOpaque_t operation = p->operation;
-    if (p->bias_bytes) MM_TRY(add_bias(&operation, workspace));
+    if (has_epilogue(p)) MM_TRY(add_epilogue(&operation, p->epilogue, extra));
     return nets_cuda_blas_check(cublasLtMatmul(p->lt, &operation, &one, a, &p->a, b, &p->b, &p->beta, c, &p->c, c,
-                                               &p->c, &algorithm->made, (char *)workspace + p->bias_bytes,
-                                               (size_t)(algorithm->workspace_bytes - p->bias_bytes), stream),
+                                               &p->c, &algorithm->made, workspace, (size_t)algorithm->workspace_bytes,
+                                               stream),
                                 "a product");
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A convolution that is a product of matrices: its windows are single pixels, and x and y have the same pixels.
- * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). With NETS_CONV_BF16_BIAS it adds
- * a bias, which its caller puts in front of the workspace, to the f32 sums. Internal. */
+ * cuBLASLt computes it; its algorithms are candidates beside cuDNN's (cudnn_choose.c). By its epilogues cuBLASLt also
+ * reads or writes a tensor more, called `extra` here: a bias that it adds to the f32 sums (NETS_CONV_BF16_BIAS), or
+ * sums over a factor's pixels, which are the gradient of a bias (NETS_CONV_BF16_SUMS_X, _Y). Internal. */
 #ifndef NETS_CUDA_LIBRARIES_GEMM_H
 #define NETS_CUDA_LIBRARIES_GEMM_H
 
@@ -13,7 +14,7 @@ typedef struct nets_gemm {
     float beta;
     cublasComputeType_t compute;
     bool bf16, gives_bf16; /* type of the factors; type of the result */
-    int64_t bias_bytes;    /* of the bias in front of the workspace, one bf16 per channel of the result; 0: no bias */
+    uint32_t epilogue;     /* cublasLtEpilogue_t */
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;
 } nets_gemm;
@@ -36,9 +37,12 @@ MM_CHECKED mm_status nets_gemm_propose(nets_gemm *product, int64_t limit_bytes, 
 MM_CHECKED mm_status nets_gemm_make(nets_gemm *product, const nets_conv_choice *choice,
                                     nets_gemm_algorithm *algorithm_out);
 
+/* Bytes of `extra`; 0: none. */
+int64_t nets_gemm_extra_bytes(const nets_conv_shape *shape);
+
 /* Enqueues it. Forward computes y from x and weights; by input, x from y and weights; by weights, weights from x
- * and y. */
+ * and y. extra: aligned to 16 bytes; NULL: the product has none. */
 MM_CHECKED mm_status nets_gemm_enqueue(const nets_gemm *product, const nets_gemm_algorithm *algorithm, void *x, void *y,
-                                       void *weights, void *workspace, cudaStream_t stream);
+                                       void *weights, void *extra, void *workspace, cudaStream_t stream);
 
 #endif

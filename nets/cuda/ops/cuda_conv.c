@@ -28,8 +28,12 @@ static mm_status enqueue(const conv_op *op, const nets_cudnn_conv *part, void *x
                          const nets_op_args *args, mm_phase phase, mm_stream *stream) {
     const int64_t bytes = nets_op_workspace_within(&op->base, phase, args->workspace_bytes);
     const int64_t before = op->rounded_bytes + (phase == MM_BACKWARD ? op->dw16_bytes : 0);
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + before, bytes - before,
-                                   stream);
+    const nets_conv_tensors at = {.x = x,
+                                  .y = y,
+                                  .weights = weights,
+                                  .workspace = (char *)args->at[NETS_WORKSPACE] + before,
+                                  .workspace_bytes = bytes - before};
+    return nets_cudnn_conv_enqueue(part, &at, stream);
 }
 
 /* The input as the library reads it. */

@@ -10,7 +10,8 @@
  *
  * The library's own workspace may have several sizes; a product runs by its fastest algorithm that fits. If the maps
  * are bf16, a batch in f32 is rounded to bf16 at the planes' end before it is transposed, and outputs that get a bias
- * lie in f32 behind the planes, so that the sum is rounded once.
+ * lie in f32 behind the planes, so that the sum is rounded once. The library then gives the bias's gradient where that
+ * is faster (bias_gradient.h).
  *
  * A pass that adds to the gradients of earlier ones (nets_pass) computes the weights' gradients in blocks of the
  * output's features. At the workspace's end, behind the library's own, lie a packed copy of the block's columns of dy
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 
 #include "mm/core/graph/dtype.h"
-#include "nets/cuda/libraries/cudnn_conv.h"
+#include "nets/cuda/libraries/bias_gradient.h"
 
 /* The largest workspace that cuBLAS's documentation recommends, 32 MiB on Hopper; also the limit for tensor cores. */
 #define LIMIT_BYTES (INT64_C(32) << 20)
@@ -41,6 +42,7 @@ typedef struct linear_op {
     int64_t sums_bytes;       /* behind the planes in the forward: f32 outputs without their bias; 0: none */
     mm_dtype maps;
     bool training, wants_dx, bias, frozen;
+    bool sums_bias;              /* dw gives the bias's gradient, too */
     bool dx_adds;                /* the library adds DX to an earlier contribution, so that the sum is rounded once */
     nets_cuda_reduction by_bias; /* sums the bias's gradient; all zero if there is no bias */
 } linear_op;
@@ -63,8 +65,13 @@ static mm_status multiply(const linear_op *op, const nets_cudnn_conv *part, cons
                           void *weights, mm_stream *stream) {
     const mm_phase phase = part == &op->y ? MM_FORWARD : MM_BACKWARD;
     const int64_t before = op->planes_bytes + (phase == MM_FORWARD ? op->sums_bytes : 0);
-    return nets_cudnn_conv_enqueue(part, x, y, weights, (char *)args->at[NETS_WORKSPACE] + before,
-                                   products_bytes(op, phase, args) - before, stream);
+    const nets_conv_tensors at = {.x = x,
+                                  .y = y,
+                                  .weights = weights,
+                                  .extra = part == &op->dw && op->sums_bias ? args->at[NETS_DB] : NULL,
+                                  .workspace = (char *)args->at[NETS_WORKSPACE] + before,
+                                  .workspace_bytes = products_bytes(op, phase, args) - before};
+    return nets_cudnn_conv_enqueue(part, &at, stream);
 }
 
 /* The batch with its features in torch's order. */
@@ -143,7 +150,7 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
         MM_TRY(op->base.adds ? add_weights_gradient(op, args, features, stream)
                              : multiply(op, &op->dw, args, features, args->at[NETS_DY], args->at[NETS_DW], stream));
     if (op->wants_dx) MM_TRY(backward_data(op, args, stream));
-    if (args->at[NETS_DB]) give_bias_gradient(op, args, stream);
+    if (args->at[NETS_DB] && !op->sums_bias) give_bias_gradient(op, args, stream);
     return nets_cuda_launched("a linear layer's gradients");
 }
 
@@ -157,7 +164,7 @@ static void set_workspaces(linear_op *op) {
     nets_conv_room room = {.before = op->planes_bytes + op->sums_bytes};
     nets_cudnn_conv_set_workspaces(&op->base, MM_FORWARD, forward, 1, room);
     room.before = op->planes_bytes;
-    if (op->bias) room.least = nets_strips_bytes(&op->by_bias.strips);
+    if (op->bias && !op->sums_bias) room.least = nets_strips_bytes(&op->by_bias.strips);
     room.behind = op->added_bytes = op->base.adds ? added_bytes(op) : 0;
     if (op->training) nets_cudnn_conv_set_workspaces(&op->base, MM_BACKWARD, backward, 3, room);
 }
@@ -174,21 +181,24 @@ static void destroy(nets_op *base) {
 /* ---------------------------------------------------------------- creation */
 
 /* Creates a product for `out` of the output's features. */
-static mm_status make_part(const linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
+static mm_status make_part(linear_op *op, nets_cuda_backend *cuda, nets_direction direction, int out,
                            const nets_conv_terms *terms, nets_cudnn_conv *part) {
     const bool to_f32 = direction == NETS_CONV_FORWARD && op->sums_bytes;
     const int bf16 = op->maps != MM_BF16 ? 0 : to_f32 ? NETS_CONV_BF16_TO_F32 : NETS_CONV_BF16;
     nets_conv_shape shape = nets_product_shape(direction, op->batch, op->in, out, bf16);
     shape.adds = direction == NETS_CONV_BY_INPUT && op->dx_adds;
-    return nets_cudnn_conv_init(part, cuda, &shape, terms);
+    if (part != &op->dw || !bf16 || !op->bias || op->base.adds) return nets_cudnn_conv_init(part, cuda, &shape, terms);
+    return nets_bias_gradient_init(part, cuda, &shape, terms, NETS_CONV_BF16_SUMS_Y, &op->by_bias, &op->sums_bias);
 }
 
-static mm_status make_parts(linear_op *op, nets_backend *backend) {
+/* y: the output's shape. */
+static mm_status make_parts(linear_op *op, nets_backend *backend, const nets_shape *y) {
     nets_cuda_backend *cuda = (nets_cuda_backend *)backend;
     const int64_t limit = cuda->terms.limit_bytes < LIMIT_BYTES ? cuda->terms.limit_bytes : LIMIT_BYTES;
     const nets_conv_terms of_gradients = {cuda->terms.deterministic, limit, limit};
     const nets_conv_terms of_y = nets_cudnn_output_terms(&of_gradients);
     MM_TRY(make_part(op, cuda, NETS_CONV_FORWARD, op->out, &of_y, &op->y));
+    if (op->training && op->bias) MM_TRY(nets_cuda_reduction_init(&op->by_bias, cuda, y));
     if (op->training && !op->frozen)
         MM_TRY(make_part(op, cuda, NETS_CONV_BY_WEIGHTS, op->block, &of_gradients, &op->dw));
     if (op->out % op->block)
@@ -237,9 +247,7 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->planes_bytes = (pixels > 1 ? features_bytes : 0) + op->rounded_bytes;
     if (op->bias && op->maps == MM_BF16)
         op->sums_bytes = nets_aligned((int64_t)op->batch * op->out * (int64_t)sizeof(float));
-    mm_status status = make_parts(op, backend);
-    if (status == MM_OK && op->training && op->bias)
-        status = nets_cuda_reduction_init(&op->by_bias, (nets_cuda_backend *)backend, &desc->y);
+    mm_status status = make_parts(op, backend, &desc->y);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Products: glue to op_elementwise_kernels.cu, and with a number for each image and channel to op_images_kernels.cu. */
+/* Products: glue to op_elementwise_kernels.cu; with a SiLU to op_activation_kernels.cu, and with a number for each
+ * image and channel to op_images_kernels.cu. */
 #include <stdlib.h>
 
 #include "nets/cuda/cuda_ops.h"
@@ -10,6 +11,7 @@ typedef struct mul_op {
     nets_cuda_images images; /* the first input's */
     int64_t elems;
     bool for_each_channel; /* the second input has one number for each image and channel */
+    bool silu;
 } mul_op;
 
 /* out = map times the second input (+ earlier) */
@@ -22,7 +24,12 @@ static void scale(const mul_op *op, const nets_op_args *args, const void *map, c
 }
 
 static mm_status forward(nets_op *base, const nets_op_args *args, mm_stream *stream) {
-    scale((const mul_op *)base, args, args->at[NETS_X], NULL, args->at[NETS_Y], stream);
+    const mul_op *op = (const mul_op *)base;
+    void *const *at = args->at;
+    if (op->silu)
+        nets_cuda_gated_product(op->maps, at[NETS_X], at[NETS_X2], at[NETS_Y], op->elems, mm_cuda_stream(stream));
+    else
+        scale(op, args, at[NETS_X], NULL, at[NETS_Y], stream);
     return nets_cuda_launched("mul");
 }
 
@@ -42,6 +49,12 @@ static mm_status backward(nets_op *base, const nets_op_args *args, mm_stream *st
     const mul_op *op = (const mul_op *)base;
     void *const *at = args->at;
     const bool one_map = at[NETS_DX] == at[NETS_DX2];
+    if (op->silu) {
+        const nets_cuda_gated g = {at[NETS_X],  at[NETS_X2],       at[NETS_DY], at[NETS_EARLIER],
+                                   at[NETS_DX], at[NETS_EARLIER2], at[NETS_DX2]};
+        nets_cuda_gated_product_backward(op->maps, &g, op->elems, mm_cuda_stream(stream));
+        return nets_cuda_launched("a gated mul's gradient");
+    }
     if (!one_map) give_second(op, args, stream);
     if (at[NETS_DX]) scale(op, args, at[NETS_DY], at[NETS_EARLIER], at[NETS_DX], stream);
     if (one_map) give_second(op, args, stream);
@@ -63,7 +76,8 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
                    .maps = desc->maps,
                    .images = {x->dims[0], nets_shape_rows(x) / x->dims[0], (int)nets_shape_channels(x)},
                    .elems = nets_shape_elems(x),
-                   .for_each_channel = !nets_shape_equal(x, &desc->x[1])};
+                   .for_each_channel = !nets_shape_equal(x, &desc->x[1]),
+                   .silu = desc->silu};
     *op_out = &op->base;
     return MM_OK;
 }
