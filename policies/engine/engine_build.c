@@ -344,6 +344,7 @@ mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine
                      .first_again = INT_MAX,
                      .last_again = -1};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
+    e->schedule.lends = config->lends;
     mm_status status = MM_OK;
     if (config->algorithms == MM_ALGORITHMS_LEAST) status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);

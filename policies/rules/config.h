@@ -147,6 +147,8 @@ typedef struct mm_engine_config {
     mm_when when;
     bool names_absent; /* a rule may name layers that the graph does not have */
     mm_sharing sharing;
+    bool lends; /* codes and buffers lend their regions' idle bytes (mm_schedule.lends). Planners set it, if the budget
+                   forces it */
     mm_comet_config comet;
     mm_algorithms algorithms;
     mm_resident resident;
