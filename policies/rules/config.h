@@ -151,6 +151,8 @@ typedef struct mm_engine_config {
                    forces it */
     mm_comet_config comet;
     mm_algorithms algorithms;
+    const int32_t *variants; /* per step: index of the variant that runs, whatever `algorithms` says; borrowed. NULL:
+                                as `algorithms` says */
     mm_resident resident;
     int sub_batch;           /* images, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO */
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */

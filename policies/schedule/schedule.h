@@ -78,6 +78,9 @@ static inline bool mm_schedule_outlives(const mm_schedule *schedule, mm_tensor t
 /* Makes each step that is appended from now on run the variant with the least workspace. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
 
+/* Makes it run these variants, one per step (copied). MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_take_variants(mm_schedule *schedule, const int32_t *variants);
+
 /* Adds a group; returns it, or -1 (out of memory). */
 int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);
 
