@@ -93,7 +93,7 @@ modnns_figures_are_as_recorded_and_twice_the_maps_is_seen_() {
     deep
     green modnn
     green modnn --ranks
-    red maps "farther off than recorded: offloading alone: times less memory, average" modnn
+    red maps "not in order: Figure 12: vgg16 holds more than" modnn --quick
 }
 
 comets_networks_learn_and_twice_the_maps_is_seen_() {
@@ -113,7 +113,7 @@ freelunchs_machine_is_the_best_one_for_table_1_() {
 # A machine for a paper differs from titanx.json in what its page says, and in nothing else.
 machines_of_papers_differ_in_what_is_said_() {
     local file
-    for file in freelunch:8 gist:2; do
+    for file in freelunch:8 gist:1; do
         diff "$facts/titanx.json" "$facts/titanx-${file%:*}.json" >out
         (($(grep -c '^>' out) == ${file#*:} + 1)) || fail "titanx-${file%:*}.json"
     done
@@ -172,7 +172,7 @@ a_policy_that_is_two_points_less_accurate_is_worse_() {
 # The study's script, in small: it is stopped while two runs train, goes on, and gives what it gives undisturbed.
 runs_that_were_stopped_go_on_() {
     local study=(python3 -S "$published" accuracy --mm "$mm" --train synthetic:samples=64 --nets tiny --seeds 1 --batch 8
-        --policies freelunch:ratio=8,when=always comet:every=2,when=always --epochs 60 --save-every 8) id at
+        --policies "freelunch:ratio=8,when=always" "comet:every=2,when=always" --epochs 60 --save-every 8) id at
     "${study[@]}" --table whole --work a >out 2>err || fail "the whole"
     "${study[@]}" --table parts --work b >out 2>err &
     id=$!

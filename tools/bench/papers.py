@@ -7,8 +7,8 @@ published.csv has a row for each figure that is compared:
   published, ours       the paper's, and what the script found when it was recorded (--record)
   as                    how the error is counted: `ratio`: ours over published, in per cent; `gain`: of factors such
                         as 1.03, in points of the gain; `points`: of percentages, in points
-  status                `predicted` figures count. Not `calibrated` ones, on which a rate was fitted, nor `assumed` ones,
-                        which follow from an assumption that was made for them or that nobody measured
+  status                `predicted` figures count; not `calibrated` ones, on which a rate was fitted, nor `assumed`
+                        ones, which follow from an assumption made for them, or from a rate that nobody measured
   why                   what differs
 
 A predicted figure fails if its error is larger than that of the recorded one by more than SLACK, or if a gain has the

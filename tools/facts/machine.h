@@ -26,8 +26,8 @@
  *                attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu defaults to bn's): a batch norm reads its input twice
- * A step whose output only shares storage (the gradient of a sum) costs just the launch and step_ns. A codec takes the map's bytes
- * at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
+ * A step whose output only shares storage (the gradient of a sum) costs just the launch and step_ns. A codec takes the
+ * map's bytes at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
  *
  * types (default none): rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). What a type does
  * not list is as for the whole machine.

@@ -155,8 +155,8 @@ def gpu_json(name: str) -> Dict:
 
 class Machine:
     """Rates from a machine file's content. name; budget_bytes: what training may take (None: not known);
-    memory_bytes_per_s; launch_ns; step_ns (of a framework, added to each operator); link_bytes_per_s (to host memory); estimated: from a data sheet. Any thread
-    may read it."""
+    memory_bytes_per_s; launch_ns; step_ns (of a framework, added to each operator); link_bytes_per_s (to host memory);
+    estimated: from a data sheet. Any thread may read it."""
 
     def __init__(self, root: Dict, budget: Optional[int] = None, estimated: bool = False):
         self.root, self.name, self.estimated = root, root["name"], estimated
