@@ -5,8 +5,8 @@
 
 #include "policies/policy.h"
 
-/* The two baselines (baselines.c), presets of the engine (presets.c), modnn (modnn.c), auto (auto.c) and plans from
- * files (saved.c), in the order of `mm policies`. */
+/* The two baselines (baselines.c), presets of the engine (presets.c), vdnn-dyn (vdnn_dyn.c), modnn (modnn.c), auto
+ * (auto.c) and plans from files (saved.c), in the order of `mm policies`. */
 #define MM_POLICIES(X)                                                                                                 \
     X(naive)                                                                                                           \
     X(liveness)                                                                                                        \
@@ -16,6 +16,7 @@
     X(hybrid)                                                                                                          \
     X(vdnn_all)                                                                                                        \
     X(vdnn_conv)                                                                                                       \
+    X(vdnn_dyn)                                                                                                        \
     X(cdma)                                                                                                            \
     X(modnn)                                                                                                           \
     X(comet)                                                                                                           \

@@ -32,6 +32,8 @@ typedef struct way {
     bool deeper; /* fetches begin earlier, for a slow link */
     bool placed; /* places maps by lifetime, which may take less than tensor buffers for all of them */
     bool loose;  /* places codes by lifetime, too: the sliding workspace is idle half of the time */
+    bool lends;  /* codes and buffers stay in their regions, and lend the bytes that are idle. Only with all maps, as
+                    `always` does where memory is short */
 } way;
 
 static const way ways[] = {
@@ -43,6 +45,7 @@ static const way ways[] = {
     {.spread = true, .placed = true, .loose = true},
     {.spread = true, .ranked = true, .placed = true, .loose = true},
     {.spread = true, .ranked = true, .deeper = true, .placed = true, .loose = true},
+    {.lends = true},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -56,6 +59,7 @@ static bool keeps_codes(const mm_engine_config *config) {
 static bool makes_a_difference(const way *w, const mm_engine_config *config) {
     const mm_fetch fetch = mm_config_fetch(config);
     if (w->spread && !w->ranked && fetch == MM_FETCH_DEMAND) return false; /* nothing overlaps with the computation */
+    if (w->lends) return mm_engine_may_lend(config);
     if (w->deeper && fetch != MM_FETCH_DEPTH) return false;
     if (w->ranked && config->n_rules < 2) return false;
     if (w->loose && !w->ranked && !keeps_codes(config)) return false;
@@ -68,6 +72,7 @@ static mm_engine_config config_of(const way *w, const mm_engine_config *config) 
     if (w->deeper) changed.depth *= DEEPER;
     if (w->placed) changed.buffers = MM_REGION_GENERAL;
     if (w->loose && config->codes == MM_REGION_CODES) changed.codes = MM_REGION_GENERAL;
+    changed.lends = w->lends;
     return changed;
 }
 
@@ -271,7 +276,7 @@ static mm_status enter_nestings(contest *c, const way *w) {
         for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
         return MM_OK;
     }
-    for (int i = 0; i < (c->config->n_rules > 1 ? 1 : n); i++) {
+    for (int i = 0; i < (c->config->n_rules > 1 || w->lends ? 1 : n); i++) {
         candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
         MM_TRY(enter(c, some, NULL));
     }
@@ -288,6 +293,7 @@ static mm_status enter_way(contest *c, const way *w) {
     if (mm_survey_nestings(c->survey) > 0) return enter_nestings(c, w);
     int limits = limits_of(c->graph);
     if (w->loose && limits == LIMITS_LEAST) limits /= 2;
+    if (w->lends) limits = 1;
     if (limits > c->eligible) limits = c->eligible;
     const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
     for (int i = 1; i <= last; i++) {

@@ -11,13 +11,32 @@
 #include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
-/* Plans for all maps, placed to the budget. */
+bool mm_engine_may_lend(const mm_engine_config *config) {
+    bool lends = config->buffers == MM_REGION_BUFFERS;
+    for (int r = 0; r < config->n_rules; r++)
+        lends |= config->rules[r].action == MM_ACTION_CODE && config->codes == MM_REGION_CODES;
+    return lends && config->sharing.layout == MM_PLACING_SEARCHED; /* groups know no given places */
+}
+
+/* Plans for all maps, placed to the budget. Where they do not fit, regions lend their idle bytes. */
 static mm_status plan_all_within(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {
     mm_survey *survey;
+    mm_plan *lending;
     const mm_selection all = {.limit = INT32_MAX};
     MM_TRY(mm_survey_create(graph, facts, limits, config, NULL, &survey));
     mm_status status = mm_engine_plan_maps(survey, config, &all, MM_LAYOUT_FIT, plan_out);
+    if (status == MM_OK && (*plan_out)->peak_bytes > limits->device_bytes && mm_engine_may_lend(config)) {
+        mm_engine_config lends = *config; /* borrows the rules */
+        lends.lends = true;
+        status = mm_engine_plan_maps(survey, &lends, &all, MM_LAYOUT_FIT, &lending);
+        const bool taken = status == MM_OK && lending->peak_bytes < (*plan_out)->peak_bytes;
+        if (taken || status != MM_OK) mm_plan_destroy(*plan_out);
+        if (taken)
+            *plan_out = lending;
+        else if (status == MM_OK)
+            mm_plan_destroy(lending);
+    }
     mm_survey_destroy(survey);
     return status;
 }

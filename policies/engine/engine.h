@@ -111,6 +111,9 @@ void mm_engine_draft_fini(mm_engine_draft *draft);
 MM_CHECKED mm_status mm_engine_take_maps(const mm_survey *survey, const mm_engine_config *config,
                                          const mm_selection *selection, int8_t *taken_out);
 
+/* Whether the configuration has regions that may lend idle bytes (mm_engine_config.lends). */
+bool mm_engine_may_lend(const mm_engine_config *config);
+
 /* when=needed: compares plans that act on more and more maps, and returns the fastest that fits the limits; if none
  * fits, the one with the lowest peak. Times are the facts', or nominal ones (nominal.h) if they have none. The set of
  * plans does not depend on the budget, so a larger budget never makes the step slower. The set contains the plan of

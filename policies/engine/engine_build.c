@@ -344,8 +344,12 @@ mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine
                      .first_again = INT_MAX,
                      .last_again = -1};
     MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
+    e->schedule.lends = config->lends;
     mm_status status = MM_OK;
-    if (config->algorithms == MM_ALGORITHMS_LEAST) status = mm_schedule_least_workspaces(&e->schedule);
+    if (config->variants)
+        status = mm_schedule_take_variants(&e->schedule, config->variants);
+    else if (config->algorithms == MM_ALGORITHMS_LEAST)
+        status = mm_schedule_least_workspaces(&e->schedule);
     if (status == MM_OK) status = mm_maps_init(&e->maps, survey, &e->schedule, config, selection);
     if (status != MM_OK) mm_engine_fini(e);
     return status;

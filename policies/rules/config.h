@@ -147,8 +147,12 @@ typedef struct mm_engine_config {
     mm_when when;
     bool names_absent; /* a rule may name layers that the graph does not have */
     mm_sharing sharing;
+    bool lends; /* codes and buffers lend their regions' idle bytes (mm_schedule.lends). Planners set it, if the budget
+                   forces it */
     mm_comet_config comet;
     mm_algorithms algorithms;
+    const int32_t *variants; /* per step: index of the variant that runs, whatever `algorithms` says; borrowed. NULL:
+                                as `algorithms` says */
     mm_resident resident;
     int sub_batch;           /* images, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO */
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */

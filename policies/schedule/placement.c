@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Places a schedule's groups. The sizes of the regions of codes, of buffers and of the heap follow directly. Regions
  * placed by lifetime need a search, but cannot be smaller than the bytes alive at once. So a lower bound of the plan's
- * peak is known before the search. */
+ * peak is known before the search.
+ *
+ *      base | general | codes | buffers | heap
+ *      base | buffers | codes |         | heap     with `lends`: general groups also lie where buffers and codes are
+ *           | general ................ |           idle, and above them */
 #include <stdlib.h>
 
 #include "buffers/layout/heap_size.h"
@@ -15,12 +19,23 @@ typedef struct region_items {
     int32_t *which;
     int32_t *extra; /* CODES: the group's rank; BUFFERS: its buffer */
     size_t n;
+    size_t n_free; /* the first ones, which have no place yet; the others' offsets are given */
 } region_items;
 
 static void items_fini(region_items *r) {
     free(r->items);
     free(r->which);
     free(r->extra);
+}
+
+/* Adds a region's groups. */
+static void add_items(const mm_schedule *s, mm_region region, region_items *r) {
+    for (int g = 0; g < s->n_groups; g++) {
+        if (s->groups[g].region != region || s->lives[g].first < 0) continue;
+        r->items[r->n] = s->lives[g];
+        r->which[r->n] = g;
+        r->extra[r->n++] = s->groups[g].rank;
+    }
 }
 
 static mm_status items_init(const mm_schedule *s, mm_region region, region_items *r) {
@@ -32,12 +47,8 @@ static mm_status items_init(const mm_schedule *s, mm_region region, region_items
         items_fini(r);
         return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
     }
-    for (int g = 0; g < s->n_groups; g++) {
-        if (s->groups[g].region != region || s->lives[g].first < 0) continue;
-        r->items[r->n] = s->lives[g];
-        r->which[r->n] = g;
-        r->extra[r->n++] = s->groups[g].rank;
-    }
+    add_items(s, region, r);
+    r->n_free = r->n;
     return MM_OK;
 }
 
@@ -74,16 +85,43 @@ static mm_interval *group_lives(const mm_schedule *s, bool keep_all) {
 
 /* Stores the groups' offsets and the region's size. */
 static void keep_offsets(mm_schedule *s, mm_region region, const region_items *r, int64_t height) {
-    for (size_t i = 0; i < r->n; i++) s->lives[r->which[i]].offset = r->items[i].offset;
+    for (size_t i = 0; i < r->n_free; i++) s->lives[r->which[i]].offset = r->items[i].offset;
     s->region_bytes[region] = height;
+}
+
+/* Bytes of the regions that lend theirs to a region while they are idle. */
+static int64_t lent_bytes(const mm_schedule *s, mm_region region) {
+    return s->lends && region == MM_REGION_GENERAL
+               ? s->region_bytes[MM_REGION_CODES] + s->region_bytes[MM_REGION_BUFFERS]
+               : 0;
+}
+
+/* The groups of a region that is placed by lifetime, then those of the regions that lend it their bytes. */
+static mm_status items_by_life(const mm_schedule *s, mm_region region, region_items *r) {
+    MM_TRY(items_init(s, region, r));
+    if (lent_bytes(s, region) == 0) return MM_OK;
+    add_items(s, MM_REGION_CODES, r);
+    add_items(s, MM_REGION_BUFFERS, r);
+    for (size_t i = r->n_free; i < r->n; i++) r->items[i].is_given = true;
+    return MM_OK;
+}
+
+/* Puts the buffers lowest, and the codes above them, the one that waits longest first: the bytes of the codes that have
+ * been decoded, or are still to be written, are then one room with those above. */
+static void lend(mm_schedule *s) {
+    const int64_t end = s->region_bytes[MM_REGION_BUFFERS] + s->region_bytes[MM_REGION_CODES];
+    for (int g = 0; g < s->n_groups; g++)
+        if (s->groups[g].region == MM_REGION_CODES)
+            s->lives[g].offset = end - s->lives[g].offset - mm_align(s->lives[g].bytes);
 }
 
 static mm_status bound_by_life(mm_schedule *s, mm_region region) {
     region_items r;
-    MM_TRY(items_init(s, region, &r));
-    s->region_bytes[region] = mm_layout_lower_bound(r.items, r.n, MM_ALIGN);
+    MM_TRY(items_by_life(s, region, &r));
+    const int64_t bytes = mm_layout_lower_bound(r.items, r.n, MM_ALIGN), lent = lent_bytes(s, region);
     items_fini(&r);
-    return s->region_bytes[region] < 0 ? mm_fail(MM_ERR_NOMEM, "out of memory for a layout") : MM_OK;
+    s->region_bytes[region] = bytes > lent ? bytes - lent : 0;
+    return bytes < 0 ? mm_fail(MM_ERR_NOMEM, "out of memory for a layout") : MM_OK;
 }
 
 /* Where the heap begins: at a page. */
@@ -105,13 +143,17 @@ static int64_t goal_of(const mm_schedule *s, mm_region region) {
 
 static mm_status place_by_life(mm_schedule *s, mm_region region) {
     region_items r;
+    const int64_t lent = lent_bytes(s, region), room = goal_of(s, region);
+    /* what is lent is given, so no goal may be below it; without room above it, none can be met */
+    const bool no_goal = lent > 0 && room <= 0 && s->layout == MM_LAYOUT_FIT;
+    const mm_layout_algorithm layout = no_goal ? MM_LAYOUT_EXACT : s->layout;
     int64_t height = 0;
-    MM_TRY(items_init(s, region, &r));
+    MM_TRY(items_by_life(s, region, &r));
     /* as little pinned memory as can be had, even if there is no limit of it */
     const bool pinned = region == MM_REGION_PINNED && s->layout == MM_LAYOUT_SOON;
-    mm_status status =
-        mm_layout_place(r.items, r.n, pinned ? MM_LAYOUT_QUICK : s->layout, MM_ALIGN, goal_of(s, region), &height);
-    keep_offsets(s, region, &r, height);
+    mm_status status = mm_layout_place(r.items, r.n, pinned ? MM_LAYOUT_QUICK : layout, MM_ALIGN,
+                                       lent > 0 ? lent + (room > 0 ? room : 0) : room, &height);
+    keep_offsets(s, region, &r, height > lent ? height - lent : 0);
     items_fini(&r);
     return status;
 }
@@ -194,11 +236,12 @@ mm_status mm_schedule_close(mm_schedule *s, int wanted_buffers, bool keep_all, m
     MM_TRY(mm_plan_finish(plan));
     s->lives = group_lives(s, keep_all);
     if (!s->lives) return mm_fail(MM_ERR_NOMEM, "out of memory for a layout");
-    MM_TRY(bound_by_life(s, MM_REGION_GENERAL));
-    MM_TRY(bound_by_life(s, MM_REGION_PINNED));
     MM_TRY(place_codes(s));
     MM_TRY(place_buffers(s, wanted_buffers));
     MM_TRY(size_heap(s));
+    if (s->lends) lend(s);
+    MM_TRY(bound_by_life(s, MM_REGION_GENERAL));
+    MM_TRY(bound_by_life(s, MM_REGION_PINNED));
     int64_t bytes = mm_align(plan->base_bytes) + plan->external_bytes;
     for (int region = 0; region < MM_REGIONS; region++)
         if (region != MM_REGION_PINNED) bytes += s->region_bytes[region];
@@ -220,7 +263,7 @@ static void stack_regions(mm_schedule *s) {
         [MM_REGION_GIVEN] = mm_align(plan->base_bytes), [MM_REGION_PINNED] = plan->pinned_base_bytes};
     int64_t end = mm_align(plan->base_bytes);
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
-        base[order[i]] = end;
+        base[order[i]] = s->lends ? mm_align(plan->base_bytes) : end;
         end += s->region_bytes[order[i]];
     }
     if (plan->heap_bytes > 0) plan->heap_offset = (end + PAGE - 1) / PAGE * PAGE;

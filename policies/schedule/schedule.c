@@ -159,6 +159,14 @@ mm_status mm_schedule_least_workspaces(mm_schedule *s) {
     return MM_OK;
 }
 
+mm_status mm_schedule_take_variants(mm_schedule *s, const int32_t *variants) {
+    const size_t bytes = ((size_t)s->facts->n_steps + 1) * sizeof *s->variant;
+    s->variant = malloc(bytes);
+    if (!s->variant) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(s->graph));
+    memcpy(s->variant, variants, (size_t)s->facts->n_steps * sizeof *s->variant);
+    return MM_OK;
+}
+
 static int make_workspace(mm_schedule *s, int node, int step) {
     s->plan->nodes[node].variant = s->variant ? s->variant[step] : 0;
     int64_t bytes = mm_node_work_bytes(s->plan, s->facts, &s->plan->nodes[node]);

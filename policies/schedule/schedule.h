@@ -46,12 +46,14 @@ typedef struct mm_schedule {
     int64_t device_bytes, pinned_bytes, ahead_bytes; /* the limits */
     mm_inplace inplace;                              /* which tensors are written in place, and share storage */
     bool apart;                                      /* MM_STASH_APART */
+    bool lends; /* the regions of codes and buffers lend bytes that are idle to groups that are placed by lifetime */
     int32_t *variant;        /* per step: index of the variant (facts.h) that it runs; owned; NULL: the first of each */
     mm_visits *visits;       /* of persistent tensors whose homes are in pinned memory; NULL: there are none */
     int32_t workspace_group; /* the group of all steps' workspaces; -1: each step has its own */
     /* set by mm_schedule_close */
     struct mm_interval *lives;        /* per group: its lifetime, and its offset in its region */
-    int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed */
+    int64_t region_bytes[MM_REGIONS]; /* for regions placed by lifetime: a lower bound until they are placed.
+                                         With `lends`, GENERAL: what lies above the regions that lend */
 } mm_schedule;
 
 /* Begins a plan. Where `sharing` allows it, finds aliases, and outputs to write in place over inputs that no later step
@@ -75,6 +77,9 @@ static inline bool mm_schedule_outlives(const mm_schedule *schedule, mm_tensor t
 
 /* Makes each step that is appended from now on run the variant with the least workspace. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_least_workspaces(mm_schedule *schedule);
+
+/* Makes it run these variants, one per step (copied). MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_take_variants(mm_schedule *schedule, const int32_t *variants);
 
 /* Adds a group; returns it, or -1 (out of memory). */
 int mm_schedule_group(mm_schedule *schedule, mm_region region, int64_t bytes);

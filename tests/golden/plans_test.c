@@ -66,6 +66,7 @@ static const char *const POLICIES[] = {
     "hybrid",
     "vdnn-all",
     "vdnn-conv",
+    "vdnn-dyn",
     "cdma",
     "modnn",
     "comet",

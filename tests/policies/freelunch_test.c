@@ -47,6 +47,32 @@ TEST_CASE(a_linear_network_takes_three_buffers_and_the_peak_is_their_sum) {
     mm_graph_destroy(graph);
 }
 
+/* Where the regions do not fit beside the rest, gradients lie in buffers and codes that are idle. */
+TEST_CASE(where_memory_is_short_idle_codes_and_buffers_hold_other_maps) {
+    enum { APART = 1 + CONVS + CONVS * CODE + 3 * MAP + 1 + 2 * MAP };
+    mm_graph *graph = chain();
+    planned apart, lent;
+    plan_terse_within(&lent, graph, "freelunch:rate=8", CODE * UNIT, 1);
+    assert_int_equal(lent.plan->buffers, 3);
+    assert_int_equal(lent.plan->buffer_region_bytes, 3 * MAP * UNIT);
+    assert_int_equal(lent.plan->code_region_bytes, CONVS * CODE * UNIT);
+    /* the last backward step: its map and the one before it were the last in the buffers, and no code waits */
+    assert_true(lent.plan->peak_bytes <= (APART - MAP - CODE) * UNIT);
+    for (int i = 1; i <= CONVS; i++) { /* above the buffers, the code that waits longest first */
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        assert_int_equal(segment_of(&lent, name, 1)->offset, (1 + CONVS + 3 * MAP + (i - 1) * CODE) * UNIT);
+    }
+    plan_terse_within(&apart, graph, "freelunch:rate=8", CODE * UNIT, APART * UNIT - 1);
+    assert_int_equal(apart.plan->peak_bytes, lent.plan->peak_bytes);
+    planned_done(&apart);
+    plan_terse_within(&apart, graph, "freelunch:rate=8", CODE * UNIT, APART * UNIT);
+    assert_int_equal(apart.plan->peak_bytes, APART * UNIT);
+    planned_done(&apart);
+    planned_done(&lent);
+    mm_graph_destroy(graph);
+}
+
 TEST_CASE(a_deeper_decode_takes_more_buffers) {
     static const int buffers[] = {0, 3, 3, 3, 4, 5, 6, 6}; /* by depth; there are six maps */
     mm_graph *graph = chain();

@@ -486,6 +486,35 @@ TEST_CASE(each_step_runs_by_the_algorithm_that_the_policy_asks_for) {
     mm_graph_destroy(graph);
 }
 
+/* All maps, or those that the convolution reads, with as fast algorithms as have room. */
+TEST_CASE(vdnn_dyn_takes_the_first_of_its_forms_that_fits) {
+    static const struct {
+        int64_t budget, peak; /* units */
+        int variants[5], outs;
+    } cases[] = {{17, 17, {0, 0, 0, 0, 0}, 0}, {16, 15, {0, 0, 0, 1, 0}, 1}, {15, 15, {0, 0, 0, 1, 0}, 1}};
+    mm_graph *graph = with_algorithms();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        planned p;
+        int outs = 0;
+        plan_terse_within(&p, graph, "vdnn-dyn", 0, cases[i].budget * UNIT);
+        assert_int_equal(p.plan->peak_bytes, cases[i].peak * UNIT);
+        for (int n = 0; n < p.plan->n_nodes; n++) {
+            const mm_node *node = &p.plan->nodes[n];
+            outs += node->kind == MM_NODE_OUT;
+            if (node->kind == MM_NODE_STEP) assert_int_equal(node->variant, cases[i].variants[node->step]);
+        }
+        assert_int_equal(outs, cases[i].outs);
+        planned_done(&p);
+    }
+    planned least, all;
+    plan_terse_within(&least, graph, "vdnn-dyn", 0, 1);
+    plan_terse(&all, graph, "vdnn-all:algorithms=least", 0);
+    assert_int_equal(least.plan->peak_bytes, all.plan->peak_bytes);
+    planned_done(&least);
+    planned_done(&all);
+    mm_graph_destroy(graph);
+}
+
 TEST_CASE(the_plan_says_whose_it_is) {
     mm_graph *graph = residual(false);
     planned p;

@@ -129,8 +129,12 @@ static void parse_published(const char *spec, mm_policy *policy) {
 }
 
 void plan_terse(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes) {
+    plan_terse_within(p, graph, spec, code_bytes, INT64_C(1) << 40);
+}
+
+void plan_terse_within(planned *p, const mm_graph *graph, const char *spec, int64_t code_bytes, int64_t device_bytes) {
     mm_policy policy;
-    mm_limits limits = {.device_bytes = INT64_C(1) << 40, .pinned_bytes = INT64_C(1) << 40};
+    mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = INT64_C(1) << 40};
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->ownership == MM_PERSISTENT)
             limits.base_bytes += mm_align(mm_graph_tensor(graph, t)->bytes);

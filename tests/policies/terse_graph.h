@@ -42,6 +42,9 @@ mm_graph_facts *terse_facts(const mm_graph *graph, int64_t code_bytes);
 
 /* Plans, as published (when=always) unless the policy says otherwise, and proves the plan. */
 void plan_terse(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes);
+/* Likewise in a budget. If nothing fits it, the plan is the one that needs least. */
+void plan_terse_within(planned *planned, const mm_graph *graph, const char *policy, int64_t code_bytes,
+                       int64_t device_bytes);
 void planned_done(planned *planned);
 
 /* Writes the nodes in issue order: "conv" a forward step, "conv'" a backward step, "~conv" a recomputation; "(x"

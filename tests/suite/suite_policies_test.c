@@ -72,6 +72,7 @@ static const suite_policy POLICIES[] = {
     {"swap-async", true, false, false, true},
     {"vdnn-all", true, false, false, false},
     {"vdnn-conv", true, false, false, false},
+    {"vdnn-dyn", false, false, false, false},
     {"cdma", true, false, false, false},
     {"modnn", false, false, false, true},
     {"cdma:codec=rle,signs=whole", true, false, true, false},

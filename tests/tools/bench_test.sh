@@ -5,11 +5,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
 
 machine=$(realpath "$2")
-published=$(realpath "$3")
-link_orders=$(realpath "$4")
-codec_bench=$(realpath "$5")
-workflow=$(realpath "$6")
-gradients=$(realpath "$7")
+link_orders=$(realpath "$3")
+codec_bench=$(realpath "$4")
+workflow=$(realpath "$5")
+gradients=$(realpath "$6")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -630,107 +629,7 @@ a_link_can_be_a_part_of_the_codecs_speed_() {
         fail "$(head -1 out)"
 }
 
-# ---------------------------------------------------------------- as published
-
-the_published_orders_hold_on_a_gpu_of_the_papers_class_() {
-    "$published" freelunch --tables "$mm" "$machine" >out 2>err || fail "not in order"
-    says out "in order: freelunch and hybrid ahead of swap-async"
-    [[ $(tail -1 out) =~ hybrid\ ([0-9.]+),\ swap-async\ ([0-9.]+)$ ]] || fail "$(tail -1 out)"
-    is_less "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" || fail "$(tail -1 out)"
-    sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
-    ! "$published" freelunch --tables "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
-    says out "not in order: resnet152 at own: freelunch"
-}
-
-cdmas_figures_come_in_the_published_order_() {
-    python3 -S "$published" cdma --quick "$mm" >out 2>err || fail "not in order"
-    says out "alexnet-2012                0.5"
-    says out "Figure 13, Pascal Titan Xp"
-    [[ $(tail -1 out) == "in order: zvc ahead of rle in every layout"* ]] || fail "$(tail -1 out)"
-    # `swapped` runs mm, and exchanges zvc's and rle's figures in what it writes.
-    printf '%s\n' "#!/bin/bash" "\"$mm\" \"\$@\" || exit" "[[ \$1 != codecs ]] ||" \
-        "sed -i 's/\"zvc\"/\"z\"/; s/\"rle\"/\"zvc\"/; s/\"z\"/\"rle\"/' \"\${@: -1}\"" >swapped
-    chmod +x swapped
-    ! python3 -S "$published" cdma --quick ./swapped >out 2>err || fail "rle ahead of zvc is called in order"
-    says out "not in order: Figure 11, nhwc: zvc "
-    says out "not in order: Figure 13, Maxwell Titan X, nin: zvc "
-    ! python3 -S "$published" cdma --quick "$mm" cifar10:/nowhere >out 2>err || fail "without data it is called in order"
-    [[ $(<err) == *"/nowhere"* && $(<err) != *Traceback* ]] || fail "$(<err)"
-    ! python3 -S "$published" cdma --quik >out 2>err || fail "--quik is accepted"
-    says err "unrecognized arguments: --quik"
-}
-
-freelunchs_figures_come_in_the_published_order_() {
-    python3 -S "$published" freelunch "$mm" "$machine" >out 2>err || fail "not in order"
-    [[ $(tail -1 out) == "in order: as published, except lines marked different" ]] || fail "$(tail -1 out)"
-    says out "alexnet-2012, batch 128: all maps                              940.05     940.50"
-    says out "largest tensor buffer                                       76.15      76.15"
-    sed 's/"zfp\([^"]*\)": {"encode_bytes_per_s": [0-9.e]*/"zfp\1": {"encode_bytes_per_s": 2e9/' "$machine" >slow
-    ! python3 -S "$published" freelunch "$mm" slow >out 2>err || fail "a codec slower than the link is in order too"
-    says out "not in order: resnet152@227x227, batch 44: freelunch slower than recompute"
-    ! python3 -S "$published" freelunch "$mm" nothing >out 2>err || fail "without a machine it is in order too"
-    [[ $(<err) == "nothing: "* && $(<err) != *Traceback* ]] || fail "$(<err)"
-}
-
-figures_without_a_program_or_a_machine_end_in_one_line_() {
-    local paper lines
-    printf '{}' >empty
-    for paper in freelunch cdma comet gist modnn; do
-        ! python3 -S "$published" $paper ./nowhere >out 2>err || fail "$paper: in order without mm"
-        mapfile -t lines <err
-        [[ ${#lines[@]} == 1 && ${lines[0]} == *"'./nowhere'"* ]] || fail "$paper: $(<err)"
-    done
-    for paper in freelunch comet gist modnn; do
-        ! python3 -S "$published" $paper "$mm" empty >out 2>err || fail "$paper: in order on a machine without rates"
-        mapfile -t lines <err
-        ((${#lines[@]} == 1)) || fail "$paper: $(<err)"
-    done
-}
-
-# trained SEED LIVENESS COMET RATIO: writes rows of two training runs with the accuracies LIVENESS and COMET, and the
-# codecs' log of the second.
-trained() {
-    printf '[{"status": "ok", "test_accuracy": %s}]\n' "$2" >"rows/tiny-liveness-$1.json"
-    printf '[{"status": "ok", "test_accuracy": %s}]\n' "$3" >"rows/tiny-comet_every=2-$1.json"
-    printf '{"ratio": 3}\n{"ratio": %s}\n' "$4" >"rows/tiny-comet_every=2-$1.json.log"
-}
-
-lossy_training_is_as_accurate_as_exact_training_or_is_told_not_to_be_() {
-    local train=(python3 -S "$published" accuracy --mm "$mm" --rows rows --nets tiny --batch 8
-        --data synthetic:samples=64 --epochs 2 --policies)
-    mkdir rows
-    trained 1 0.90 0.88 9
-    trained 2 0.92 0.93 10
-    "${train[@]}" comet:every=2 --seeds 2 >out 2>err || fail "a difference within two errors is not in order"
-    says out "comet:every=2                      90.50       -0.50     9.5  88.00, 93.00; 2.69 by 2 seeds (0.29 by"
-    ! "${train[@]}" comet:every=2 >out 2>err || fail "less accurate, and in order"
-    says out "88.00; 0.44 by 10000 test images, one seed"
-    says out "not in order: tiny under comet:every=2: 2.00 points worse than liveness"
-    trained 1 0.90 0.898 7.5
-    ! "${train[@]}" comet:every=2 >out 2>err || fail "large codes are in order"
-    says out "not in order: tiny under comet:every=2: convolutions' inputs are compressed 7.5 times, not 8"
-    (($(grep -c "^not in order" out) == 1)) || fail "the accuracy is not in order"
-    rm -r rows
-    "${train[@]}" comet:every=2 freelunch:ratio=8 >out 2>err || (($? == 1)) || fail "not trained"
-    (($(grep -c "^training tiny under " out) == 3)) || fail "not three runs"
-    "${train[@]}" comet:every=2 freelunch:ratio=8 >out 2>err || (($? == 1)) || fail "not read"
-    [[ $(<out) != *training* ]] || fail "trained again"
-    ! "${train[@]}" recompute:deep >out 2>err || fail "a policy that mm refuses is in order"
-    [[ $(<err) == *recompute:deep* && $(<err) != *Traceback* ]] || fail "$(<err)"
-}
-
-gists_figures_come_out_as_published_() {
-    "$published" gist --fast "$mm" "$machine" >out 2>err || fail "not as published: $(<out) $(<err)"
-    says out "Figure 14: SSDC's ratio by layer"
-    [[ $(tail -1 out) == "in order: Binarize ahead of SSDC"* ]] || fail "$(tail -1 out)"
-    # `dense` runs mm with sparse codes as large as maps. Encoding both kinds of maps then needs more than Binarize
-    # alone.
-    # shellcheck disable=SC2016 # expands in the stand-in
-    printf '#!/bin/bash\nexec "%s" "${@//reserve=64/reserve=100}"\n' "$mm" >dense
-    chmod +x dense
-    ! "$published" gist --fast "$PWD/dense" "$machine" >out 2>err || fail "sparse codes as large as maps are called in order"
-    says out "not in order: AlexNet: SSDC, Binarize, both, in place"
-}
+# ---------------------------------------------------------------- orders and machines
 
 the_order_over_a_slow_link_is_said_with_the_exit_status_() {
     local status=0
@@ -745,6 +644,18 @@ the_order_over_a_slow_link_is_said_with_the_exit_status_() {
     fi
     ! "$link_orders" "$mm" nope 8 2 >out 2>err || fail "a network that is not there is in order"
     says err "nope"
+}
+
+a_frameworks_time_is_of_steps_alone_() {
+    sed 's/"launch_ns": 8000/&, "step_ns": 1000000/' "$machine" >framework
+    expect 0 bench --simulate "$machine" --net tiny --batch 8 --policies freelunch --quiet --facts without
+    expect 0 bench --simulate framework --net tiny --batch 8 --policies freelunch --quiet --facts with
+    sed 's/"ns": 1\(0[0-9]\{5\}\)$/"ns": \1/; s/"ns": 0*/"ns": /' with >less
+    sed 's/"ns": 0*/"ns": /' without >plain
+    equal less plain
+    ! cmp -s with without || fail "step_ns has no effect"
+    sed 's/"step_ns": [0-9]*/"step_ns": -1/' framework >negative
+    refused 1 "machine file negative: step_ns is -1, must be 0 to" "${simulate[@]/#$machine/negative}"
 }
 
 a_gpus_steps_take_what_was_measured_on_one_() {

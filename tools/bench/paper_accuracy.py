@@ -1,142 +1,222 @@
 # SPDX-License-Identifier: MIT
 """Test accuracies under policies with lossy codecs, beside those under liveness:
 
-A policy fails if it is below liveness by more than 0.3 points and by more than two standard errors of the difference.
-Comet must also compress convolutions' inputs to an eighth.
+Prints a table of the finished runs in accuracy.csv: means over seeds, standard errors of differences, and a verdict:
 
-    published accuracy --data cifar10:DIR --rows FOLDER --nets NET... --policies POLICY... [--seeds N]
+  within 0.3 points   no more than that below liveness, and two standard errors of the difference are below 0.3
+  worse               below liveness by more than 0.3 points and by more than two standard errors
+  undecided           neither: two standard errors are above 0.3
+  no claim            one seed
 
-Trains each network under each policy, and under liveness, with seeds 1 to N. FOLDER keeps a row of each run, and runs
-in it are not repeated. Eight epochs of resnet20 take half an hour on a core.
+What is not finished is named as not finished. It fails if a verdict is `worse`.
 
-    Jin et al., Table 1       --policies comet
-                              --nets 'vgg16@32x32,classes=10,thin=4' 'resnet18@32x32,classes=10,thin=2' resnet20
-    FreeLunch, Figure 3       --policies freelunch:ratio=8,when=always --nets resnet32 --seeds 3
-    Gist, lossy               --policies gist:lossy=fp16 --nets resnet20 --seeds 3
+    published accuracy                                                only the table
+    published accuracy --train cifar10:DIR --work FOLDER [--jobs N]   the missing runs first
+
+Without --nets, --policies and --seeds the runs are those of the three papers: ResNet-20, three seeds, under liveness,
+freelunch:ratio=8, comet and gist:lossy=fp8; ResNet-32, one seed, under liveness and freelunch:ratio=8; 20 epochs of
+CIFAR-10, cosine schedule. That takes about 12 hours of two cores. Each run has one thread, so its result depends on no
+number of cores. It saves its state in FOLDER at each epoch, and goes on from there: stop the script at any time
+(Ctrl-C), and start it again. A row is written when a run has finished, with its command.
 """
+import collections
+import csv
 import json
 import math
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
+import time
 
 from papers import HERE
 
 EXACT = "liveness"
 POINTS = 0.3
-COMET_RATIO = 8.0
-# Networks of Jin et al., Table 1 (ImageNet). published.csv has their ratios of convolutions' inputs.
-TABLE_1 = {"alexnet": "AlexNet", "vgg16": "VGG-16", "resnet18": "ResNet-18", "resnet50": "ResNet-50"}
+LOSSY = ("freelunch:ratio=8,when=always", "comet:when=always", "gist:lossy=fp8,when=always")
+RUNS = [("resnet20", 3, LOSSY), ("resnet32", 1, LOSSY[:1])]  # network, seeds, policies beside liveness
+COLUMNS = ("net", "policy", "seed", "data", "epochs", "batch", "lr", "test_accuracy", "test_loss", "ratio", "version",
+           "command")
+WHAT = COLUMNS[:7]  # what tells runs apart
+
+Run = collections.namedtuple("Run", WHAT)
 
 
-def is_comet(policy):
-    """Only comet samples, and so writes a codec log."""
-    return policy.split(":")[0] == "comet"
+def runs_of(options):
+    study = RUNS
+    if options.nets or options.policies:
+        study = [(net, options.seeds or 1, options.policies or LOSSY) for net in options.nets or ["resnet20"]]
+    data = (options.train or options.data).split(":")[0]
+    for net, seeds, policies in study:
+        for policy in [EXACT] + [p for p in policies if p != EXACT]:
+            for seed in range(1, (options.seeds or seeds) + 1):
+                yield Run(net, policy, str(seed), data, str(options.epochs), str(options.batch), options.lr)
 
 
-def train(options, net, policy, seed, path):
-    print("training %s under %s, seed %d" % (net, policy, seed), flush=True)
-    logs = ["--codec-log", path + ".log"] if is_comet(policy) else []
-    command = [options.mm, "train", "--net", net, "--data", options.data, "--batch", str(options.batch), "--threads",
-               str(options.threads), "--epochs", str(options.epochs), "--eval", "--lr-schedule", "cosine", "--seed",
-               str(seed), "--policy", policy, "--no-measure", "--quiet", "--json", path + ".tmp", *logs]
-    if options.lr:
-        command += ["--lr", options.lr]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        sys.exit("%s: %s" % (" ".join(command), done.stderr.strip()))
-    os.rename(path + ".tmp", path)
-
-
-def row_of(options, net, policy, seed):
-    """Test accuracy in points, and ratio of maps to codes (None: no codes), of a run in FOLDER, which is trained if it
-    is not there."""
-    name = "%s-%s-%d%s" % (net, policy, seed, "-lr" + options.lr if options.lr else "")
-    path = os.path.join(options.rows, re.sub("[^A-Za-z0-9.=-]", "_", name) + ".json")
+def read_rows(path):
+    """{run: row}; of runs that are there twice, the last."""
     if not os.path.exists(path):
-        train(options, net, policy, seed, path)
+        return {}
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     try:
-        with open(path) as f:
-            row = json.load(f)[0]
+        return {Run(*(row[key] for key in WHAT)): dict(row, test_accuracy=float(row["test_accuracy"])) for row in rows}
+    except (KeyError, TypeError, ValueError) as e:
+        sys.exit("%s: not a table of runs: %s" % (path, e))
+
+
+def add_row(path, row):
+    is_new = not os.path.exists(path) or os.path.getsize(path) == 0
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+# ---------------------------------------------------------------- training
+
+
+class Training:
+    """A run of mm train, in a process of its own."""
+
+    def __init__(self, options, run):
+        self.run = run
+        self.at = os.path.join(options.work, re.sub("[^A-Za-z0-9.=-]", "_", "-".join(run[:3])))
+        self.command = [options.mm, "train", "--net", run.net, "--data", options.train, "--batch", run.batch, "--epochs",
+                        run.epochs, "--lr-schedule", "cosine", "--seed", run.seed, "--threads", "1", "--policy",
+                        run.policy, "--eval"] + (["--lr", run.lr] if run.lr else [])
+        state, goes_on = self.at + ".state", os.path.exists(self.at + ".state")
+        self.logs = [self.at + ".%d.log" % i for i in range(1, 1000)]
+        log = next(path for path in self.logs if not os.path.exists(path))
+        extra = ["--no-measure", "--quiet", "--json", self.at + ".json", "--save", state, "--save-every",
+                 str(options.save_every)] + (["--load", state] if goes_on else [])
+        if run.policy.split(":")[0] == "comet":
+            extra += ["--codec-log", log]
+        print("%s %s under %s, seed %s" % ("going on with" if goes_on else "training", *run[:3]), flush=True)
+        with open(self.at + ".err", "w", encoding="utf-8") as errors:
+            # a group of its own, so that Ctrl-C reaches this script alone, which then stops the runs
+            self.process = subprocess.Popen(self.command + extra, stdout=subprocess.DEVNULL, stderr=errors,
+                                            stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def ratio(self, row):
+        """Maps over codes; of comet, the last that its log has."""
+        found = None
+        for path in self.logs:
+            if not os.path.exists(path):
+                break
+            with open(path, encoding="utf-8") as file:
+                found = next((l["ratio"] for l in reversed(list(map(json.loads, file))) if l["ratio"]), found)
+        if found is None and row.get("coded_bytes"):
+            found = row["encoded_bytes"] / row["coded_bytes"]
+        return "%.4g" % found if found else ""
+
+    def end(self, version):
+        """The row of accuracy.csv."""
+        if self.process.returncode != 0:
+            with open(self.at + ".err", encoding="utf-8") as errors:
+                sys.exit("%s: %s" % (" ".join(self.command), errors.read().strip()))
+        with open(self.at + ".json", encoding="utf-8") as file:
+            row = json.load(file)[0]
         if row["status"] != "ok":
-            sys.exit("%s: the run's status must be ok, but is: %s" % (path, row["status"]))
-        ratio = row["encoded_bytes"] / row["coded_bytes"] if row.get("coded_bytes") else None
-        if is_comet(policy):
-            with open(path + ".log") as f:
-                ratio = [line["ratio"] for line in map(json.loads, f) if line["ratio"]][-1]
-        return 100 * row["test_accuracy"], ratio
-    except (ValueError, KeyError, IndexError, TypeError) as e:
-        sys.exit("%s: not a row of mm train, or a log without a ratio (%s); remove it to train again" % (path, e))
+            sys.exit("%s: ended with status %s" % (" ".join(self.command), row["status"]))
+        print("finished %s under %s, seed %s: %.2f %%" % (*self.run[:3], 100 * row["test_accuracy"]), flush=True)
+        command = " ".join(["mm"] + self.command[1:])
+        return dict(zip(WHAT, self.run), test_accuracy="%.4f" % row["test_accuracy"], test_loss="%.5g" % row["test_loss"],
+                    ratio=self.ratio(row), version=version, command=command)
 
 
-def binomial_variance(points, images, runs):
-    share = points / 100
-    return 100**2 * share * (1 - share) / images / runs
+def interrupted(number, frame):
+    raise KeyboardInterrupt
 
 
-def standard_error(options, exact, ours):
-    """The standard error of the difference of two means, and a text about it. With one seed, only the error by the
-    number of test images is known."""
-    images = math.sqrt(sum(binomial_variance(statistics.mean(a), options.test_images, len(a)) for a in (exact, ours)))
-    if options.seeds == 1:
-        return images, "%.2f by %d test images, one seed" % (images, options.test_images)
-    seeds = math.sqrt(sum(statistics.variance(a) / len(a) for a in (exact, ours)))
-    return seeds, "%.2f by %d seeds (%.2f by %d test images)" % (seeds, options.seeds, images, options.test_images)
+def train(options, missing, version):
+    os.makedirs(options.work, exist_ok=True)
+    signal.signal(signal.SIGTERM, interrupted)
+    going = []
+    try:
+        while missing or going:
+            while missing and len(going) < options.jobs:
+                going.append(Training(options, missing.pop(0)))
+            time.sleep(0.2)
+            for training in [t for t in going if t.process.poll() is not None]:
+                add_row(options.table, training.end(version))
+                going.remove(training)
+    finally:  # each finishes its iteration, and saves
+        for training in going:
+            training.process.terminate()
+        for training in going:
+            training.process.wait()
 
 
-def compare(paper, options, net):
-    """Prints a network's rows. Returns what is wrong with them."""
-    print("%s, %d epochs of %s: test accuracy in %%" % (net, options.epochs, options.data))
-    print("  %-32s %7s  %10s  %6s  %s" % ("policy", "mean", "difference", "ratio", "by seed; error of the difference"))
-    wrong, exact = [], None
-    for policy in [EXACT] + [p for p in options.policies if p != EXACT]:
-        runs = [row_of(options, net, policy, seed) for seed in range(1, options.seeds + 1)]
-        found = [accuracy for accuracy, _ in runs]
-        ratio = statistics.mean(r for _, r in runs) if runs[0][1] else None
-        by_seed = ", ".join("%.2f" % a for a in found)
-        if exact is None:
-            exact = found
-            print("  %-32s %7.2f  %10s  %6s  %s" % (policy, statistics.mean(found), "", "", by_seed))
+# ---------------------------------------------------------------- the table
+
+
+def verdict(exact, ours):
+    """Of accuracies in points, by seed: the difference, its standard error (None: one seed), and what follows."""
+    difference = statistics.mean(ours) - statistics.mean(exact)
+    if min(len(exact), len(ours)) < 2:
+        return difference, None, "no claim"
+    error = math.sqrt(sum(statistics.variance(a) / len(a) for a in (exact, ours)))
+    if -difference > max(POINTS, 2 * error):
+        return difference, error, "worse"
+    return difference, error, "undecided" if 2 * error > POINTS else "within %g points" % POINTS
+
+
+def compare(paper, runs, rows):
+    print("%-10s %-32s %5s  %7s  %10s  %8s  %6s  %s" %
+          ("net", "policy", "seeds", "mean, %", "difference", "error", "ratio", "verdict"))
+    cases = list(dict.fromkeys((r.net, r.policy) for r in runs))
+    for net, policy in cases:
+        exact, ours = ([run for run in runs if (run.net, run.policy) == (net, p)] for p in (EXACT, policy))
+        done = [rows[run] for run in ours if run in rows]
+        found = [100 * row["test_accuracy"] for row in done]
+        at = "%-10s %-32s %d/%d  " % (net, policy, len(done), len(ours))
+        if len(done) < len(ours) or any(run not in rows for run in exact):
+            print(at + ("%7.2f" % statistics.mean(found) if found else "      -") + "  not finished")
             continue
-        difference = statistics.mean(found) - statistics.mean(exact)
-        error, said = standard_error(options, exact, found)
-        print("  %-32s %7.2f  %+10.2f  %6s  %s; %s" %
-              (policy, statistics.mean(found), difference, "%.1f" % ratio if ratio else "-", by_seed, said))
-        if difference < -max(POINTS, 2 * error):
-            wrong.append("%s under %s: %.2f points worse than %s" % (net, policy, -difference, EXACT))
-        if is_comet(policy):
-            for name, theirs in TABLE_1.items():
-                if re.split("[@,]", net)[0].startswith(name):
-                    print("    published (Table 1, ImageNet): %s, ratio %.1f, at most 0.31 points worse" %
-                          (theirs, paper.figures[name]))
-            if ratio < COMET_RATIO:
-                wrong.append("%s under %s: convolutions' inputs are compressed %.1f times, not %.0f" %
-                             (net, policy, ratio, COMET_RATIO))
-    return wrong
+        if policy == EXACT:
+            print(at + "%7.2f" % statistics.mean(found))
+            continue
+        difference, error, said = verdict([100 * rows[run]["test_accuracy"] for run in exact], found)
+        ratios = [float(row["ratio"]) for row in done if row["ratio"]]
+        print(at + "%7.2f  %+10.2f  %8s  %6s  %s" %
+              (statistics.mean(found), difference, "%.2f" % error if error is not None else "-",
+               "%.1f" % statistics.mean(ratios) if ratios else "-", said))
+        paper.order("%s under %s: %.2f points worse than %s" % (net, policy, -difference, EXACT), said != "worse")
 
 
 def add_options(parser):
     add = parser.add_argument
     add("--mm", default=os.path.join(HERE, "../../bazel-bin/tools/mm"), help="the command mm")
-    add("--data", required=True, help="as mm train takes it")
-    add("--rows", required=True, metavar="FOLDER",
-        help="keeps the rows: NET-POLICY-SEED.json, -lrRATE before .json with --lr")
-    add("--nets", required=True, nargs="+", metavar="NET")
-    add("--policies", required=True, nargs="+", metavar="POLICY")
-    add("--seeds", type=int, default=1, help="of each network and policy (1)")
-    add("--epochs", type=int, default=8)
+    add("--table", default=os.path.join(HERE, "accuracy.csv"), help="the finished runs (tools/bench/accuracy.csv)")
+    add("--train", metavar="DATA", help="train the missing runs on these data, as mm train takes them")
+    add("--data", default="cifar10", help="without --train: the kind of data whose runs are shown (cifar10)")
+    add("--work", metavar="FOLDER", help="with --train: keeps states of runs")
+    add("--jobs", type=int, default=2, help="runs at a time (2)")
+    add("--nets", nargs="+", metavar="NET", help="instead of the papers'")
+    add("--policies", nargs="+", metavar="POLICY", help="instead of the papers'")
+    add("--seeds", type=int, help="of each network and policy")
+    add("--epochs", type=int, default=20)
     add("--batch", type=int, default=128)
-    add("--lr", metavar="RATE", help="first learning rate, as mm train takes it; networks without batch norms need less"
-        " than its default, such as 0.02")
-    add("--threads", type=int, default=1, help="that compute (1)")
-    add("--test-images", type=int, default=10000, metavar="N", help="that the data have (10000, as CIFAR-10)")
+    add("--lr", metavar="RATE", default="", help="first learning rate (that of mm train)")
+    add("--save-every", type=int, default=391, metavar="N", help="iterations (391: an epoch of CIFAR-10)")
 
 
 def run(paper, options):
-    if options.seeds < 1 or options.test_images < 1:
-        sys.exit("published accuracy: --seeds and --test-images are at least 1")
-    os.makedirs(options.rows, exist_ok=True)
-    paper.failed = ["not in order: " + wrong for net in options.nets for wrong in compare(paper, options, net)]
-    return "in order: no policy is less accurate than %s" % EXACT
+    if options.jobs < 1 or (options.seeds is not None and options.seeds < 1):
+        sys.exit("published accuracy: --jobs and --seeds are at least 1")
+    if options.train and not options.work:
+        sys.exit("published accuracy: --train needs --work FOLDER")
+    runs = list(runs_of(options))
+    if options.train:
+        rows = read_rows(options.table)
+        train(options, [run for run in runs if run not in rows], paper.run("--version").strip())
+    rows = read_rows(options.table)
+    compare(paper, runs, rows)
+    done = sum(run in rows for run in runs)
+    if done < len(runs):
+        return "not finished: %d of %d runs" % (len(runs) - done, len(runs))
+    return "no policy is found to be less accurate than %s" % EXACT

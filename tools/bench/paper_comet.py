@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
 """The figures of Jin et al. (error-bounded compression):
 
-Trains short runs of small networks. Their figures are judged by order only, because the paper's are of ImageNet. Figure
+Trains short runs of small networks, which must learn: their loss falls to half, with comet as without. Figure
 8: predicted and measured deviation of errors of weight gradients. Figure 6: the share of errors within the deviation,
 and how keeping zeros narrows it. Figure 9: larger deviations. Figure 10: the ratio as training goes on. Figure 11 and
-the overhead are simulated on MACHINE (tools/facts/titanx.json).
+the overhead are simulated on MACHINE (tools/facts/titanx.json); they do not count, because the codec's speed there is
+assumed, and a small batch is computed as fast as a large one.
+
+Recorded figures are those of the default options; with others only orders are judged.
 
     published comet [MM [MACHINE]] [--data SPEC] [--iterations N] [--every W]
 
 Table 1, whose networks train for hours: published accuracy --policies comet.
 """
+import csv
 import json
 import math
 import os
@@ -20,24 +24,39 @@ from papers import HERE, add_places
 
 LIVENESS = "liveness:inplace=off"  # as a framework's allocator, without in-place writes
 NEAR = 0.15
-SHARE = 0.682  # of a normal distribution, within one standard deviation
-NETS = ("resnet20", "vgg16@32x32,classes=10,thin=4")
+NETS = {"resnet20": "0.1", "alexnet@64x64,classes=10,thin=4": "0.02"}  # and their learning rates
+SAMPLES, ITERATIONS, EVERY = "synthetic", 61, 20
+
+
+def losses_of(path):
+    """The first loss, and the mean of the last ten."""
+    with open(path, newline="", encoding="utf-8") as f:
+        losses = [float(row["loss"]) for row in csv.DictReader(f)]
+    return losses[0], statistics.mean(losses[-10:])
 
 
 def train(paper, options, net, policy):
-    """Trains; returns the row, and the lines of the codec log (none if the policy does not sample)."""
-    log = os.path.join(paper.folder, "codecs.log")
-    logs = ["--codec-log", log] if policy.startswith("comet") else []
-    row = paper.rows("train", "--net", net, "--data", options.data, "--batch", "64", "--iterations",
-                     str(options.iterations), "--policy", policy, "--no-measure", *logs)[0]
-    if not logs:
-        return row, []
+    """Trains; returns the losses, and the lines of the codec log (none if the policy does not sample)."""
+    log, table = os.path.join(paper.folder, "codecs.log"), os.path.join(paper.folder, "losses.csv")
+    logs = ["--log", table] + (["--codec-log", log] if policy.startswith("comet") else [])
+    paper.rows("train", "--net", net, "--data", options.data, "--batch", "64", "--iterations",
+                     str(options.iterations), "--lr", NETS[net], "--policy", policy, "--no-measure", *logs)
+    if "--codec-log" not in logs:
+        return losses_of(table), []
     with open(log, encoding="utf-8") as f:
-        return row, [json.loads(line) for line in f]
+        return losses_of(table), [json.loads(line) for line in f]
 
 
 def comet(options, **changed):
     return "comet:" + ",".join("%s=%s" % c for c in dict(every=options.every, when="always", **changed).items())
+
+
+def tell(paper, options, what, ours):
+    """Judges a figure of the default options."""
+    if options.data == SAMPLES and options.iterations == ITERATIONS and options.every == EVERY:
+        paper.tell(what, ours)
+    else:
+        print("  %s: %.3g" % (what, ours))
 
 
 def measured_layers(lines):
@@ -48,7 +67,7 @@ def measured_layers(lines):
 # ---------------------------------------------------------------- Figures 6, 8, 10
 
 
-def figure_8(paper, net, lines):
+def figure_8(paper, options, net, lines):
     print("Figure 8, %s: deviation of the error of a weight's gradient, at the last iteration that samples" % net)
     print("  %-24s %10s  %10s  %9s  %9s  %5s  %s" % ("layer", "measured", "predicted", "predicted", "zeros not", "ratio",
                                                    "guard"))
@@ -71,6 +90,9 @@ def figure_8(paper, net, lines):
           (off[0], off[-1], statistics.median(off)))
     off = [abs(l["predicted_sigma"] / l["measured_sigma"] - 1) for _, l in found]
     paper.order("%s: predictions are more than %.0f %% off" % (net, 100 * NEAR), statistics.median(off) <= NEAR)
+    if net == "resnet20":
+        tell(paper, options, "measured over predicted deviation (sum), resnet20",
+             statistics.median(l["measured_sigma"] / l["predicted_sigma"] for _, l in found))
     print("Figure 6, %s: predicted: if zeros had errors, the distribution would be %.2f times as wide" %
           (net, statistics.median(1 / math.sqrt(l["nonzero_share"]) for _, l in found)))
     paper.order("%s: keeping zeros does not narrow the errors" % net, all(l["nonzero_share"] < 1 for _, l in found))
@@ -81,90 +103,85 @@ def figure_6(paper, options, net):
                       "--policies", "rules:conv-in=compress(eb:abs=0.02),when=always", program=options.gradients)
     found = [r for r in rows if r["kind"] == "conv" and r["sigma"] > 0]
     within = [r["within_sigma"] for r in found]
-    print("Figure 6, %s: %.1f %% of errors within their output channel's deviation, %.1f to %.1f by layer (published: %.1f)" %
-          (net, 100 * statistics.mean(within), 100 * min(within), 100 * max(within), 100 * SHARE))
-    paper.order("%s: errors are not normal" % net, abs(statistics.mean(within) - SHARE) <= 0.05)
+    print("Figure 6, %s: errors within their output channel's deviation: %.1f to %.1f %% by layer" %
+          (net, 100 * min(within), 100 * max(within)))
+    tell(paper, options, "share of errors within a deviation, resnet20", 100 * statistics.mean(within))
 
 
-def figure_10(paper, net, row, exact, lines):
-    print("Figure 10, %s: the ratio of maps to codes, by iteration (published: about 13 on AlexNet)" % net)
+def figure_10(paper, options, net, losses, exact, lines):
+    print("Figure 10, %s: the ratio of maps to codes, by iteration" % net)
     ratios = [(l["iteration"], l["ratio"]) for l in lines if l["ratio"]]
     print("  " + "  ".join("%d: %.1f" % r for r in ratios))
-    print("  loss at the end %.3f, under liveness %.3f" % (row["loss_last"], exact["loss_last"]))
-    paper.order("%s: maps are not compressed to a fifth" % net, ratios[-1][1] >= 5)
+    print("  loss at first %.3f, mean of the last ten %.3f, under liveness %.3f" % (*losses, exact[1]))
+    paper.order("%s does not learn" % net, exact[1] <= exact[0] / 2)
+    paper.order("%s does not learn under comet" % net, losses[1] <= losses[0] / 2)
+    if net.startswith("alexnet"):
+        tell(paper, options, "ratio of maps to codes at the end, AlexNet", ratios[-1][1])
 
 
 def short_runs(paper, options):
     for net in NETS:
         exact, _ = train(paper, options, net, "liveness")
-        row, lines = train(paper, options, net, comet(options))
-        figure_8(paper, net, lines)
-        figure_10(paper, net, row, exact, lines)
-    figure_6(paper, options, NETS[0])
+        losses, lines = train(paper, options, net, comet(options))
+        figure_8(paper, options, net, lines)
+        figure_10(paper, options, net, losses, exact, lines)
+    figure_6(paper, options, "resnet20")
 
 
 def figure_9(paper, options):
-    net = NETS[0]
+    net = "resnet20"
     print("Figure 9, %s: deviations of 1, 2 and 5 %% of mean |momentum| (published: 5 %% loses accuracy, 1 %% does not)" % net)
     ratios = []
     for sigma in ("0.01", "0.02", "0.05"):
-        row, lines = train(paper, options, net, comet(options, sigma=sigma))
+        losses, lines = train(paper, options, net, comet(options, sigma=sigma))
         ratios.append(lines[-1]["ratio"])
-        print("  sigma %s  ratio %5.1f  loss at the end %.3f" % (sigma, ratios[-1], row["loss_last"]))
+        print("  sigma %s  ratio %5.1f  mean of the last ten losses %.3f" % (sigma, ratios[-1], losses[1]))
     paper.order("a larger deviation does not give a larger ratio", ratios[0] < ratios[1] < ratios[2])
 
 
 # ---------------------------------------------------------------- Figure 11 and the overhead
 
 
-def add_eb(machine):
-    """Adds rates of eb, if missing: those of zfp at 4 bits a value, which compresses a map to an eighth."""
-    machine["codecs"].setdefault("eb", machine["codecs"]["zfp:rate=4"])
-
-
-def overhead(paper, machine):
-    rates = paper.read_machine(machine)["codecs"]["eb"]
-    print("Overhead, simulated, eb at %.0f and %.0f GB/s: a step under comet against liveness (published: 17 %% on average)" %
+def overhead(paper):
+    rates = paper.rates["codecs"]["eb"]
+    print("Overhead, simulated, eb at an assumed %.0f and %.0f GB/s: a step under comet against liveness" %
           (rates["encode_bytes_per_s"] / 1e9, rates["decode_bytes_per_s"] / 1e9))
     found = []
     for net, batch in (("alexnet-2012", 256), ("vgg16", 32), ("resnet18", 128), ("resnet50", 32)):
-        rows = paper.simulate(net, [batch], [LIVENESS, "comet:when=always"], machine=machine)
+        rows = paper.simulate(net, [batch], [LIVENESS, "comet:when=always"])
         exact, ours = (r["images_per_second"] for r in rows)
-        found.append(exact / ours - 1)
+        found.append(exact / ours)
         print("  %-14s batch %4d  %5.1f %%  memory %.2f of liveness" %
-              (net, batch, 100 * found[-1], rows[1]["predicted_peak_bytes"] / rows[0]["predicted_peak_bytes"]))
-        paper.order("%s takes more memory under comet" % net, 
+              (net, batch, 100 * (found[-1] - 1), rows[1]["predicted_peak_bytes"] / rows[0]["predicted_peak_bytes"]))
+        paper.order("%s takes more memory under comet" % net,
                     rows[1]["predicted_peak_bytes"] < rows[0]["predicted_peak_bytes"])
-    print("  %-14s             %5.1f %%" % ("mean", 100 * statistics.mean(found)))
-    paper.order("the overhead is above a half", statistics.mean(found) <= 0.5)
+        paper.order("%s: compressing takes no time" % net, found[-1] >= 1)
+    paper.tell("overhead, mean of four networks", statistics.mean(found))
 
 
-def larger_batches(paper, machine):
+def larger_batches(paper):
     batches = (32, 64, 128)
-    print("Figure 11, simulated, resnet50: images/s by batch (published: up to 1.27 times)")
-    rows = paper.simulate("resnet50", batches, ["comet:when=always"], machine=machine)
+    print("Figure 11, simulated, resnet50: images/s by batch")
+    rows = paper.simulate("resnet50", batches, ["comet:when=always"])
     speeds = [r["images_per_second"] for r in rows]
-    print("  %s  largest / smallest %.2f" %
-          ("  ".join("%d: %.1f" % s for s in zip(batches, speeds)), speeds[-1] / speeds[0]))
-    paper.order("a larger batch is slower", speeds[-1] >= speeds[0] * 0.999)
+    print("  " + "  ".join("%d: %.1f" % s for s in zip(batches, speeds)))
+    paper.tell("largest over smallest batch, resnet50", speeds[-1] / speeds[0])
 
 
 def add_options(parser):
     add_places(parser)
     parser.add_argument("--gradients", default=os.path.join(HERE, "../../bazel-bin/tools/bench/gradients"),
                         help="the program //tools/bench:gradients")
-    parser.add_argument("--data", default="synthetic", help="as mm train takes it (synthetic)")
-    parser.add_argument("--iterations", type=int, default=61, help="of each short run (61)")
-    parser.add_argument("--every", type=int, default=20, help="sample every so many iterations (20)")
+    parser.add_argument("--data", default=SAMPLES, help="as mm train takes it (synthetic)")
+    parser.add_argument("--iterations", type=int, default=ITERATIONS, help="of each short run (61)")
+    parser.add_argument("--every", type=int, default=EVERY, help="sample every so many iterations (20)")
 
 
 def run(paper, options):
-    try:
-        machine = paper.changed(add_eb)
-    except (KeyError, TypeError, AttributeError):
-        sys.exit("%s: has no rates of codecs, as tools/facts/titanx.json has" % paper.machine)
+    if "eb" not in paper.rates.get("codecs", {}):
+        sys.exit("%s: has no rates of the codec eb, as tools/facts/titanx.json has" % paper.machine)
+    overhead(paper)
+    larger_batches(paper)
     short_runs(paper, options)
     figure_9(paper, options)
-    overhead(paper, machine)
-    larger_batches(paper, machine)
-    return "in order: as published"
+    return "in order: networks learn, larger deviations compress more, predictions are near what is measured"

@@ -6,9 +6,9 @@
   12       the iteration beside that of vDNN+, in budgets from the least on
   13, 14   sub-batches, offloading and algorithms, each alone: the least memory, and the time then
 
-Figures 15 and 16 (power and energy) need a GPU. Ideal keeps everything, with the fastest algorithms. vDNN is the
-fastest of vdnn-all and vdnn-conv that fits, with the fastest algorithms or the least workspaces, acting on every map as
-published. vDNN+ is vdnn-all in sub-batches of its own choice.
+Figures 15 and 16, power and energy, are left out: no rate of a machine says what it draws. Ideal keeps everything,
+with the fastest algorithms. vDNN is the fastest of vdnn-all and vdnn-conv that fits, with the fastest algorithms or
+the least workspaces, acting on every map as published. vDNN+ is vdnn-all in sub-batches of its own choice.
 
   17, 18, 19   only these with --ranks: four GPUs whose gradients are added up on the host beside the backward pass, in
            budgets of each GPU; compared with one GPU, and with GPU 0 adding up after the backward pass
@@ -20,8 +20,7 @@ predicted time.
 
 It fails if an order differs from the paper's. Figures 10 to 12: moDNN at least as good as the other on each network;
 13: sub-batches ahead of offloading, offloading of algorithms; 14: sub-batches longest, then algorithms, then
-offloading. If a figure is more than 15 % off, a line names what differs. With --ranks, an average that is more than 15
-% off fails, too.
+offloading; or if an average is farther off than recorded.
 
     published modnn [--quick] [--ranks] [--policy NAME] [MM [MACHINE]]
 
@@ -30,7 +29,7 @@ out. Without half_rate_elems one image is computed as efficiently as many, and f
 """
 import sys
 
-from papers import add_places, is_near, mean
+from papers import add_places, mean
 
 NETS = [("vgg16", 256), ("vgg19", 256), ("resnet34", 256), ("resnet152", 256), ("vgg101", 128), ("fcn8s-vgg16", 128)]
 OPTIMIZER = "sgd,momentum=0"  # equations 3 to 5
@@ -41,8 +40,8 @@ AS_GOOD = 1.001  # times within a thousandth count as equal
 class Bench:
     """Plans and judges with moDNN, or with the policy of --policy instead."""
 
-    def __init__(self, paper, policy):
-        self.paper, self.policy = paper, policy
+    def __init__(self, paper, policy, whole):
+        self.paper, self.policy, self.whole = paper, policy, whole
 
     def plan(self, net, batch, policies, *arguments, machine=None):
         """A row for each policy. With a budget, those that do not fit it are infeasible."""
@@ -66,12 +65,14 @@ def gib(count):
     return "%.2f GiB" % (count / 2 ** 30)
 
 
-def tell(bench, what, ours, why):
-    """Prints our figure beside the published one. why(): what differs, if they are more than 15 % apart."""
-    theirs = bench.paper.figures[what]
-    print("  %-66s %8.2f  published %.2f" % (what, ours, theirs))
-    if not is_near(ours, theirs):
-        print("      more than 15 % off, so judged by order: " + why())
+def tell(bench, what, ours, changed=None):
+    """Prints our figure beside the published one, and judges it, unless some networks are left out. changed(): pair
+    (assumption, the figure with it changed), asked for if the figure is not near."""
+    figure = bench.paper.figures[what]
+    if bench.whole:
+        bench.paper.tell(what, ours, changed() if changed and not figure.is_near(ours) else None)
+    else:
+        print("  %-66s %8.2f  published %.2f of six networks" % (what, ours, figure.published))
 
 
 # ---------------------------------------------------------------- figure 9: memory
@@ -107,7 +108,7 @@ def figure_9(bench, ideals):
         if less in ratios and more in ratios:
             bench.paper.order("Figure 9: %s saves more than %s" % (more, less), ratios[less][0] < ratios[more][0])
     for i, what in enumerate(("kept", "offloaded")):
-        there = "with activations in their layers, as published, %.0f" % mean(c[i] for c in counted)
+        there = "activations in their layers, as published", mean(c[i] for c in counted)
         tell(bench, "ideal over the bound, weights %s, average" % what, mean(r[i] for r in ratios.values()), lambda: there)
     if "vgg101" in ratios:
         print("  VGG-101: published from nearly 100 GB to 1.4 GB. Only the name of theirs is known. 1.4 GB hold weights\n"
@@ -146,14 +147,11 @@ def figure_10_and_11(bench, ideals):
                 moved.append(best["moved_bytes"] / row["moved_bytes"])
         print("  %-12s moDNN %.3f, %10s (sub-batch %3d);  vDNN %s" % (net, ours[net], gib(row["moved_bytes"]),
                                                                   row["sub_batch"], text))
-    tell(bench, "moDNN over ideal, average", mean(ours.values()),
-         lambda: "depends on the rate of small work (half_rate_elems)")
+    tell(bench, "moDNN over ideal, average", mean(ours.values()))
     if theirs:
-        tell(bench, "vDNN over ideal, average", mean(theirs.values()),
-             lambda: "where the fastest algorithms do not all fit, ours takes the least workspace everywhere")
+        tell(bench, "vDNN over ideal, average", mean(theirs.values()))
     if moved:
-        tell(bench, "bytes of vDNN over moDNN's, average", mean(moved),
-             lambda: "of the %d networks for which moDNN moves anything" % len(moved))
+        tell(bench, "bytes of vDNN over moDNN's, average", mean(moved))
     else:
         print("  moDNN moves nothing here, so there is no ratio (published: 378 times less)")
 
@@ -180,11 +178,12 @@ def figure_12(bench, ideals, bounds, n):
                     for r in (row, vdnn)]
             print("  %-12s %10s  moDNN %-12s  vDNN+ %s" % (net, gib(budget), *told))
             bench.paper.order("Figure 12: %s fits %s" % (net, gib(budget)), bool(fitting([row])))
+            bench.paper.order("Figure 12: %s holds more than %s" % (net, gib(budget)), row["predicted_peak_bytes"] <= budget)
             if fitting([row]) and fitting([vdnn]):
                 gains.append(seconds(vdnn) / seconds(row))
                 bench.paper.order("Figure 12: %s, %s: moDNN %s, vDNN+ %s" % (net, gib(budget), *told), gains[-1] * AS_GOOD >= 1)
     if gains:
-        tell(bench, "vDNN+ over moDNN, average", mean(gains), lambda: "their budgets are in a chart only")
+        tell(bench, "vDNN+ over moDNN, average", mean(gains))
 
 
 # ---------------------------------------------------------------- figures 13 and 14: each technique
@@ -232,9 +231,9 @@ def alone_changed(bench, ideals, change, *arguments):
 
 def small_work(bench, ideals):
     if "half_rate_elems" not in bench.paper.rates:
-        return "the machine is as fast for one image as for many"
+        return None
     twice = lambda m: m.update(half_rate_elems=2 * m["half_rate_elems"])
-    return "with twice the half_rate_elems %.2f" % alone_changed(bench, ideals, twice, "--sub-batch", "1")
+    return "twice the half_rate_elems", alone_changed(bench, ideals, twice, "--sub-batch", "1")
 
 
 def slow_algorithms(bench, ideals):
@@ -242,17 +241,15 @@ def slow_algorithms(bench, ideals):
         m["algorithms"] = without_workspace(m["algorithms"])
         for algorithm in m["algorithms"].values():
             algorithm["flops_per_s"] /= 1.5
-    return "with two thirds of implicit GEMM's rate %.2f" % alone_changed(bench, ideals, change)
+    return "two thirds of implicit GEMM's rate", alone_changed(bench, ideals, change)
 
 
 def judge_13_and_14(bench, ideals, memory, time):
     for technique, value in memory.items():
-        tell(bench, "%s alone: times less memory, average" % technique, value,
-             lambda: "our ideal's ReLUs have maps of their own, the paper's have none")
-    why = {"sub-batches": lambda: small_work(bench, ideals), "algorithms": lambda: slow_algorithms(bench, ideals),
-           "offloading": lambda: "depends on the ratio of the link's rate to that of convolutions"}
+        tell(bench, "%s alone: times less memory, average" % technique, value)
+    changes = {"sub-batches": lambda: small_work(bench, ideals), "algorithms": lambda: slow_algorithms(bench, ideals)}
     for technique, value in time.items():
-        tell(bench, "%s alone: time over ideal's, average" % technique, value, why[technique])
+        tell(bench, "%s alone: time over ideal's, average" % technique, value, changes.get(technique))
 
 
 # ---------------------------------------------------------------- figures 17 to 19: four GPUs
@@ -300,11 +297,10 @@ def figures_17_to_19(bench, nets):
     for row in FOUR:
         what = "%d: %s" % row[:2]
         found = speedups(bench, nets, row, alone, faster if row[4] else None)
-        ours, theirs = mean(found or [0]), bench.paper.figures[what]
-        both.append((ours, theirs))
-        print("  %-50s %5.2f  published %.1f   %s" % (what, ours, theirs, " ".join("%.2f" % each for each in found)))
-        if not is_near(ours, theirs):
-            bench.paper.failed.append("figure %d, %s: %.2f is more than 15 %% off %.1f" % (*row[:2], ours, theirs))
+        ours = mean(found or [0])
+        both.append((ours, bench.paper.figures[what].published))
+        tell(bench, what, ours)
+        print("      " + " ".join("%.2f" % each for each in found))
     for better, (ours, theirs) in zip(FOUR, both):
         for worse, (slower, published) in zip(FOUR, both):
             if better[0] == worse[0] and theirs > published:
@@ -320,14 +316,15 @@ def add_options(parser):
 
 
 def run(paper, options):
-    bench, nets = Bench(paper, options.policy), NETS[:1] + NETS[2:3] if options.quick else NETS
+    whole = not options.quick and options.policy == "modnn"
+    bench, nets = Bench(paper, options.policy, whole), NETS[:1] + NETS[2:3] if options.quick else NETS
     if options.ranks:
         figures_17_to_19(bench, nets)
-        return "in order, and each average within 15 %"
+        return "in order, and no average farther off than recorded"
     ideals = {n: ideal_of(bench, *n) for n in nets}
     bounds = figure_9(bench, ideals)
     figure_10_and_11(bench, ideals)
     figure_12(bench, ideals, bounds, 3 if options.quick else 6)
     figure_13_and_14(bench, ideals)
-    print("Figures 15 and 16: power and energy, on a GPU only: not simulated")
+    print("Figures 15 and 16, power and energy, are left out: rates do not say what a machine draws")
     return "in order: moDNN at least as good as vDNN and vDNN+; sub-batches save most memory, and take longest"

@@ -225,6 +225,7 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(read_rates(&r, root, &m));
     MM_TRY(get_rate(&r, root, "", "memory_bytes_per_s", &m.memory_bytes_per_s));
     MM_TRY(get_integer(&r, root, "", "launch_ns", MOST_NS, &m.launch_ns));
+    if (json_object_get(root, "step_ns")) MM_TRY(get_integer(&r, root, "", "step_ns", MOST_NS, &m.step_ns));
     MM_TRY(read_passes(&r, json_object_get(root, "passes"), &m));
     MM_TRY(read_link(&r, json_object_get(root, "link"), &m));
     MM_TRY(get_integer(&r, root, "", "contention_permille", MM_CONTENTION_MOST, &m.contention_permille));
@@ -294,8 +295,8 @@ static double arithmetic_s(const machine *m, const mm_graph *graph, const mm_ste
 
 static int64_t nanoseconds(double seconds) { return seconds < 1e3 ? (int64_t)(seconds * 1e9) : INT64_C(1000000000000); }
 
-static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_info *step, const machine_product *p,
-                       const machine_algorithm *algorithm) {
+static int64_t time_of_step(const machine *m, const mm_graph *graph, const mm_step_info *step, const machine_product *p,
+                            const machine_algorithm *algorithm) {
     if (mm_graph_layer(graph, step->layer)->kind == MM_LAYER_DATA) return 0; /* runs beside the training */
     double arithmetic = arithmetic_s(m, graph, step, p, algorithm);
     double passes = m->passes[mm_graph_layer(graph, step->layer)->kind];
@@ -303,7 +304,7 @@ static int64_t step_ns(const machine *m, const mm_graph *graph, const mm_step_in
     if (algorithm && algorithm->tile > 0)
         bytes += 2.0 * (1 + machine_is_twice(graph, step)) * (double)workspace_bytes(algorithm, p);
     double traffic = bytes / m->memory_bytes_per_s;
-    return nanoseconds(arithmetic > traffic ? arithmetic : traffic) + m->launch_ns;
+    return nanoseconds(arithmetic > traffic ? arithmetic : traffic) + m->launch_ns + m->step_ns;
 }
 
 /* ---------------------------------------------------------------- algorithms */
@@ -332,7 +333,7 @@ static int algorithms_of(const machine *m, const mm_graph *graph, const mm_step_
         if (computes(&m->algorithms[i], p))
             out[n++] = (mm_variant){.deterministic = true,
                                     .workspace_bytes = workspace_bytes(&m->algorithms[i], p),
-                                    .ns = step_ns(m, graph, step, p, &m->algorithms[i])};
+                                    .ns = time_of_step(m, graph, step, p, &m->algorithms[i])};
     qsort(out, (size_t)n, sizeof *out, by_time);
     for (int i = 0; i < n; i++)
         if (kept == 0 || out[i].workspace_bytes < out[kept - 1].workspace_bytes) {
@@ -358,7 +359,7 @@ static mm_status set_variants(const machine *m, const mm_graph *graph, mm_graph_
         n += found;
         for (int v = first; found == 0 && v < end; v++) {
             variants[n] = facts->variants[v];
-            variants[n++].ns = step->on_host ? 0 : step_ns(m, graph, step, &p, NULL);
+            variants[n++].ns = step->on_host ? 0 : time_of_step(m, graph, step, &p, NULL);
         }
     }
     facts->variant_first[facts->n_steps] = n;

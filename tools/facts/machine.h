@@ -4,7 +4,7 @@
  *
  *   { "format": "mm machine", "version": 1, "name": "titanx", "memory_bytes": 12884901888,
  *     "conv_flops_per_s": ..., "winograd_flops_per_s": ..., "linear_flops_per_s": ..., "memory_bytes_per_s": ...,
- *     "launch_ns": ..., "passes": { "batch_norm": 1.6, ... },
+ *     "launch_ns": ..., "step_ns": ..., "passes": { "batch_norm": 1.6, ... },
  *     "link": { "out_bytes_per_s": ..., "in_bytes_per_s": ...,
  *       "out_both_bytes_per_s": ..., "in_both_bytes_per_s": ... },
  *     "host_bytes_per_s": ..., "host_sum_bytes_per_s": ..., "link_sharers": ...,
@@ -17,7 +17,8 @@
  *       "GEMM": { "flops_per_s": ..., "workspace": { "im2col_images": 1 } },
  *       "Winograd": { "kernel": 3, "stride": 1, "flops_per_s": ..., "workspace": { "tile": 6, "tile_bytes": 144 } } } }
  *
- * A step takes the longer of its arithmetic and its traffic, plus a launch:
+ * A step takes the longer of its arithmetic and its traffic, plus a launch, plus step_ns (default 0): what a framework
+ * does around a layer's kernels, such as looking the layer up and allocating. Codecs and copies do not take step_ns.
  *   arithmetic   two operations for each multiply-add of convolutions and linear layers, at their rate.
  *                winograd_flops_per_s is for 3x3 convolutions of stride 1. A backward step takes twice the operations
  *                of the forward step; if it computes no gradient of the input, or none of the weights, only as many.
@@ -25,8 +26,8 @@
  *                attention_flops_per_s (default linear_flops_per_s)
  *   traffic      the bytes of all tensors that it reads and writes, at memory_bytes_per_s, times `passes` of its
  *                layer's kind (default 1; bn-relu defaults to bn's): a batch norm reads its input twice
- * A step whose output only shares storage (the gradient of a sum) costs just the launch. A codec takes the map's bytes
- * at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
+ * A step whose output only shares storage (the gradient of a sum) costs just the launch and step_ns. A codec takes the
+ * map's bytes at its rate, plus a launch. A codec is looked up by its whole spec, then by its name.
  *
  * types (default none): rates of arithmetic and codecs by the element type of maps (f32, bf16, ...). What a type does
  * not list is as for the whole machine.
@@ -91,7 +92,7 @@ typedef struct machine {
     machine_rates rates[MM_DTYPES]; /* by the element type of maps */
     bool lacks[MM_DTYPES];          /* element types that it does not multiply */
     double memory_bytes_per_s;
-    int64_t launch_ns;
+    int64_t launch_ns, step_ns;
     double passes[MM_LAYER_KINDS];
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;

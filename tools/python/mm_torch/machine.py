@@ -155,14 +155,15 @@ def gpu_json(name: str) -> Dict:
 
 class Machine:
     """Rates from a machine file's content. name; budget_bytes: what training may take (None: not known);
-    memory_bytes_per_s; launch_ns; link_bytes_per_s (to host memory); estimated: from a data sheet. Any thread
-    may read it."""
+    memory_bytes_per_s; launch_ns; step_ns (of a framework, added to each operator); link_bytes_per_s (to host memory);
+    estimated: from a data sheet. Any thread may read it."""
 
     def __init__(self, root: Dict, budget: Optional[int] = None, estimated: bool = False):
         self.root, self.name, self.estimated = root, root["name"], estimated
         self.budget_bytes = budget if budget is not None else root.get("memory_bytes")
         self.memory_bytes_per_s = float(root["memory_bytes_per_s"])
         self.launch_ns = float(root.get("launch_ns", 0))
+        self.step_ns = float(root.get("step_ns", 0))
         self.link_bytes_per_s = int(root.get("link", {}).get("out_bytes_per_s", 0))
 
     def lacks(self, dtype: str) -> bool:

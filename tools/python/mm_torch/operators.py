@@ -55,7 +55,7 @@ class Work:
             return 0
         traffic = (self.read_bytes + self.written_bytes) * machine.passes(kind.passes) / machine.memory_bytes_per_s
         arithmetic = self.flops / machine.flops_per_s(kind.product, self.dtype) if kind.product and self.flops else 0.0
-        return round(max(traffic, arithmetic) * 1e9 + machine.launch_ns)
+        return round(max(traffic, arithmetic) * 1e9 + machine.launch_ns + machine.step_ns)
 
 
 @dataclasses.dataclass(frozen=True)
