@@ -10,12 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern "C" {
 #include <cmocka.h>
+}
 #include <cuda_runtime.h>
 
 /* Of these only the names count, by which the PTX is found. */
 #define KERNEL(name)                                                                                                   \
-    __attribute__((noinline)) static void name(unsigned *memory, int number) {                                         \
+    __attribute__((noinline, visibility("default"))) void name(unsigned *memory, int number) {                         \
         fprintf(stderr, "%s runs as gcc compiled it: %p, %d\n", #name, (void *)memory, number);                        \
         abort();                                                                                                       \
     }
