@@ -177,6 +177,19 @@ static void run(pair *p, mm_phase phase) {
     for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_PARAMS; i++) expect_role(p, NETS_DPARAM + i);
 }
 
+/* The backward pass again, which gets the signs of y in place of y. */
+static void run_by_mask(pair *p) {
+    void *const y = p->args.at[NETS_Y];
+    p->args.sign_roles = NETS_ROLE_BIT(NETS_Y);
+    p->args.at[NETS_Y] = op_rig_mask(p->rig, p->rig->args.at[NETS_Y], op_rig_elems(p->rig, NETS_Y));
+    assert_int_equal(nets_op_enqueue(p->op, MM_BACKWARD, &p->args, p->rig->stream), MM_OK);
+    if (mm_stream_sync(p->rig->stream) != MM_OK) fail_msg("%s", mm_last_error());
+    p->args.sign_roles = 0;
+    p->args.at[NETS_Y] = y;
+    for (int i = 0; i < NETS_MAX_INPUTS; i++) expect_role(p, NETS_DX + i);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) expect_role(p, NETS_DPARAM + i);
+}
+
 static void check(op_rig *rig, bool earlier, bool batch) {
     pair p;
     pair_init(&p, rig, earlier, batch);
@@ -184,6 +197,7 @@ static void check(op_rig *rig, bool earlier, bool batch) {
     if (rig->desc.training) {
         if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* the backward may read it */
         run(&p, MM_BACKWARD);
+        if (rig->desc.kind == NETS_RELU || rig->desc.relu) run_by_mask(&p);
         if (rig->desc.kind == NETS_BATCH_NORM && rig->desc.relu) { /* given exact inputs, it recomputes y's signs */
             p.args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
             run(&p, MM_BACKWARD);
@@ -307,6 +321,24 @@ static void an_embedding_of_bf16_maps_rounds_its_rows(void **state) {
     }
 }
 
+/* As where the weight is also that of a product, which has a copy in bf16. */
+static void an_embedding_reads_its_weights_copy(void **state) {
+    (void)state;
+    for (int channels = 20; channels <= 24; channels += 4) {
+        const nets_attrs attrs = {.vocabulary = 11, .out_channels = channels};
+        nets_op_desc unused = {0};
+        op_rig rig;
+        pair p;
+        op_rig_init(&rig, NETS_EMBEDDING, &attrs, (const int64_t[]){2, 1, 15, 1}, true, false);
+        for (int i = 0; i < 30; i++) ((float *)rig.args.at[NETS_X])[i] = (float)(5 * i % 11);
+        pair_init(&p, &rig, false, true);
+        give_copy(&p, &unused);
+        run(&p, MM_FORWARD);
+        nets_op_destroy(p.op);
+        op_rig_fini(&rig);
+    }
+}
+
 static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -359,6 +391,7 @@ int main(void) {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
         cmocka_unit_test(a_map_times_numbers_of_its_channels_is_rounded_once),
         cmocka_unit_test(an_embedding_of_bf16_maps_rounds_its_rows),
+        cmocka_unit_test(an_embedding_reads_its_weights_copy),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),

@@ -288,8 +288,9 @@ using f64 = double;
 #define MOVE(type, T, x)      {"mov." type, moved<T>, x x},
 #define OF_ANY_TYPE(ROW)                                                                                               \
     ROW("b16", u16, "h")                                                                                               \
-    ROW("u16", u16, "h") ROW("s16", u16, "h") ROW("b32", u32, "w") ROW("u32", u32, "w") ROW("s32", u32, "w")           \
-        ROW("f32", u32, "w") ROW("b64", u64, "d") ROW("u64", u64, "d") ROW("s64", u64, "d") ROW("f64", u64, "d")
+    ROW("u16", u16, "h")                                                                                               \
+    ROW("s16", u16, "h") ROW("b32", u32, "w") ROW("u32", u32, "w") ROW("s32", u32, "w") ROW("f32", u32, "w")           \
+        ROW("b64", u64, "d") ROW("u64", u64, "d") ROW("s64", u64, "d") ROW("f64", u64, "d")
 #define WORD3(op, F)                  {op, three<u32, u32, u32, F>, "wwww"},
 #define CONVERT(op, R, A, F, letters) {"cvt." op, one<R, A, F>, letters},
 
