@@ -19,12 +19,22 @@ extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace cuda_emulation {
 
+/* A kernel's parameters, one by one. */
+constexpr int MOST_PARAMETERS = 32;
+struct parameters {
+    int count;
+    const void *at[MOST_PARAMETERS];
+    size_t bytes[MOST_PARAMETERS];
+};
+
 /* A launch: a kernel with its arguments, to run on a stream's thread. */
 struct grid {
     const char *kernel;
+    const void *function;
     dim3 blocks, threads;
     size_t shared_bytes;
     void (*body)(const void *arguments);
+    parameters (*parameters_of)(const void *arguments);
     size_t argument_bytes;
 };
 
@@ -66,13 +76,22 @@ void launch(const char *name, void (*kernel)(Parameters...), dim3 blocks, dim3 t
     using packed = cuda_emulation::packed<Parameters...>;
     static_assert((std::is_trivially_destructible<Parameters>::value && ...),
                   "a kernel's arguments are copied as bytes");
+    static_assert(sizeof...(Parameters) <= MOST_PARAMETERS, "raise MOST_PARAMETERS");
     const grid of = {name,
+                     reinterpret_cast<const void *>(kernel),
                      blocks,
                      threads,
                      shared_bytes,
                      [](const void *arg) {
                          const packed *p = static_cast<const packed *>(arg);
                          std::apply(p->kernel, p->arguments);
+                     },
+                     [](const void *arg) {
+                         return std::apply(
+                             [](const auto &...each) {
+                                 return parameters{sizeof...(each), {&each...}, {sizeof each...}};
+                             },
+                             static_cast<const packed *>(arg)->arguments);
                      },
                      sizeof(packed)};
     cudaError_t error = check(of);

@@ -26,6 +26,10 @@ void cuda_emulation_launched(cudaStream_t stream, const char *kernel, long block
 /* Most dynamic shared memory of a kernel's block: what cudaFuncSetAttribute has set, at first 48 KiB. */
 size_t cuda_emulation_shared_limit(const void *function);
 
+/* The memory that kernels may access around a byte, of a device or pinned: its bytes, and where it begins. 0: they may
+ * not access the byte. */
+size_t cuda_emulation_memory_at(const void *byte, const void **base_out);
+
 /* The error with which a launch on the stream would fail, for example because the stream was destroyed. For NULL, the
  * default stream, it names no error, although the emulation runs nothing there. */
 cudaError_t cuda_emulation_launch_check(cudaStream_t stream);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/cuda_emulation/check.h"
+#include "tests/cuda_emulation/ptx/ptx.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -326,6 +327,23 @@ cuda_thread *self() { return launched->current; }
 
 } // namespace
 
+namespace {
+
+/* Runs what nvcc made of the kernel. */
+void run_ptx(const grid &of, const void *arguments) {
+    const parameters p = of.parameters_of(arguments);
+    ptx::run({of.function,
+              of.kernel,
+              {of.blocks.x, of.blocks.y, of.blocks.z},
+              {of.threads.x, of.threads.y, of.threads.z},
+              of.shared_bytes,
+              p.count,
+              p.at,
+              p.bytes});
+}
+
+} // namespace
+
 cudaError_t check(const grid &of) {
     const uint64_t threads = (uint64_t)of.threads.x * of.threads.y * of.threads.z;
     const bool fits = of.blocks.x > 0 && of.blocks.x <= INT32_MAX && of.blocks.y > 0 && of.blocks.y <= MOST_GRID_YZ &&
@@ -336,6 +354,10 @@ cudaError_t check(const grid &of) {
 }
 
 void run(const grid &of, const void *arguments) {
+    if (ptx::is_on()) {
+        run_ptx(of, arguments);
+        return;
+    }
     running r;
     r.of = &of;
     r.arguments = arguments;

@@ -35,8 +35,9 @@ typedef struct range {
     struct range *next;
     char *base;
     size_t bytes, granules;
-    bool plain; /* made by cudaMalloc */
-    int device; /* of its accessible memory; -1: none yet */
+    bool plain;   /* made by cudaMalloc */
+    size_t asked; /* plain: bytes that the caller may use */
+    int device;   /* of its accessible memory; -1: none yet */
     granule granule[];
 } range;
 
@@ -400,6 +401,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (memory) memory->released = true;
     if (r) {
         r->plain = true;
+        r->asked = asked;
         map_locked(r, 0, r->granules, memory);
         make_accessible_locked(r, 0, r->granules);
     } else if (memory)
@@ -426,8 +428,16 @@ cudaError_t cudaFree(void *memory) {
     return ours ? error : runtime_failed(cudaErrorInvalidValue);
 }
 
-/* Pinned memory lies behind a page that holds its size. As with CUDA, the memory is aligned to pages only if it is a
+/* Pinned memory lies behind a page that begins with this. As with CUDA, the memory is aligned to pages only if it is a
  * page or more. */
+typedef struct pinned {
+    struct pinned *next;
+    char *memory;
+    size_t bytes;
+} pinned;
+
+static pinned *all_pinned; /* under runtime.lock */
+
 enum { PAGE = 4096, SMALL_ALIGNMENT = 512 };
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
@@ -438,8 +448,12 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags) {
     char *memory = mmap(NULL, before + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return runtime_failed(cudaErrorMemoryAllocation);
     memset(memory + before, GARBAGE, bytes);
-    *(size_t *)(void *)memory = bytes;
+    pinned *p = (pinned *)(void *)memory;
+    p->memory = memory + before;
+    p->bytes = bytes;
     pthread_mutex_lock(&runtime.lock);
+    p->next = all_pinned;
+    all_pinned = p;
     runtime.alive.pinned_bytes += bytes;
     pthread_mutex_unlock(&runtime.lock);
     check_memory_made(memory + before, bytes, CHECK_PINNED);
@@ -452,8 +466,11 @@ cudaError_t cudaFreeHost(void *memory) {
     if (!memory || error == cudaErrorStreamCaptureUnsupported) return error;
     size_t before = (uintptr_t)memory % PAGE == 0 ? PAGE : PAGE + SMALL_ALIGNMENT;
     char *start = (char *)memory - before;
-    size_t bytes = *(size_t *)(void *)start;
+    pinned *p = (pinned *)(void *)start, **at = &all_pinned;
+    size_t bytes = p->bytes;
     pthread_mutex_lock(&runtime.lock);
+    while (*at != p) at = &(*at)->next;
+    *at = p->next;
     runtime.alive.pinned_bytes -= bytes;
     pthread_mutex_unlock(&runtime.lock);
     check_memory_gone(memory);
@@ -536,6 +553,43 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned int fla
     if (!host || flags != 0) return runtime_failed(cudaErrorInvalidValue);
     *device = host;
     return cudaSuccess;
+}
+
+/* ---------------------------------------------------------------- what a kernel may access */
+
+/* The part of a range around the byte that is accessible; 0 bytes: the byte is not. */
+static size_t accessible_part(const range *r, const char *at, const void **base_out) {
+    size_t granule = (size_t)(at - r->base) / GRANULE, first = granule, end = granule;
+    if (r->plain) {
+        *base_out = r->base;
+        return at < r->base + r->asked ? r->asked : 0;
+    }
+    while (end < r->granules && r->granule[end].accessible) end++;
+    while (first > 0 && r->granule[first - 1].accessible) first--;
+    *base_out = r->base + first * GRANULE;
+    return end > granule ? (end - first) * GRANULE : 0;
+}
+
+size_t cuda_emulation_memory_at(const void *byte, const void **base_out) {
+    const char *at = byte;
+    size_t bytes = 0;
+    pthread_mutex_lock(&runtime.lock);
+    const range *r = find_locked(at);
+    if (r) bytes = accessible_part(r, at, base_out);
+    for (const pinned *p = all_pinned; p && !r; p = p->next)
+        if (at >= p->memory && at < p->memory + p->bytes) {
+            *base_out = p->memory;
+            bytes = p->bytes;
+        }
+    for (int i = 0; i < REGISTERED_MOST && !r; i++) {
+        const char *base = registered[i].memory;
+        if (base && at >= base && at < base + registered[i].bytes) {
+            *base_out = base;
+            bytes = registered[i].bytes;
+        }
+    }
+    pthread_mutex_unlock(&runtime.lock);
+    return bytes;
 }
 
 /* ---------------------------------------------------------------- copies and fills */

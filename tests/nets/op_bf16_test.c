@@ -177,6 +177,19 @@ static void run(pair *p, mm_phase phase) {
     for (int i = 0; phase == MM_BACKWARD && i < NETS_MAX_PARAMS; i++) expect_role(p, NETS_DPARAM + i);
 }
 
+/* The backward pass again, which gets the signs of y in place of y. */
+static void run_by_mask(pair *p) {
+    void *const y = p->args.at[NETS_Y];
+    p->args.sign_roles = NETS_ROLE_BIT(NETS_Y);
+    p->args.at[NETS_Y] = op_rig_mask(p->rig, p->rig->args.at[NETS_Y], op_rig_elems(p->rig, NETS_Y));
+    assert_int_equal(nets_op_enqueue(p->op, MM_BACKWARD, &p->args, p->rig->stream), MM_OK);
+    if (mm_stream_sync(p->rig->stream) != MM_OK) fail_msg("%s", mm_last_error());
+    p->args.sign_roles = 0;
+    p->args.at[NETS_Y] = y;
+    for (int i = 0; i < NETS_MAX_INPUTS; i++) expect_role(p, NETS_DX + i);
+    for (int i = 0; i < NETS_MAX_PARAMS; i++) expect_role(p, NETS_DPARAM + i);
+}
+
 static void check(op_rig *rig, bool earlier, bool batch) {
     pair p;
     pair_init(&p, rig, earlier, batch);
@@ -184,6 +197,7 @@ static void check(op_rig *rig, bool earlier, bool batch) {
     if (rig->desc.training) {
         if (is_map(rig, NETS_Y)) round_role(rig, NETS_Y); /* the backward may read it */
         run(&p, MM_BACKWARD);
+        if (rig->desc.kind == NETS_RELU || rig->desc.relu) run_by_mask(&p);
         if (rig->desc.kind == NETS_BATCH_NORM && rig->desc.relu) { /* given exact inputs, it recomputes y's signs */
             p.args.exact_roles = NETS_ROLE_BIT(NETS_X) | NETS_STATISTICS_BITS;
             run(&p, MM_BACKWARD);
@@ -213,10 +227,13 @@ static const struct {
     {NETS_RELU, {0}, {2, 7, 5, 13}},
     {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
     {NETS_AVG_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 16}},
+    {NETS_MAX_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 13}},
+    {NETS_AVG_POOL, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}}, {2, 7, 6, 13}},
     {NETS_MAX_POOL, {.kernel = {3, 2}, .stride = {1, 2}}, {2, 7, 6, 12}}, /* indices of 4 bits */
     {NETS_MAX_POOL, {.kernel = {5, 5}, .stride = {2, 2}}, {2, 7, 6, 24}}, /* indices of 8 bits */
     {NETS_GLOBAL_AVG_POOL, {0}, {2, 7, 6, 16}},
     {NETS_CROP, {.out_size = {3, 2}, .offset = {1, 1}}, {2, 5, 4, 24}},
+    {NETS_CROP, {.out_size = {3, 2}, .offset = {1, 1}}, {2, 5, 4, 13}},
     {NETS_UPSAMPLE, {.scale = {2, 3}}, {2, 3, 4, 16}},
     {NETS_UPSAMPLE, {.scale = {2, 2}, .bilinear = true}, {2, 3, 4, 5}},
     {NETS_ADD, {0}, {2, 5, 3, 9}},
@@ -226,6 +243,9 @@ static const struct {
     {NETS_GROUP_NORM, {.groups = 4}, {2, 21, 17, 24}},
     {NETS_RMS_NORM, {0}, {2, 7, 1, 24}},
     {NETS_RMS_NORM, {0}, {2, 40, 1, 520}},
+    {NETS_RMS_NORM, {0}, {2, 9, 1, 304}},
+    {NETS_RMS_NORM, {0}, {2, 9, 1, 800}},
+    {NETS_RMS_NORM, {0}, {2, 9, 1, 1040}},
     {NETS_BATCH_NORM, {0}, {4, 5, 5, 13}},
     {NETS_BATCH_NORM, {0}, {3, 7, 9, 40}}, /* eight channels a thread */
     {NETS_DROPOUT, {.p = 0.3f}, {2, 5, 5, 13}},
@@ -234,6 +254,9 @@ static const struct {
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 24}},
     {NETS_LAYER_NORM, {0}, {2, 7, 1, 20}},
     {NETS_LAYER_NORM, {0}, {2, 40, 1, 520}}, /* several vectors a lane, several partial sums */
+    {NETS_LAYER_NORM, {0}, {2, 9, 1, 304}},
+    {NETS_LAYER_NORM, {0}, {2, 9, 1, 800}},
+    {NETS_LAYER_NORM, {0}, {2, 9, 1, 1040}}, /* too many for registers */
     {NETS_LEAKY_RELU, {0}, {2, 7, 5, 13}},
     {NETS_RELU6, {0}, {2, 7, 5, 13}},
     {NETS_SIGMOID, {0}, {3, 33, 21, 5}},
@@ -254,7 +277,9 @@ static const struct {
     {NETS_ATTENTION, {.heads = 2}, {2, 1, 70, 48}},
     {NETS_ATTENTION, {.heads = 4, .kv_heads = 2}, {2, 1, 70, 64}},
     {NETS_ROTARY, {.heads = 2, .kv_heads = 1}, {2, 1, 70, 64}},
-    {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}},
+    {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 18}}, /* without tensor cores: 6, 38 and 70 channels */
+    {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 114}},
+    {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 210}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 96}}, /* tensor cores: tiles of 32, 64 and 128 channels */
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 70, 192}},
     {NETS_ATTENTION, {.heads = 1}, {1, 1, 20, 336}}, /* 112 of 128 */
@@ -293,6 +318,24 @@ static void an_embedding_of_bf16_maps_rounds_its_rows(void **state) {
         float *tokens = rig.args.at[NETS_X];
         for (int i = 0; i < TOKENS; i++) tokens[i] = (float)(5 * i % VOCABULARY);
         check(&rig, false, true);
+    }
+}
+
+/* As where the weight is also that of a product, which has a copy in bf16. */
+static void an_embedding_reads_its_weights_copy(void **state) {
+    (void)state;
+    for (int channels = 20; channels <= 24; channels += 4) {
+        const nets_attrs attrs = {.vocabulary = 11, .out_channels = channels};
+        nets_op_desc unused = {0};
+        op_rig rig;
+        pair p;
+        op_rig_init(&rig, NETS_EMBEDDING, &attrs, (const int64_t[]){2, 1, 15, 1}, true, false);
+        for (int i = 0; i < 30; i++) ((float *)rig.args.at[NETS_X])[i] = (float)(5 * i % 11);
+        pair_init(&p, &rig, false, true);
+        give_copy(&p, &unused);
+        run(&p, MM_FORWARD);
+        nets_op_destroy(p.op);
+        op_rig_fini(&rig);
     }
 }
 
@@ -335,10 +378,12 @@ static void a_relu_with_a_bias_is_rounded_once(void **state) {
 
 static void the_losss_probabilities_are_f32(void **state) {
     (void)state;
-    op_rig rig;
-    op_rig_init(&rig, NETS_LOSS, NULL, (const int64_t[]){6, 1, 1, 10}, true, true);
-    for (int i = 0; i < 6; i++) ((int32_t *)rig.args.at[NETS_LABELS])[i] = 3 * i % 10;
-    check(&rig, false, false);
+    for (int classes = 10; classes <= 16; classes += 6) {
+        op_rig rig;
+        op_rig_init(&rig, NETS_LOSS, NULL, (const int64_t[]){6, 1, 1, classes}, true, true);
+        for (int i = 0; i < 6; i++) ((int32_t *)rig.args.at[NETS_LABELS])[i] = 3 * i % 10;
+        check(&rig, false, false);
+    }
 }
 
 int main(void) {
@@ -346,6 +391,7 @@ int main(void) {
         cmocka_unit_test(an_op_of_bf16_maps_rounds_what_the_f32_op_gives),
         cmocka_unit_test(a_map_times_numbers_of_its_channels_is_rounded_once),
         cmocka_unit_test(an_embedding_of_bf16_maps_rounds_its_rows),
+        cmocka_unit_test(an_embedding_reads_its_weights_copy),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),

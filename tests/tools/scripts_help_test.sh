@@ -96,9 +96,13 @@ kernels_static_tells_of_each_kernel_and_of_another_checkouts_() {
         seq "$lines" >$version/pipeline/codec/some_cuda.cu
     done
     CUDA_HOME=$PWD/cuda "$script" --tree after some >out || fail "status $?"
-    says out "some_cuda  encode<2>         50       20    4096             5"
+    says out "some_cuda  encode<2>         50      8       20    4096             5"
+    CUDA_HOME=$PWD/cuda "$script" --tree after --stack 8 >out || fail "status $?: a stack of 8 bytes is no more than 8"
+    says out "1 kernels, 0 with a stack frame above 8 bytes"
+    ! CUDA_HOME=$PWD/cuda "$script" --tree after --stack 7 >out || fail "a stack of 8 bytes is let pass"
+    says out "1 kernels, 1 with a stack frame above 7 bytes"
     CUDA_HOME=$PWD/cuda "$script" --tree after --before before >out || fail "status $?"
-    says out "some_cuda  encode<2>   30 -> 50       20    4096        3 -> 5"
+    says out "some_cuda  encode<2>   30 -> 50      8       20    4096        3 -> 5"
     ! CUDA_HOME=$PWD/cuda "$script" --tree after another 2>err || fail "finds what is not there"
     says err "another"
     ! CUDA_HOME=$PWD/none "$script" --tree after 2>err || fail "needs no toolkit"

@@ -51,6 +51,12 @@ template <typename T> struct product {
 
 /* ---------------------------------------------------------------- dropout */
 
+/* words[at], at < 4. An index that the compiler does not know would put the words in local memory. */
+static __device__ inline uint32_t word_at(const uint32_t *words, int at) {
+    const uint32_t low = at & 1 ? words[1] : words[0], high = at & 1 ? words[3] : words[2];
+    return at & 2 ? high : low;
+}
+
 template <typename T> struct drop {
     nets_cuda_dropout how;
     const T *in, *earlier;
@@ -67,7 +73,7 @@ template <typename T> struct drop {
     __device__ float factor_of(uint64_t image) const {
         uint32_t words[4];
         draw(image / 4, words);
-        return words[image % 4] < how.threshold ? 0 : how.scale;
+        return word_at(words, (int)(image % 4)) < how.threshold ? 0 : how.scale;
     }
 
     template <int V> __device__ vec<V> of_samples(int64_t i) const {
@@ -90,13 +96,14 @@ template <typename T> struct drop {
         if (how.by_sample) return of_samples<V>(i);
         const uint64_t element = (uint64_t)i + (uint64_t)how.rng[NETS_RNG_IMAGE] * (uint64_t)how.image_elems;
         const int first = (int)(element % 4);
-        uint32_t words[V > 4 ? 12 : 8];
+        uint32_t words[V > 4 ? 12 : 8] = {};
         draw(element / 4, words);
         if (first + V > 4) draw(element / 4 + 1, words + 4);
         if (first + V > 8) draw(element / 4 + 2, words + 8);
         vec<V> v;
         load(in + i, &v);
-        for (int k = 0; k < V; k++) v.at[k] = words[first + k] < how.threshold ? 0 : v.at[k] * how.scale;
+#pragma unroll
+        for (int k = 0; k < V; k++) v.at[k] = word_at(words + k, first) < how.threshold ? 0 : v.at[k] * how.scale;
         return plus(v, earlier, i);
     }
 };

@@ -29,23 +29,30 @@ static __device__ inline void load_codes(const uint8_t *from, int n, uint8_t *co
         const uchar4 four = *reinterpret_cast<const uchar4 *>(from);
         codes[0] = four.x, codes[1] = four.y, codes[2] = four.z, codes[3] = four.w;
     } else {
+#pragma unroll
         for (int k = 0; k < EACH; k++) codes[k] = k < n ? from[k] : 0;
     }
 }
 
 static __device__ inline void store_codes(uint8_t *to, int n, const uint8_t *codes) {
-    if (n == EACH)
+    if (n == EACH) {
         *reinterpret_cast<uchar4 *>(to) = make_uchar4(codes[0], codes[1], codes[2], codes[3]);
-    else
-        for (int k = 0; k < n; k++) to[k] = codes[k];
+    } else {
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            if (k < n) to[k] = codes[k];
+    }
 }
 
 static __device__ inline vec<EACH> load_some(const float *from, int n) {
     vec<EACH> v = {};
-    if (n == EACH)
+    if (n == EACH) {
         load(from, &v);
-    else
-        for (int k = 0; k < n; k++) v.at[k] = from[k];
+    } else {
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            if (k < n) v.at[k] = from[k];
+    }
     return v;
 }
 
@@ -56,7 +63,9 @@ static __device__ inline void store_some(float *to, uint16_t *copy, int n, const
         if (copy) store_halves(copy, v);
         return;
     }
-    for (int k = 0; k < n; k++) {
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        if (k >= n) break;
         const vec<1> one = {{v.at[k]}};
         store(to + k, one);
         if (copy) store_halves(copy + k, one);

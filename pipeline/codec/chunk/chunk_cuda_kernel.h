@@ -373,8 +373,8 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
     for (int turn = 0; turn < turns; turn++) {
         if (threadIdx.x == 0) codes.ticket = atomicAdd(&((chunk_scratch *)work.scratch)->tickets, 1ull);
         __syncthreads();
-        const int64_t g = (int64_t)codes.ticket, at = (g * group_of() + warp) * MM_CHUNK_ELEMS, left = work.elems - at;
-        if (g >= groups) return;
+        if ((int64_t)codes.ticket >= groups) return;
+        const int64_t at = ((int64_t)codes.ticket * group_of() + warp) * MM_CHUNK_ELEMS, left = work.elems - at;
         int words = 0;
         if (left > 0) {
             const int n = left < MM_CHUNK_ELEMS ? (int)left : MM_CHUNK_ELEMS;
@@ -382,7 +382,8 @@ __global__ void __launch_bounds__(THREADS, 1) encode(mm_chunk_work work, int64_t
         }
         if (lane == 0) codes.words[warp] = (uint32_t)words;
         __syncthreads();
-        if (warp == 0) place_group(work, codes, g, groups, lane);
+        /* Reads the ticket again: no register is left for it while the chunk is encoded. */
+        if (warp == 0) place_group(work, codes, (int64_t)codes.ticket, groups, lane);
         __syncthreads();
         write_group(codes, slots);
         __syncthreads();
