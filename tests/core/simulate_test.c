@@ -170,7 +170,7 @@ TEST_CASE(an_encode_and_a_decode_at_once_count_twice) {
 
 TEST_CASE(a_codec_that_works_in_pinned_memory_takes_as_long_as_the_link) {
     fixture f = fixture_create(true, 0);
-    f.plan->segments[f.plan->nodes[f.encode].dst].pinned = true;
+    f.plan->segments[f.plan->nodes[f.encode].dst].memory = MM_MEM_PINNED;
     f.facts->out_bytes_per_s = INT64_C(1000000000000) / 800; /* 800 ns for a code of 1000 bytes */
     f.facts->in_bytes_per_s = INT64_C(1000000000000) / 400;
     f.facts->link_contention_permille = 250;
@@ -203,7 +203,7 @@ static link_fixture link_create(bool at_once) {
     int segments[3];
     for (int i = 0; i < 3; i++) {
         segments[i] = mm_plan_segment(f->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f->g.out, SMALL_MAP_BYTES);
-        f->plan->segments[segments[i]].pinned = i == 1;
+        f->plan->segments[segments[i]].memory = i == 1 ? MM_MEM_PINNED : MM_MEM_DEVICE;
     }
     for (int s = 0; s < SMALL_STEPS; s++) {
         f->facts->variants[s].ns = 1000;
@@ -403,7 +403,7 @@ static piece_fixture piece_create(int64_t encode_ns, int64_t copy_ns, int64_t de
         bool raw = i == 0 || i == 4;
         segments[i] = mm_plan_segment(f->plan, raw ? MM_CONTENT_RAW : MM_CONTENT_CODED, MM_CAT_CODE, f->g.out, 1000);
         f->plan->segments[segments[i]].codec = raw ? -1 : 0;
-        f->plan->segments[segments[i]].pinned = i == 2;
+        f->plan->segments[segments[i]].memory = i == 2 ? MM_MEM_PINNED : MM_MEM_DEVICE;
     }
     static const mm_node_kind kinds[] = {MM_NODE_ENCODE, MM_NODE_OUT, MM_NODE_IN, MM_NODE_DECODE};
     int nodes[4];

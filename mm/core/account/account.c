@@ -198,7 +198,7 @@ mm_pool_sums mm_account_pools(const mm_plan *plan) {
         sums.bound_bytes +=
             s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* a spill is itself a pool, whose turn in this loop
                                                                     adds its bytes */
-        *(s->pinned ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
+        *(s->memory == MM_MEM_PINNED ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
     }
     sums.pinned_bytes -= sums.spill_bytes;
     return sums;
@@ -228,7 +228,8 @@ const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buff
     if (s->tensor >= 0)
         snprintf(buffer, capacity, "%s", mm_graph_tensor(plan->graph, s->tensor)->name);
     else if (s->content == MM_CONTENT_POOL)
-        snprintf(buffer, capacity, "%s", s->pinned ? "pool of codes in pinned memory" : "pool of codes");
+        snprintf(buffer, capacity, "%s",
+                 s->memory == MM_MEM_PINNED ? "pool of codes in pinned memory" : "pool of codes");
     else if (user && mm_node_runs_step(user))
         snprintf(buffer, capacity, "workspace of %s", mm_graph_step_name(plan->graph, user->step, step, sizeof step));
     else if (user)

@@ -90,7 +90,7 @@ static json_t *segment_json(described *d, int i) {
         "action", action_of(plan, s), "offset", (json_int_t)s->offset, "bytes", (json_int_t)s->bytes, "first",
         s->first_node, "last", s->last_node, "live_last", s->live_last);
     if (s->codec >= 0) set(d, object, "codec", json_string(d->facts->codecs[s->codec].spec));
-    if (s->pinned) set(d, object, "pinned", json_true());
+    if (s->memory == MM_MEM_PINNED) set(d, object, "pinned", json_true());
     if (s->dynamic) set(d, object, "dynamic", json_true());
     return object;
 }
