@@ -93,9 +93,8 @@ mm_status mm_disk_reserve(mm_disk *disk, int64_t bytes) {
     while (fallocate(disk->file, 0, 0, whole) != 0) {
         if (errno == EINTR) continue;
         if (errno == EOPNOTSUPP || errno == ENOSYS) return MM_OK; /* writes will say if it is full */
-        const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-        return mm_fail(full ? MM_ERR_NOMEM : MM_ERR_DEVICE, "disk %s: cannot reserve %s: %s", MM_BRIEF(disk->directory),
-                       MM_SIZE_TEXT(whole), strerror(errno));
+        return mm_fail(MM_ERR_IO, "disk %s: cannot reserve %s: %s", MM_BRIEF(disk->directory), MM_SIZE_TEXT(whole),
+                       strerror(errno));
     }
     return MM_OK;
 }
@@ -103,10 +102,8 @@ mm_status mm_disk_reserve(mm_disk *disk, int64_t bytes) {
 /* ---------------------------------------------------------------- accesses */
 
 static mm_status failed(const mm_disk *disk, const char *what, int64_t bytes, int64_t offset, int error) {
-    const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-    return mm_fail(full ? MM_ERR_NOMEM : MM_ERR_DEVICE, "disk %s: cannot %s %lld bytes at %lld: %s",
-                   MM_BRIEF(disk->directory), what, (long long)bytes, (long long)offset,
-                   error ? strerror(error) : "they are not there");
+    return mm_fail(MM_ERR_IO, "disk %s: cannot %s %lld bytes at %lld: %s", MM_BRIEF(disk->directory), what,
+                   (long long)bytes, (long long)offset, error ? strerror(error) : "they are not there");
 }
 
 static mm_status write_all(const mm_disk *disk, int64_t offset, const uint8_t *data, int64_t bytes) {

@@ -32,11 +32,11 @@ void mm_disk_destroy(mm_disk *disk);
 int64_t mm_disk_bytes(const mm_disk *disk);
 
 /* Takes the first `bytes` of the file from the file system, so that it cannot be full later (where it can promise
- * that). MM_ERR_NOMEM: it has no room for them; MM_ERR_INVALID: they exceed the file's limit. */
+ * that). MM_ERR_IO: it has no room for them, or fails; MM_ERR_INVALID: they exceed the file's limit. */
 MM_CHECKED mm_status mm_disk_reserve(mm_disk *disk, int64_t bytes);
 
-/* Blocking. MM_ERR_DEVICE: the disk fails, or what is read is not there; MM_ERR_NOMEM: it is full. The message names
- * the directory. */
+/* Blocking. MM_ERR_IO: the disk is full or fails, or what is read is not there; the message names the directory. Not
+ * MM_ERR_NOMEM: less memory for plans would not help. */
 MM_CHECKED mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes);
 MM_CHECKED mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes);
 

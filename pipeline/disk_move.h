@@ -10,7 +10,7 @@
 typedef struct mm_disk_move mm_disk_move;
 
 /* Prepares the accesses of a plan, and takes the bytes from the file system. MM_ERR_UNSUPPORTED: the plan has some, and
- * there is no disk; MM_ERR_NOMEM: the disk is full. */
+ * there is no disk; MM_ERR_IO: the disk is full; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_disk_moves_init(mm_execution *execution);
 void mm_disk_moves_fini(mm_execution *execution);
 

@@ -18,7 +18,7 @@ typedef enum arg_kind {
     ARG_WORDS,  /* arg_texts: all arguments that are no options (or after "--"), "mm report FILE..."; name: for help */
 } arg_kind;
 
-enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 64 /* most options of a command */ };
+enum { ARG_TEXTS_MAX = 64, ARGS_MAX = 72 /* most options of a command */ };
 
 /* A list of texts. A plain copy of the struct shares its block. */
 typedef struct arg_texts {

@@ -94,6 +94,7 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
     const mm_limits limits = {.device_bytes = device_bytes,
                               .pinned_bytes = pinned_bytes,
                               .base_bytes = n->base_bytes + staged_bytes,
+                              .disk_bytes = n->asked.target->disk_bytes,
                               .stop = n->asked.target->stop};
     if (device_bytes > 0 && memcmp(&room, &p->room, sizeof room) == 0) return MM_OK;
     MM_TRY(plan(p, &limits));
@@ -168,6 +169,7 @@ static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
     const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
                               .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
+                              .disk_bytes = n->asked.target->disk_bytes,
                               .first_fit = true};
     const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
     *fits_out = !all_stay || mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
