@@ -17,6 +17,7 @@ struct mm_disk {
     int64_t bytes;
     int file;
     bool direct;
+    int64_t memory_align; /* of addresses from which direct accesses may move bytes */
     const mm_disk_io *io;
 };
 
@@ -50,6 +51,18 @@ static bool make_direct(int file) {
     return false;
 }
 
+/* What addresses direct accesses take: those of the device's DMA, mostly any word; a block if the kernel does not say. */
+static int64_t memory_align_of(int file) {
+#ifdef STATX_DIOALIGN
+    struct statx info;
+    if (statx(file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 && (info.stx_mask & STATX_DIOALIGN) != 0 &&
+        info.stx_dio_mem_align > 0)
+        return info.stx_dio_mem_align;
+#endif
+    (void)file;
+    return MM_DISK_BLOCK;
+}
+
 mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_out) {
     mm_disk *disk = calloc(1, sizeof *disk);
     char *name = strdup(directory);
@@ -67,6 +80,7 @@ mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_ou
         return status;
     }
     disk->direct = make_direct(disk->file);
+    disk->memory_align = disk->direct ? memory_align_of(disk->file) : 1;
     *disk_out = disk;
     return MM_OK;
 }
@@ -129,8 +143,8 @@ static mm_status read_all(const mm_disk *disk, int64_t offset, uint8_t *data, in
 /* Bytes from the beginning that an access may move as they are: whole blocks at an aligned address. The rest goes
  * through a buffer of our own, BOUNCE bytes at a time. */
 enum { BOUNCE = 16 * MM_DISK_BLOCK };
-static int64_t as_they_are(const void *data, int64_t bytes) {
-    return (uintptr_t)data % MM_DISK_BLOCK == 0 ? bytes / MM_DISK_BLOCK * MM_DISK_BLOCK : 0;
+static int64_t as_they_are(const mm_disk *disk, const void *data, int64_t bytes) {
+    return (int64_t)((uintptr_t)data % (uintptr_t)disk->memory_align) == 0 ? bytes / MM_DISK_BLOCK * MM_DISK_BLOCK : 0;
 }
 
 static int64_t padded(int64_t bytes) { return (bytes + MM_DISK_BLOCK - 1) / MM_DISK_BLOCK * MM_DISK_BLOCK; }
@@ -143,7 +157,7 @@ static mm_status check(const mm_disk *disk, int64_t offset, int64_t bytes) {
 
 mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
     _Alignas(MM_DISK_BLOCK) uint8_t bounce[BOUNCE];
-    int64_t done = as_they_are(data, bytes);
+    int64_t done = as_they_are(disk, data, bytes);
     MM_TRY(check(disk, offset, bytes));
     MM_TRY(write_all(disk, offset, data, done));
     while (done < bytes) {
@@ -158,7 +172,7 @@ mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t
 
 mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes) {
     _Alignas(MM_DISK_BLOCK) uint8_t bounce[BOUNCE];
-    int64_t done = as_they_are(data, bytes);
+    int64_t done = as_they_are(disk, data, bytes);
     MM_TRY(check(disk, offset, bytes));
     MM_TRY(read_all(disk, offset, data, done));
     while (done < bytes) {

@@ -30,6 +30,9 @@ static void add_work(const mm_plan *plan, int64_t passes, forecast *f) {
     f->moves.offloads += passes * moves.offloads;
     f->moves.prefetches += passes * moves.prefetches;
     f->moves.bytes += passes * moves.bytes;
+    f->moves.stores += passes * moves.stores;
+    f->moves.loads += passes * moves.loads;
+    f->moves.disk_bytes += passes * moves.disk_bytes;
     f->steps_again += passes * mm_account_steps_again(plan);
     f->defragmentations += passes * plan->defragmentations;
 }

@@ -208,9 +208,13 @@ mm_moves mm_account_moves(const mm_plan *plan) {
     mm_moves moves = {0};
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node_cost cost = mm_node_table[plan->nodes[i].kind].cost;
-        if (cost != MM_COST_LINK_OUT && cost != MM_COST_LINK_IN) continue;
-        *(cost == MM_COST_LINK_OUT ? &moves.offloads : &moves.prefetches) += 1;
-        moves.bytes += plan->segments[plan->nodes[i].dst].bytes;
+        const bool over_link = cost == MM_COST_LINK_OUT || cost == MM_COST_LINK_IN;
+        if (!over_link && cost != MM_COST_DISK_OUT && cost != MM_COST_DISK_IN) continue;
+        moves.offloads += cost == MM_COST_LINK_OUT;
+        moves.prefetches += cost == MM_COST_LINK_IN;
+        moves.stores += cost == MM_COST_DISK_OUT;
+        moves.loads += cost == MM_COST_DISK_IN;
+        *(over_link ? &moves.bytes : &moves.disk_bytes) += plan->segments[plan->nodes[i].dst].bytes;
     }
     return moves;
 }

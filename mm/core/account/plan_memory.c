@@ -99,6 +99,7 @@ static json_t *segments_json(described *d) {
     json_t *array = json_array();
     for (int i = 0; i < d->plan->n_segments; i++) {
         const mm_segment *s = &d->plan->segments[i];
+        if (s->memory == MM_MEM_DISK) continue; /* pictures are of memory */
         if (s->first_node >= 0 || s->category == MM_CAT_PERSISTENT) append(d, array, segment_json(d, i));
     }
     return array;
