@@ -113,7 +113,8 @@ static mm_status open_parts(mm_manager *m) {
     mm_device_describe(m->device, &description);
     m->plans.sources =
         (mm_plan_sources){.device = o->device,
-                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s, o->disk_bytes_per_s},
+                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s,
+                                    o->disk && o->disk_bytes_per_s == 0 ? MM_DISK_BYTES_PER_S : o->disk_bytes_per_s},
                           .facts = o->facts,
                           .persistents = &m->persistents};
     o->policy = NULL; /* m->plans has a copy; the caller's string may be freed */

@@ -54,7 +54,7 @@ static mm_status read_disk(target *t) {
         return mm_fail(MM_ERR_INVALID, "--disk %s: must be DIR:SIZE, as /mnt/nvme:200GiB, or DIR:SIZE:RATE",
                        MM_BRIEF(t->disk_text));
     t->disk_bytes = numbers[1] > 0 ? numbers[1] : numbers[0];
-    t->disk_bytes_per_s = numbers[1] > 0 ? numbers[0] : 0;
+    t->disk_bytes_per_s = numbers[1] > 0 ? numbers[0] : MM_DISK_BYTES_PER_S;
     memcpy(t->disk, text, sizeof t->disk);
     return MM_OK;
 }
@@ -125,6 +125,11 @@ mm_status target_init(target *t) {
     t->host_free_bytes = memory.free_bytes;
     t->apart = !fuse;
     return nets_backend_open(t->device, &config, &t->backend);
+}
+
+int64_t target_pinned_and_disk(const target *t, int64_t pinned_bytes) {
+    int64_t both;
+    return __builtin_add_overflow(pinned_bytes, t->disk_bytes, &both) ? INT64_MAX : both;
 }
 
 pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {

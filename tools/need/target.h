@@ -21,7 +21,7 @@ typedef struct target {
     const char *disk_text;      /* NULL: no disk */
     char disk[1024];            /* of disk_text: the directory, */
     int64_t disk_bytes;         /* the limit, 0: no disk, */
-    int64_t disk_bytes_per_s;   /* and the rate, each way; 0: not given */
+    int64_t disk_bytes_per_s;   /* and the rate, each way: MM_DISK_BYTES_PER_S if it is not given */
     const char *optimizer_text; /* NULL: "sgd" */
     const char *lora, *freeze;  /* what is trained of a network (nets/adapt.h); "" or NULL: all of it */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
@@ -37,6 +37,10 @@ typedef struct target {
 
 /* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit. */
 enum { PINNED_OPEN = -1 };
+
+/* The pinned memory within which bounds hold for plans that may use the target's disk, too: what goes to the disk is as
+ * if it stayed in more pinned memory. */
+int64_t target_pinned_and_disk(const target *target, int64_t pinned_bytes);
 
 /* Where a limit of pinned memory comes from: --pinned; half of what this host has free; on the device host, what the
  * budget leaves of that, if it is less than half; or there is none, because the plan is for another machine. */
