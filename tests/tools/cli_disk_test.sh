@@ -36,8 +36,8 @@ plans_say_what_goes_to_the_disk_() {
     expect 1 verify less.jsonl
     says out "rule 9.5"
     expect 1 plan "${swap[@]}" --pinned 2MiB --disk /nowhere:64KiB
-    expect 0 plan "${swap[@]}" --json whole.json # without a disk nothing changes
-    expect 0 plan "${swap[@]}" --json with.json --disk /nowhere:64MiB
+    expect 0 plan "${swap[@]}" --pinned 64MiB --json whole.json # without a disk nothing changes
+    expect 0 plan "${swap[@]}" --pinned 64MiB --json with.json --disk /nowhere:64MiB
     cmp -s whole.json with.json || fail "a disk changes a plan that needs none"
 }
 
@@ -47,7 +47,7 @@ wrong_disks_are_refused_() {
         expect 2 "${train[@]}" --disk "$disk"
         says err "--disk"
     done
-    expect 1 "${train[@]}" --pinned 2MiB --disk /nowhere/at/all:64MiB
+    expect 2 "${train[@]}" --pinned 2MiB --disk /nowhere/at/all:64MiB
     says err "disk /nowhere/at/all: cannot create a file in this directory"
 }
 
