@@ -51,7 +51,8 @@ static bool make_direct(int file) {
     return false;
 }
 
-/* What addresses direct accesses take: those of the device's DMA, mostly any word; a block if the kernel does not say. */
+/* What addresses direct accesses take: those of the device's DMA, mostly any word. A block if the kernel does not say
+ * it. */
 static int64_t memory_align_of(int file) {
 #ifdef STATX_DIOALIGN
     struct statx info;

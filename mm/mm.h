@@ -324,10 +324,10 @@ typedef struct mm_options {
      * handler of SIGSEGV, which then calls the handler that was there before, or ends the process as without it. Called
      * in that handler, so it may only do what a signal handler may; mm_fault_print is one. NULL: no handler */
     void (*fault_fn)(const char *message);
-    /* A disk as a third place: a directory, such as one on an NVMe drive. What does not fit the pinned memory then waits
-     * there for its next use, in one file without a name, which bypasses the page cache where the file system can do
-     * that. The loop must not change anything for it. A disk that is full, or fails, fails the call or the iteration
-     * that met it, by name. NULL: none */
+    /* A disk as a third place: a directory, such as one on an NVMe drive; copied. What does not fit the pinned memory
+     * then waits there for its next use, in one file without a name, which bypasses the page cache where the file
+     * system can do that. Loops need no change. If the disk is full or fails, so does the call or the iteration that
+     * meets it, with MM_ERR_IO; the message names the directory. NULL: none */
     const char *disk;
     int64_t disk_bytes;       /* the budget of the disk; with `disk`, more than 0 */
     int64_t disk_bytes_per_s; /* its rate, each way, to plan by, where the facts have none; 0: 500 MB/s */

@@ -139,8 +139,8 @@ static mm_status choose(const mm_graph *graph, const mm_graph_facts *facts, mm_p
     return status;
 }
 
-/* Whether a plan with a disk replaces one without, of which at most one fits: it fits; or neither does, and it is within
- * the pinned memory and needs less of the device, or the other is not within the pinned memory. */
+/* Whether a plan with a disk, which is within the pinned memory, replaces one without it that does not fit: it fits; or
+ * the other is not within the pinned memory; or it needs less of the device. */
 static bool is_better(const mm_plan *with, const mm_plan *without, const mm_limits *limits) {
     if (with->peak_bytes <= limits->device_bytes) return true;
     if (without->pinned_bytes > limits->pinned_bytes) return true;

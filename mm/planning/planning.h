@@ -47,8 +47,9 @@ void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates);
 /* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, the block of
  * these numbers lies right above limits.base_bytes, and the plan above the block: plan->base_bytes includes both. With
  * limits.disk_bytes, what does not fit the pinned memory may go on to the disk, if that is predicted to be faster than
- * what the policy does without, or if nothing else fits. The plan is proved within its own size; mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan,
- * and MM_ERR_PLAN. On failure an earlier plan stays. */
+ * what the policy does without, or if nothing else fits. The plan is proved within its own size;
+ * mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier
+ * plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 

@@ -125,7 +125,7 @@ static int64_t store_ns(const mover *m, const stay *s) {
     return mm_disk_ns(m->facts, m->facts->store_bytes_per_s, m->plan->segments[s->segment].bytes);
 }
 
-/* The last step on the device that begins by `ns`, at a node of [least, most]; `most` if there is none after `least`. */
+/* The node of the last step on the device that begins by `ns`, from `least` to `most`; `least` if there is none. */
 static int32_t step_by(const mover *m, int64_t ns, int32_t least, int32_t most) {
     int32_t at = most;
     while (at > least && (!mm_node_computes(&m->plan->nodes[at]) || m->at[at].start_ns > ns)) at--;

@@ -13,7 +13,8 @@ static bool move_too_early(mutant *m) {
     return true;
 }
 
-/* A copy in is made a copy out, or a load a store, or the reverse, on that kind's stream; sometimes its ends are exchanged, too. */
+/* A copy in is made a copy out, or a load a store, or the reverse, on that kind's stream; sometimes its ends are
+ * exchanged, too. */
 static bool turn_move(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_move);
     if (!n) return false;

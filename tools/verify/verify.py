@@ -287,7 +287,7 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
             raise Unreadable("node %d is in place %d" % (line["index"], index))
         nodes.append(Node(index, get(line, "kind", str), get(line, "stream", str), get(line, "number", int),
                           graph.find(line, "tensor", None), get(line, "step", int, None),
-                          get(line, "variant", int, 0, -2 ** 31),                      # (below 0: refused by 3.1, of a step)
+                          get(line, "variant", int, 0, -2 ** 31),                 # (below 0: refused by 3.1, of a step)
                           *[get(line, key, int, None) for key in ("source", "target", "work", "stage")],
                           get(line, "throttle", int, 0), numbers(line, "segments", True),
                           numbers(line, "codes", True), numbers(line, "given", False), waits_of(line), []))

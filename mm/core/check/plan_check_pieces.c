@@ -32,7 +32,8 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
 }
 
 /* Whether a node may have several pieces: it encodes, decodes or copies a code without a body over the link, or copies
- * an all-reduced tensor; it has no stage; and none of its segments is placed at run time, as these are allocated and freed whole. */
+ * an all-reduced tensor; it has no stage; and none of its segments is placed at run time, as these are
+ * allocated and freed whole. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
     const mm_node_cost cost = mm_node_table[n->kind].cost;

@@ -53,8 +53,9 @@ enum { MM_CHUNK_BYTES = 4096 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
-/* The memories that segments lie in: name, word, where (for messages), and of what number an offset there is a multiple:
- * on the disk, of the largest block of a device that O_DIRECT knows (open(2)), so that no two segments share a block. */
+/* The memories that segments lie in: name, word, where (for messages), and of what number offsets there are multiples.
+ * On the disk it is the largest block that O_DIRECT accesses are made of (open(2)), so that no two segments share a
+ * block. */
 #define MM_MEMORIES(X)                                                                                                 \
     X(DEVICE, "device", "on the device", MM_ALIGN)                                                                     \
     X(PINNED, "pinned", "in pinned memory", MM_ALIGN)                                                                  \
