@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* A copy of a plan in which some tensors wait for their next use on the disk:
  *
- *              ... offload -> slot |                          | slot -> prefetch ...
- *   store                          | slot -> disk             |
- *   load                           |             disk -> slot |        (another slot)
+ *              ... offload -> P |                        | Q -> prefetch ...
+ *   store                       | P -> disk              |
+ *   load                        |             disk -> Q  |
  *
- * The slots, segments of pinned memory, are all placed anew; segments on the disk, too. */
+ * P and Q are segments in pinned memory. Those are all placed anew; those on the disk, too. */
 #include "policies/schedule/onto_disk.h"
 
 #include <stdlib.h>
@@ -27,14 +27,14 @@ typedef struct stay {
     int64_t gap_ns;     /* time between them */
     bool chosen;        /* it goes to the disk */
     int32_t load_at;    /* the node right before which it is loaded */
-    int32_t free_after; /* a node at which the slot is still kept, because the store may not have ended; -1: none */
-    /* In the copy: its segment on the disk, and that which it is loaded to; the nodes that do both. */
-    int32_t disk, slot, store_node, load_node;
+    int32_t free_after; /* a node at which its bytes are still kept, because the store may not have ended; -1: none */
+    /* In the copy: its segment on the disk, and the one it is loaded to; the nodes that do both. */
+    int32_t disk, back, store_node, load_node;
 } stay;
 
-/* How early loads begin, and how long slots are kept for stores. */
+/* How early loads begin, and how long segments are kept for stores. */
 typedef enum pace {
-    PACE_LATE, /* a load comes right before its reader, a slot is free after the store: the least pinned memory */
+    PACE_LATE, /* a load comes right before its reader, bytes are free after the store: the least pinned memory */
     PACE_TIMED /* as the simulation of the plan has the times of the nodes */
 } pace;
 
@@ -148,7 +148,7 @@ static void time_loads(mover *m, pace pace) {
     }
 }
 
-/* Sets until when the slots of the chosen stays are kept, for stores one after the other. */
+/* Sets until when the segments of the chosen stays are kept, for stores one after the other. */
 static mm_status time_stores(mover *m, pace pace) {
     int64_t ended = 0, *order = malloc(((size_t)m->n + 1) * sizeof *order);
     int n = 0;
@@ -183,7 +183,7 @@ static int32_t add_segment(mm_plan *copy, int32_t like, mm_memory memory) {
 }
 
 static void add_load(mover *m, mm_plan_rewrite *r, stay *s) {
-    s->load_node = mm_plan_rewrite_add(r, MM_NODE_LOAD, m->plan->segments[s->segment].tensor, s->disk, s->slot);
+    s->load_node = mm_plan_rewrite_add(r, MM_NODE_LOAD, m->plan->segments[s->segment].tensor, s->disk, s->back);
     mm_plan_wait(r->copy, s->load_node, s->store_node);
 }
 
@@ -192,15 +192,15 @@ static void add_store(mover *m, mm_plan_rewrite *r, stay *s) {
     const mm_plan *plan = m->plan;
     mm_plan *copy = r->copy;
     s->disk = add_segment(copy, s->segment, MM_MEM_DISK);
-    s->slot = add_segment(copy, s->segment, MM_MEM_PINNED);
+    s->back = add_segment(copy, s->segment, MM_MEM_PINNED);
     s->store_node = mm_plan_rewrite_add(r, MM_NODE_STORE, plan->segments[s->segment].tensor, s->segment, s->disk);
     mm_plan_wait(copy, s->store_node, m->moved[plan->segments[s->segment].first_node]);
 }
 
-/* Makes a node of the copy read the slot to which the segment was loaded, once it is there. */
-static void read_slot(mm_plan *copy, int node, const stay *s) {
+/* Makes a node of the copy read the segment to which its source was loaded, once it is there. */
+static void read_back(mm_plan *copy, int node, const stay *s) {
     if (copy->nodes[node].src != s->segment) return;
-    copy->nodes[node].src = s->slot;
+    copy->nodes[node].src = s->back;
     mm_plan_wait(copy, node, s->load_node);
 }
 
@@ -227,7 +227,7 @@ static mm_status rewrite(mover *m, mm_plan **plan_out) {
         const int32_t used[] = {node->src, node->dst};
         for (int u = 0; u < 2; u++) {
             stay *s = !mm_node_runs_step(node) && used[u] >= 0 ? stay_of(m, used[u]) : NULL;
-            if (s && i >= s->to) read_slot(r.copy, m->moved[i], s);
+            if (s && i >= s->to) read_back(r.copy, m->moved[i], s);
             if (s && i == s->from) add_store(m, &r, s);
         }
     }

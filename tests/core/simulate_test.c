@@ -245,6 +245,77 @@ TEST_CASE(copies_take_their_bytes_at_the_rate_of_their_way) {
     fixture_destroy(&l.f);
 }
 
+/* A plan in which a map goes on to the disk behind its copy out, and comes back. at_once: the load does not wait for
+ * the store (wrong for the data, not for times). */
+static link_fixture disk_create(bool at_once, int *store_out, int *load_out) {
+    static const mm_memory memories[] = {MM_MEM_DEVICE, MM_MEM_PINNED, MM_MEM_DISK, MM_MEM_PINNED, MM_MEM_DEVICE};
+    link_fixture l = {.f = {.g = small_graph_create()}};
+    fixture *f = &l.f;
+    mm_limits limits = {.base_bytes = 512};
+    int segments[5];
+    assert_int_equal(mm_graph_facts_create(f->g.graph, 0, &f->facts), MM_OK);
+    assert_int_equal(mm_plan_create(f->g.graph, &limits, &f->plan), MM_OK);
+    for (int i = 0; i < 5; i++) {
+        segments[i] = mm_plan_segment(f->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, f->g.out, SMALL_MAP_BYTES);
+        f->plan->segments[segments[i]].memory = memories[i];
+    }
+    for (int s = 0; s < SMALL_STEPS; s++) {
+        f->facts->variants[s].ns = 1000;
+        f->steps[s] = mm_plan_step(f->plan, s);
+        if (s == LOSS_B) mm_plan_wait(f->plan, f->steps[s], l.in);
+        if (s != RELU_F) continue;
+        l.out = mm_plan_op(f->plan, MM_NODE_OUT, f->g.out, segments[0], segments[1]);
+        *store_out = mm_plan_op(f->plan, MM_NODE_STORE, f->g.out, segments[1], segments[2]);
+        *load_out = mm_plan_op(f->plan, MM_NODE_LOAD, f->g.out, segments[2], segments[3]);
+        l.in = mm_plan_op(f->plan, MM_NODE_IN, f->g.out, segments[3], segments[4]);
+        mm_plan_wait(f->plan, l.out, f->steps[s]);
+        mm_plan_wait(f->plan, *store_out, l.out);
+        mm_plan_wait(f->plan, *load_out, at_once ? l.out : *store_out);
+        mm_plan_wait(f->plan, l.in, *load_out);
+    }
+    assert_int_equal(mm_plan_finish(f->plan), MM_OK);
+    assert_int_equal(f->plan->disk_bytes, SMALL_MAP_BYTES);
+    l.f.facts->out_bytes_per_s = rate_for(400);
+    l.f.facts->in_bytes_per_s = rate_for(600);
+    return l;
+}
+
+TEST_CASE(stores_and_loads_take_their_bytes_at_the_rates_of_the_disk_and_its_latency) {
+    int store, load;
+    link_fixture l = disk_create(false, &store, &load);
+    mm_simulation sim;
+    l.f.facts->store_bytes_per_s = rate_for(1000);
+    l.f.facts->load_bytes_per_s = rate_for(500);
+    l.f.facts->disk_ns = 70;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, store, sim.nodes[l.out].end_ns, 2400 + 1070);
+    check_copy(&sim, load, sim.nodes[store].end_ns, 3470 + 570);
+    check_copy(&sim, l.in, sim.nodes[load].end_ns, 4040 + 600);
+    assert_int_equal(sim.nodes[l.f.steps[LOSS_B]].start_ns, sim.nodes[l.in].end_ns);
+    mm_simulation_fini(&sim);
+    l.f.facts->store_bytes_per_s = l.f.facts->load_bytes_per_s = l.f.facts->disk_ns = 0; /* nominal: 500 MB/s */
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, store, sim.nodes[l.out].end_ns, 2400 + SMALL_MAP_BYTES * 2);
+    mm_simulation_fini(&sim);
+    l.f.facts->disk_ns = -1;
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_ERR_INVALID);
+    fixture_destroy(&l.f);
+}
+
+/* The disk is one: what it reads and writes at the same time gets half of it each. */
+TEST_CASE(a_store_and_a_load_at_once_share_the_disk) {
+    int store, load;
+    link_fixture l = disk_create(true, &store, &load);
+    mm_simulation sim;
+    l.f.facts->store_bytes_per_s = rate_for(1000);
+    l.f.facts->load_bytes_per_s = rate_for(300);
+    assert_int_equal(mm_simulate(l.f.plan, l.f.facts, &sim), MM_OK);
+    check_copy(&sim, load, sim.nodes[l.out].end_ns, 2400 + 600);
+    check_copy(&sim, store, sim.nodes[l.out].end_ns, 2400 + 1300); /* 300 of its 1000 ns took twice as long */
+    mm_simulation_fini(&sim);
+    fixture_destroy(&l.f);
+}
+
 TEST_CASE(a_copy_is_slower_only_while_the_other_way_is_busy) {
     link_fixture l = link_create(true);
     l.f.facts->out_bytes_per_s = rate_for(400);

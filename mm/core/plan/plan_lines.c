@@ -5,14 +5,12 @@
 
 /* ---------------------------------------------------------------- words */
 
-static const char *const wheres[] = {
-    [MM_WHERE_DEVICE] = "device", [MM_WHERE_PINNED] = "pinned", [MM_WHERE_DISK] = "disk", [MM_WHERE_HEAP] = "heap"};
 static const char *const sums[MM_SUM_PLACES] = {[MM_SUM_AT_RANKS] = "ranks",
                                                 [MM_SUM_AT_ROOT] = "root",
                                                 [MM_SUM_AT_DEVICE] = "device",
                                                 [MM_SUM_IN_PLACE] = "in place"};
 
-static const char *where(int value) { return wheres[value]; }
+static const char *where(int value) { return value == MM_WHERE_HEAP ? "heap" : mm_memory_name((mm_memory)value); }
 static const char *content(int value) { return mm_content_name((mm_content)value); }
 static const char *category(int value) { return mm_category_name((mm_category)value); }
 static const char *node(int value) { return mm_node_kind_name((mm_node_kind)value); }
