@@ -328,6 +328,13 @@ typedef struct mm_options {
                               difference fails the iteration with MM_ERR_PLAN, and all later ones: node, stream, what is
                               missing. A recording is verified when it is captured. mm_stats.verified counts. Not
                               together with self_check, which issues work of its own */
+    /* A disk as a third place: a directory, such as one on an NVMe drive; copied. What does not fit the pinned memory
+     * then waits there for its next use, in one file without a name, which bypasses the page cache where the file
+     * system can do that. Loops need no change. If the disk is full or fails, so does the call or the iteration that
+     * meets it, with MM_ERR_IO; the message names the directory. NULL: none */
+    const char *disk;
+    int64_t disk_bytes;       /* the budget of the disk; with `disk`, more than 0 */
+    int64_t disk_bytes_per_s; /* its rate, each way, to plan by, where the facts have none; 0: 500 MB/s */
 } mm_options;
 
 /* A mm_options.fault_fn: writes the line to the standard error output. */

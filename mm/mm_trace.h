@@ -32,15 +32,16 @@ typedef struct mm_stats {
      * Both are known once the device has encoded; of an iteration that still runs, the codes that are complete so far
      * are counted. */
     int64_t coded_bytes, spilled_bytes;
-    int64_t out_bytes, in_bytes; /* bytes that went to pinned memory, and back: copied, or written and read there by
+    int64_t out_bytes, in_bytes;     /* bytes that went to pinned memory, and back: copied, or written and read there by
                                     codecs */
-    int64_t nonfinite_blocks;    /* blocks of zfp, mx and group codes that contained Inf or NaN */
-    int64_t unplanned_allocs;    /* number of allocations at run time; naive forms only */
-    int64_t host_waits;          /* number of mm_layer_begin calls that blocked, for a worker or for an input */
-    int64_t ladder_steps;        /* number of substitutions because memory was short */
-    int64_t replans;             /* number of times that mm_observe changed plans */
-    int64_t verified;            /* steps, operations and their pieces that were held against the plan
-                                    (mm_options.verify_issued) */
+    int64_t nonfinite_blocks;        /* blocks of zfp, mx and group codes that contained Inf or NaN */
+    int64_t unplanned_allocs;        /* number of allocations at run time; naive forms only */
+    int64_t host_waits;              /* number of mm_layer_begin calls that blocked, for a worker or for an input */
+    int64_t ladder_steps;            /* number of substitutions because memory was short */
+    int64_t replans;                 /* number of times that mm_observe changed plans */
+    int64_t verified;                /* steps, operations and their pieces that were held against the plan
+                                        (mm_options.verify_issued) */
+    int64_t store_bytes, load_bytes; /* bytes stored on the disk (mm_options.disk) and loaded from it */
 } mm_stats;
 
 /* mm_stats_get for statistics of `stats_bytes` bytes: sizeof(mm_stats) in the caller's header. Members beyond this

@@ -24,6 +24,7 @@
 #ifndef PIPELINE_DISPATCH_H
 #define PIPELINE_DISPATCH_H
 
+#include "buffers/disk.h"
 #include "buffers/pool.h"
 #include "mm/core/plan/program.h"
 #include "mm/core/timeline/timeline.h"
@@ -36,6 +37,7 @@ typedef struct mm_dispatch_config {
     mm_device *device;
     mm_pool *pool;   /* the arena */
     mm_pool *pinned; /* pinned memory; NULL: none */
+    mm_disk *disk;   /* NULL: none; plans that use one are refused */
     mm_issue issue;
     bool self_check;    /* overwrite segments after their last use, compare lossless copies by checksum */
     bool measure_times; /* measure how long nodes take (the device's events must be timed) */
@@ -48,6 +50,7 @@ typedef struct mm_dispatch_stats {
     int64_t encodes, decodes, encoded_bytes, coded_bytes; /* encoded_bytes: of the maps, coded_bytes: of their codes */
     int64_t spilled_bytes;                                /* bytes of codes' bodies in pinned memory */
     int64_t out_bytes, in_bytes;                          /* over the link: copies, and bodies in pinned memory */
+    int64_t store_bytes, load_bytes;                      /* to the disk and back */
     int64_t unplanned_allocs;
     int64_t host_waits;    /* calls of step_begin that blocked */
     int64_t issue_wait_ns; /* with a stream: time for which step_begin blocked until workers had issued; the stream went

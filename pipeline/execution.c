@@ -6,6 +6,7 @@
 
 #include "mm/core/plan/plan_codes.h"
 #include "pipeline/allreduce.h"
+#include "pipeline/disk_move.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution_events.h"
 #include "pipeline/runtime_alloc.h"
@@ -104,6 +105,7 @@ mm_status mm_execution_create(mm_dispatch *dispatch, const mm_program *program, 
     if (status == MM_OK && mm_dispatch_is_timed(dispatch)) status = create_times(p);
     if (status == MM_OK) status = mm_variable_codes_init(p);
     if (status == MM_OK) status = mm_allreduce_init(p);
+    if (status == MM_OK) status = mm_disk_moves_init(p);
     if (status == MM_OK) status = mm_runtime_alloc_init(p);
     if (status == MM_OK) status = mm_self_check_init(p);
     if (status == MM_OK) status = create_measured(p);
@@ -134,6 +136,7 @@ void mm_execution_destroy(mm_execution *p) {
     mm_runtime_alloc_fini(p);
     mm_variable_codes_fini(p);
     mm_allreduce_fini(p);
+    mm_disk_moves_fini(p);
     for (int i = 0; p->events && i < p->program->n; i++) mm_event_destroy(p->events[i]);
     mm_event_destroy(p->begin);
     if (p->measured) mm_device_release(p->dispatch->config.device, MM_MEMORY_PINNED, p->measured, measured_bytes(p));

@@ -6,6 +6,7 @@
 #include "mm/core/plan/program.h"
 #include "pipeline/allreduce.h"
 #include "pipeline/codec/code_block.h"
+#include "pipeline/disk_move.h"
 #include "pipeline/dispatch.h"
 #include "pipeline/runtime_alloc.h"
 #include "pipeline/self_check.h"
@@ -39,6 +40,7 @@ struct mm_execution {
     mm_self_check check;
     mm_variable_codes variable_codes;
     mm_allreduce allreduce;
+    mm_disk_move *disk_moves;   /* per piece: its access to the disk; NULL: the plan uses no disk */
     mm_codec_strips *strips;    /* per segment: strips of a code that a step reads or writes without its codec; NULL:
                               * none */
     mm_measured_sums *measured; /* NULL: the plan measures nothing */

@@ -6,6 +6,7 @@
 
 #include "mm/device/trace.h"
 #include "pipeline/allreduce.h"
+#include "pipeline/disk_move.h"
 #include "pipeline/dispatch_state.h"
 #include "pipeline/execution.h"
 #include "pipeline/variable_codes.h"
@@ -97,6 +98,22 @@ static mm_status prefetch(mm_dispatch *d, const mm_piece *piece, mm_stream *stre
     return copy(d, piece, stream, MM_COPY_IN, &d->stats.in_bytes);
 }
 
+static mm_status move(mm_dispatch *d, const mm_piece *piece, mm_stream *stream, int64_t *counter) {
+    MM_TRY(mm_disk_move_async(d, piece, stream));
+    pthread_mutex_lock(&d->lock);
+    *counter += piece->stored_bytes;
+    pthread_mutex_unlock(&d->lock);
+    return MM_OK;
+}
+
+static mm_status store(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+    return move(d, piece, stream, &d->stats.store_bytes);
+}
+
+static mm_status load(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
+    return move(d, piece, stream, &d->stats.load_bytes);
+}
+
 static mm_status measure(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
     mm_execution *p = d->execution;
     const mm_node *node = &p->plan->nodes[piece->node];
@@ -108,8 +125,9 @@ static mm_status measure(mm_dispatch *d, const mm_piece *piece, mm_stream *strea
 /* What each kind of node enqueues. NULL: steps, which the caller computes. A kind that has no entry is refused. */
 typedef mm_status (*operation)(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 static const operation operations[] = {
-    [MM_NODE_STEP] = NULL,   [MM_NODE_ENCODE] = encode,  [MM_NODE_DECODE] = decode,   [MM_NODE_OUT] = offload,
-    [MM_NODE_IN] = prefetch, [MM_NODE_RECOMPUTE] = NULL, [MM_NODE_MEASURE] = measure,
+    [MM_NODE_STEP] = NULL,       [MM_NODE_ENCODE] = encode, [MM_NODE_DECODE] = decode,
+    [MM_NODE_OUT] = offload,     [MM_NODE_IN] = prefetch,   [MM_NODE_RECOMPUTE] = NULL,
+    [MM_NODE_MEASURE] = measure, [MM_NODE_STORE] = store,   [MM_NODE_LOAD] = load,
 };
 _Static_assert(sizeof operations / sizeof *operations == MM_NODE_KINDS, "an entry for each kind of node");
 

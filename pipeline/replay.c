@@ -13,6 +13,7 @@ static const char *unrecordable(const mm_dispatch *d, const mm_execution *p) {
     if (p->total_ns) return "its times are measured (measure_times)";
     if (d->timeline) return "it is traced";
     if (p->program->count[MM_STREAM_HOST] > 0) return "a step of it runs on the host";
+    if (p->disk_moves) return "it uses the disk";
     if (mm_allreduce_is_called(p)) return "other processes' gradients are added to its own";
     return NULL;
 }

@@ -15,7 +15,8 @@ mm_status mm_dispatch_failure(mm_dispatch *d) {
 
 void *mm_dispatch_address(mm_dispatch *d, int segment) {
     const mm_segment *s = &d->execution->plan->segments[segment];
-    if (!s->dynamic) return (s->pinned ? d->pinned : d->base) + s->offset;
+    if (s->memory == MM_MEM_DISK) return NULL; /* it has no address */
+    if (!s->dynamic) return (s->memory == MM_MEM_PINNED ? d->pinned : d->base) + s->offset;
     mm_runtime_alloc *u = &d->execution->runtime_alloc;
     pthread_mutex_lock(&u->lock);
     void *address = u->address[segment];

@@ -100,11 +100,11 @@ const mm_code_body *mm_body_of(const mm_dispatch *d, int code, mm_code_body *bod
     const mm_segment *pool = &p->plan->segments[p->plan->segments[code].pool];
     const mm_segment *spill = pool->spill >= 0 ? &p->plan->segments[pool->spill] : NULL;
     *body_out = (mm_code_body){
-        .pool = (pool->pinned ? d->pinned : d->base) + pool->offset,
+        .pool = (pool->memory == MM_MEM_PINNED ? d->pinned : d->base) + pool->offset,
         .pool_bytes = pool->bytes,
         .spill = spill ? d->pinned + spill->offset : NULL,
         .spill_bytes = spill ? spill->bytes : 0,
-        .pool_pinned = pool->pinned,
+        .pool_pinned = pool->memory == MM_MEM_PINNED,
         .before = b->before[index] >= 0 ? &b->records[b->before[index]] : NULL,
         .record = &b->records[index],
     };

@@ -217,7 +217,7 @@ static void read_reuse(mm_alternatives *a) {
         const int last = mm_graph_tensor(plan->graph, root)->first_backward - 1;
         const int reused = reused_at(plan, s, i);
         const int step = reused < plan->n_nodes ? step_of(plan, reused) - 1 : last;
-        if (!s->pinned) a->gone[root] = step < last ? step : last;
+        if (s->memory == MM_MEM_DEVICE) a->gone[root] = step < last ? step : last;
     }
 }
 

@@ -190,9 +190,9 @@ static mm_status compare_places(const saved *s, const mm_limits *limits) {
         if (home->tensor < 0) continue; /* the proof refuses it */
         const mm_tensor_info *tensor = mm_graph_tensor(s->own->graph, home->tensor);
         packed += mm_align(tensor->bytes);
-        if (home->pinned != place.pinned)
+        if ((home->memory == MM_MEM_PINNED) != place.pinned)
             return mm_fail(MM_ERR_INVALID, "plan file %s: %s has its home %s there, and not here", s->path,
-                           MM_BRIEF(tensor->name), home->pinned ? "in pinned memory" : "on the device");
+                           MM_BRIEF(tensor->name), mm_memory_where(home->memory));
         if (home->offset != place.offset)
             return other_size(s, MM_BRIEF(tensor->name), "the offset of its home", place.offset, home->offset);
     }

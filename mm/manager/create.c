@@ -12,7 +12,7 @@
 
 /* No padding follows the last member. So if the struct of a caller is longer than this one, the further bytes are
  * members of a later version. */
-_Static_assert(offsetof(mm_options, verify_issued) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
+_Static_assert(offsetof(mm_options, disk_bytes_per_s) + sizeof(int64_t) == sizeof(mm_options), "no padding at the end");
 
 static mm_status check_options(const mm_options *o) {
     if (o->device_bytes < 0)
@@ -27,6 +27,12 @@ static mm_status check_options(const mm_options *o) {
     if (o->self_check && o->verify_issued != 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: self_check issues work that no plan has: leave out "
                                        "verify_issued, or self_check");
+    if (o->disk_bytes < 0 || o->disk_bytes_per_s < 0 || !o->disk != (o->disk_bytes == 0))
+        return mm_fail(
+            MM_ERR_INVALID,
+            "mm_manager_create: disk is %s, disk_bytes %lld, disk_bytes_per_s %lld: a disk needs a directory "
+            "and a limit, and nothing may be below 0",
+            o->disk ? "given" : "NULL", (long long)o->disk_bytes, (long long)o->disk_bytes_per_s);
     return MM_OK;
 }
 
@@ -108,17 +114,22 @@ static mm_status open_parts(mm_manager *m) {
     o->device = m->device->name; /* the device's own copy of the name, because the caller's string may be freed */
     mm_device_description description;
     mm_device_describe(m->device, &description);
-    m->plans.sources = (mm_plan_sources){.device = o->device,
-                                         .rates = {description.memory_bytes_per_s, description.link_bytes_per_s},
-                                         .facts = o->facts,
-                                         .persistents = &m->persistents};
+    m->plans.sources =
+        (mm_plan_sources){.device = o->device,
+                          .rates = {description.memory_bytes_per_s, description.link_bytes_per_s,
+                                    o->disk && o->disk_bytes_per_s == 0 ? MM_DISK_BYTES_PER_S : o->disk_bytes_per_s},
+                          .facts = o->facts,
+                          .persistents = &m->persistents};
     o->policy = NULL; /* m->plans has a copy; the caller's string may be freed */
     MM_TRY(mm_planned_try_codecs(&m->plans.policy, o->device));
     MM_TRY(mm_policy_copy(&m->plans.policy, &m->plans.policy_now));
     MM_TRY(reserve_all(m));
+    if (o->disk) MM_TRY(mm_disk_create(o->disk, o->disk_bytes, &m->disk));
+    o->disk = NULL; /* m->disk has a copy; the caller's string may be freed */
     mm_dispatch_config dispatch = {.device = m->device,
                                    .pool = m->pool,
                                    .pinned = m->pinned,
+                                   .disk = m->disk,
                                    .issue = o->issue,
                                    .self_check = o->self_check,
                                    .verify_issued = o->verify_issued != 0,
@@ -172,6 +183,7 @@ void mm_manager_destroy(mm_manager *m) {
     mm_caller_stream_fini(m);
     mm_claims_destroy(m->claims);
     mm_upload_destroy(m->values);
+    mm_disk_destroy(m->disk);
     mm_pool_destroy(m->pinned);
     mm_pool_destroy(m->pool);
     mm_device_destroy(m->device);

@@ -77,7 +77,9 @@ void mm_measured_operations(const mm_measured *m, double part, mm_graph_facts *f
         if (coded && ns == 0 && size.body_bytes == 0) code = NULL; /* not timed: all iterations have sampled */
         switch (cost) {
         case MM_COST_STEP:
-        case MM_COST_MEMORY: /* a rate that is not measured */
+        case MM_COST_MEMORY: /* rates that are not measured here */
+        case MM_COST_DISK_OUT:
+        case MM_COST_DISK_IN:
             break;
         case MM_COST_ENCODE:
             if (code) set_ns(ns, &size, &code->encode_ns);

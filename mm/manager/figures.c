@@ -44,6 +44,8 @@ void mm_stats_get_sized(mm_manager *m, mm_stats *stats_out, size_t stats_bytes) 
         .ladder_steps = m->ladder_steps,
         .replans = m->replans,
         .verified = d.verified,
+        .store_bytes = d.store_bytes,
+        .load_bytes = d.load_bytes,
     };
     pthread_mutex_unlock(&m->lock);
     memset(stats_out, 0, stats_bytes);

@@ -32,7 +32,7 @@ static mm_status cover(mm_manager *m, mm_ready *r) {
     ranges[n++] = (mm_range){planned->block_offset, planned->block_offset + mm_align(planned->block_bytes)};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (s->dynamic || s->pinned) continue;
+        if (s->dynamic || s->memory != MM_MEM_DEVICE) continue;
         int64_t end = s->offset + mm_align(s->bytes);
         ranges[n++] = (mm_range){s->offset, end < arena ? end : arena};
     }

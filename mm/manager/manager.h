@@ -86,6 +86,7 @@ struct mm_manager {
     mm_device *device;
     mm_pool *pool;   /* the arena */
     mm_pool *pinned; /* pinned host memory */
+    mm_disk *disk;   /* mm_options.disk; NULL: none */
     mm_dispatch *dispatch;
     mm_caller_stream caller_stream;
     mm_page_guard guard;

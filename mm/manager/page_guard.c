@@ -111,7 +111,7 @@ static size_t add_used(const mm_plan *plan, const mm_node *node, mm_range *used,
     for (int i = 0; mm_node_next_touch(plan, node, &i, &touch);) {
         const mm_segment *s = &plan->segments[touch.segment];
         const bool reads = mm_node_runs_step(node) && touch.access == MM_READ;
-        if (s->pinned || (reads && s->category == MM_CAT_PERSISTENT)) continue;
+        if (s->memory != MM_MEM_DEVICE || (reads && s->category == MM_CAT_PERSISTENT)) continue;
         used[n++] = (mm_range){s->offset, s->offset + s->bytes};
     }
     return n;
@@ -181,7 +181,9 @@ static const mm_segment *holder_of(const mm_plan *plan, int64_t at, int node) {
     const mm_segment *found = NULL;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (s->pinned || s->dynamic || s->first_node < 0 || at < s->offset || at >= s->offset + s->bytes) continue;
+        if (s->memory != MM_MEM_DEVICE || s->dynamic || s->first_node < 0 || at < s->offset ||
+            at >= s->offset + s->bytes)
+            continue;
         const bool was = s->first_node <= node, found_was = found && found->first_node <= node;
         if (!found || (was && (!found_was || s->first_node > found->first_node)) ||
             (!was && !found_was && s->first_node < found->first_node))

@@ -34,7 +34,8 @@ static mm_status find_rates(const mm_plan_limits *l, mm_rates *rates_out) {
     if (status != MM_OK) return status == MM_ERR_NOMEM ? status : MM_OK;
     mm_device_describe(device, &description);
     mm_device_destroy(device);
-    *rates_out = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+    *rates_out = (mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
+                            .link_bytes_per_s = description.link_bytes_per_s};
     return MM_OK;
 }
 

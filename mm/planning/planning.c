@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "mm/core/plan/plan_allreduce.h"
+#include "mm/core/plan/plan_fits.h"
 #include "mm/core/status.h"
 #include "pipeline/codec/code_block.h"
 #include "pipeline/codec/codec_facts.h"
+#include "policies/schedule/draft_time.h"
+#include "policies/schedule/nominal.h"
+#include "policies/schedule/onto_disk.h"
 
 static mm_status create_codecs(mm_planned *planned, const mm_policy *policy, const char *device,
                                char specs_out[][MM_SPEC_CAPACITY], int *n_out) {
@@ -55,6 +59,8 @@ void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates) {
     if (facts->memory_bytes_per_s == 0) facts->memory_bytes_per_s = rates->memory_bytes_per_s;
     if (facts->out_bytes_per_s == 0) facts->out_bytes_per_s = rates->link_bytes_per_s;
     if (facts->in_bytes_per_s == 0) facts->in_bytes_per_s = rates->link_bytes_per_s;
+    if (facts->store_bytes_per_s == 0) facts->store_bytes_per_s = rates->disk_bytes_per_s;
+    if (facts->load_bytes_per_s == 0) facts->load_bytes_per_s = rates->disk_bytes_per_s;
     mm_facts_drop_impossible(
         facts); /* drops measured rates with both directions busy, if they contradict the rates that were just added */
 }
@@ -98,6 +104,7 @@ static mm_limits limits_above(const mm_planned *planned, const mm_graph *graph, 
 static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_limits *limits, mm_limits own) {
     own.device_bytes = plan->peak_bytes;
     own.pinned_bytes = plan->pinned_bytes;
+    own.disk_bytes = plan->disk_bytes;
     mm_planned made = {.plan = plan};
     mm_status status = prove(&made, planned->facts, &own);
     if (status != MM_OK) {
@@ -113,16 +120,81 @@ static mm_status lower_and_prove(mm_planned *planned, mm_plan *plan, const mm_li
     return MM_OK;
 }
 
+/* The faster of two plans by their predicted times; the other is destroyed. A time that is not known loses. */
+static mm_status choose(const mm_graph *graph, const mm_graph_facts *facts, mm_plan *one, mm_plan *other,
+                        mm_plan **plan_out) {
+    int64_t ns[2] = {0, 0};
+    mm_graph_facts nominal = {0};
+    const bool is_nominal = mm_nominal_is_due(facts);
+    mm_status status = is_nominal ? mm_nominal_init(graph, facts, &nominal) : MM_OK;
+    if (status == MM_OK) status = mm_simulated_time(one, is_nominal ? &nominal : facts, &ns[0]);
+    if (status == MM_OK) status = mm_simulated_time(other, is_nominal ? &nominal : facts, &ns[1]);
+    if (is_nominal) mm_nominal_fini(&nominal);
+    const bool takes_other = status == MM_OK && ns[1] < ns[0];
+    mm_plan_destroy(takes_other ? one : other);
+    if (status == MM_OK)
+        *plan_out = takes_other ? other : one;
+    else
+        mm_plan_destroy(one);
+    return status;
+}
+
+/* Whether a plan with a disk, which is within the pinned memory, replaces one without it that does not fit: it fits; or
+ * the other is not within the pinned memory; or it needs less of the device. */
+static bool is_better(const mm_plan *with, const mm_plan *without, const mm_limits *limits) {
+    if (with->peak_bytes <= limits->device_bytes) return true;
+    if (without->pinned_bytes > limits->pinned_bytes) return true;
+    return without->peak_bytes > limits->device_bytes && with->peak_bytes < without->peak_bytes;
+}
+
+/* Plans as if there were as much pinned memory as with the disk; what exceeds the pinned memory goes on to the disk.
+ * *plan_out NULL: no such plan fits the disk and the pinned memory, or none needs the disk. */
+static mm_status make_onto_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
+                                const mm_limits *limits, mm_plan **plan_out) {
+    mm_limits more = *limits;
+    mm_plan *wide;
+    *plan_out = NULL;
+    if (__builtin_add_overflow(limits->pinned_bytes, limits->disk_bytes, &more.pinned_bytes))
+        more.pinned_bytes = INT64_MAX;
+    MM_TRY(mm_policy_plan(policy, graph, facts, &more, &wide));
+    mm_status status = MM_OK;
+    if (wide->pinned_bytes > limits->pinned_bytes) status = mm_schedule_onto_disk(wide, facts, limits, plan_out);
+    mm_plan_destroy(wide);
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+}
+
+/* Makes the policy's plan; with a disk the better one of two: the faster of those that fit. */
+static mm_status make_with_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
+                                const mm_limits *limits, mm_plan **plan_out) {
+    mm_plan *without, *with;
+    MM_TRY(mm_policy_plan(policy, graph, facts, limits, &without));
+    const bool fits = without->peak_bytes <= limits->device_bytes && without->pinned_bytes <= limits->pinned_bytes;
+    *plan_out = without;
+    if (limits->disk_bytes == 0 || policy->ops->places || without->keeps_all || (fits && limits->first_fit))
+        return MM_OK;
+    const mm_status status = make_onto_disk(policy, graph, facts, limits, &with);
+    if (status != MM_OK) {
+        mm_plan_destroy(without);
+        return status;
+    }
+    if (!with) return MM_OK;
+    if (fits && with->peak_bytes <= limits->device_bytes) return choose(graph, facts, without, with, plan_out);
+    const bool better = !fits && is_better(with, without, limits);
+    mm_plan_destroy(better ? without : with);
+    *plan_out = better ? with : without;
+    return MM_OK;
+}
+
 /* Makes a plan, with the copies of tensors that are all-reduced. The policy plans within the pinned memory that these
  * copies leave. */
 static mm_status make(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts, mm_limits own,
                       mm_plan **plan_out) {
     const int64_t shared = mm_plan_allreduce_bytes(graph);
-    if (shared == 0 || policy->ops->places) return mm_policy_plan(policy, graph, facts, &own, plan_out);
+    if (shared == 0 || policy->ops->places) return make_with_disk(policy, graph, facts, &own, plan_out);
     own.pinned_bytes -= shared;
     if (own.pinned_bytes < own.pinned_base_bytes) own.pinned_bytes = own.pinned_base_bytes; /* mm_homes_make_room */
     mm_plan *plan;
-    MM_TRY(mm_policy_plan(policy, graph, facts, &own, &plan));
+    MM_TRY(make_with_disk(policy, graph, facts, &own, &plan));
     mm_status status = mm_plan_add_allreduce(plan, plan_out);
     mm_plan_destroy(plan);
     return status;
@@ -163,6 +235,7 @@ mm_status mm_planned_add_measures(const mm_planned *planned, const mm_place *pla
     MM_TRY(mm_plan_add_measures(planned->plan, at, n, &made.plan));
     const mm_limits own = {.device_bytes = made.plan->peak_bytes,
                            .pinned_bytes = made.plan->pinned_bytes,
+                           .disk_bytes = made.plan->disk_bytes,
                            .base_bytes = made.plan->base_bytes,
                            .pinned_base_bytes = made.plan->pinned_base_bytes,
                            .places = places};

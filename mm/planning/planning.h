@@ -26,9 +26,10 @@ typedef struct mm_new_graph {
     bool recomputes; /* there is a function that recomputes its layers (mm_recompute_set) */
 } mm_new_graph;
 
-/* Rates from a device's description (mm_device_description), for planning without measured times. 0: not known. */
+/* Rates from a device's description (mm_device_description), and of a disk, for planning without measured times. 0: not
+ * known. */
 typedef struct mm_rates {
-    int64_t memory_bytes_per_s, link_bytes_per_s;
+    int64_t memory_bytes_per_s, link_bytes_per_s, disk_bytes_per_s;
 } mm_rates;
 
 /* Checks that `device` has the codecs that the policy needs, and that the policy can use them. Errors of
@@ -44,9 +45,11 @@ MM_CHECKED mm_status mm_planned_init(mm_planned *planned, const mm_policy *polic
 void mm_planned_set_rates(mm_planned *planned, const mm_rates *rates);
 
 /* Makes planned->plan, and replaces an earlier one. If a codec of the policy reads numbers on the device, the block of
- * these numbers lies right above limits.base_bytes, and the plan above the block: plan->base_bytes includes both. The
- * plan is proved within its own size; mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan,
- * and MM_ERR_PLAN. On failure an earlier plan stays. */
+ * these numbers lies right above limits.base_bytes, and the plan above the block: plan->base_bytes includes both. With
+ * limits.disk_bytes, what does not fit the pinned memory may go on to the disk, if that is predicted to be faster than
+ * what the policy does without, or if nothing else fits. The plan is proved within its own size;
+ * mm_plan_fits says whether that is within the limits. Errors of mm_policy_plan, and MM_ERR_PLAN. On failure an earlier
+ * plan stays. */
 MM_CHECKED mm_status mm_planned_make(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                      const mm_limits *limits);
 

@@ -46,7 +46,8 @@ static mm_status add_plan(mm_stash *s, const mm_stash_plan *p) {
     ranges[n++] = (mm_range){p->planned.block_offset, p->planned.block_offset + mm_align(p->planned.block_bytes)};
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *segment = &plan->segments[i];
-        if (!segment->pinned) ranges[n++] = (mm_range){segment->offset, segment->offset + mm_align(segment->bytes)};
+        if (segment->memory == MM_MEM_DEVICE)
+            ranges[n++] = (mm_range){segment->offset, segment->offset + mm_align(segment->bytes)};
     }
     mm_status status = mm_coverage_add(&s->coverage, ranges, n);
     free(ranges);

@@ -89,7 +89,8 @@ static mm_status open_learner(mm_stash *s) {
         l->terms.signing = &l->signing;
     }
     l->terms.device = s->device->name;
-    l->terms.rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+    l->terms.rates = (mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
+                                .link_bytes_per_s = description.link_bytes_per_s};
     l->terms.facts = s->options.facts;
     l->terms.take_always = s->options.modes & MM_STASH_TAKE_ALWAYS;
     l->terms.keep_always = s->options.modes & MM_STASH_KEEP_ALWAYS;

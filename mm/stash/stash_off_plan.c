@@ -85,7 +85,7 @@ static mm_status take_over(mm_stash *s, mm_stash_slot *e, staging *t) {
     const mm_segment *segment = &plan->segments[at];
     if (segment->content == MM_CONTENT_CODED) return decode(s, e, at, t);
     e->lossy = !s->follow.order->plan.planned.exact[at];
-    if (segment->pinned)
+    if (segment->memory == MM_MEM_PINNED)
         e->host = (mm_stash_host){mm_dispatch_address(s->dispatch, at), segment->offset};
     else
         e->offset = segment->offset;

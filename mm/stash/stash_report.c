@@ -85,7 +85,7 @@ bool mm_stash_report_segment(mm_stash *s, int i, mm_stash_segment *segment_out) 
     const mm_segment *segment = &plan->segments[i];
     const mm_learned_order *o = order_of(s);
     mm_stash_segment told = {.entry = -1,
-                             .pinned = segment->pinned,
+                             .pinned = segment->memory == MM_MEM_PINNED,
                              .code = segment->content == MM_CONTENT_CODED || segment->content == MM_CONTENT_POOL,
                              .offset = segment->offset,
                              .bytes = segment->bytes,

@@ -30,7 +30,7 @@ static mm_status profile(mm_auto *a) {
 /* The map or gradient map (mm_auto.touch_of) that lies in a segment; -1: none. */
 static int map_in(const mm_auto *a, int segment) {
     const mm_segment *s = &a->draft.plan->segments[segment];
-    return s->tensor < 0 || s->pinned || s->content != MM_CONTENT_RAW ? -1 : a->touch_of[s->tensor];
+    return s->tensor < 0 || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW ? -1 : a->touch_of[s->tensor];
 }
 
 /* Lists the nodes of the backward pass that use each map's elements. MM_ERR_NOMEM. */
@@ -75,7 +75,8 @@ static void find_windows(mm_auto *a) {
         for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
             const mm_segment *s = &plan->segments[touch.segment];
             mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
-            if (!m || s->pinned || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to) continue;
+            if (!m || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to)
+                continue;
             /* whether s is the storage that the map had before it left */
             const bool first = m->taken >= 0 && s->first_node <= m->last;
             if (!first) m->to = i;
@@ -84,7 +85,8 @@ static void find_windows(mm_auto *a) {
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
-        if (!m || m->taken < 0 || s->pinned || s->content != MM_CONTENT_RAW || s->first_node > m->last) continue;
+        if (!m || m->taken < 0 || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW || s->first_node > m->last)
+            continue;
         if (a->draft.spans[i].last > m->from) m->from = a->draft.spans[i].last;
     }
 }

@@ -41,7 +41,7 @@ static int by_first_node(const void *a, const void *b) {
 
 mm_status mm_schedule_reuse_waits(mm_plan *plan) {
     size_t n = 0;
-    mm_interval_map memory[2] = {{0}}; /* device, pinned; tag: the segment that had the bytes last */
+    mm_interval_map memory[MM_MEMORY_COUNT] = {{0}}; /* tag: the segment that had the bytes last */
     int32_t *last = last_users(plan);
     int64_t *order = malloc(((size_t)plan->n_segments + 1) * sizeof *order);
     bool enough = last && order;
@@ -55,10 +55,9 @@ mm_status mm_schedule_reuse_waits(mm_plan *plan) {
     if (enough && !sorted) qsort(order, n, sizeof *order, by_first_node);
     for (size_t i = 0; enough && i < n; i++) {
         int segment = (int)(order[i] & INT32_MAX);
-        enough = take(plan, &memory[plan->segments[segment].pinned], segment, last);
+        enough = take(plan, &memory[plan->segments[segment].memory], segment, last);
     }
-    free(memory[0].runs);
-    free(memory[1].runs);
+    for (int m = 0; m < MM_MEMORY_COUNT; m++) free(memory[m].runs);
     free(last);
     free(order);
     return enough ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for a plan's waits");

@@ -35,7 +35,7 @@ int mm_schedule_segment(mm_schedule *s, mm_content content, mm_category category
     }
     s->segment_group[index] = group;
     s->plan->segments[index].dynamic = s->groups[group].region == MM_REGION_HEAP;
-    s->plan->segments[index].pinned = s->groups[group].region == MM_REGION_PINNED;
+    if (s->groups[group].region == MM_REGION_PINNED) s->plan->segments[index].memory = MM_MEM_PINNED;
     if (s->groups[group].bytes < bytes) s->groups[group].bytes = bytes;
     return index;
 }

@@ -583,7 +583,7 @@ TEST_CASE(map_made_by_layers_that_may_run_again_from_what_is_there_can_be_recomp
 /* Adds a segment in pinned memory, raw or coded. */
 static int pinned_segment(mm_plan *plan, mm_content content, mm_tensor tensor, int codec, int64_t bytes) {
     const int segment = mm_plan_segment(plan, content, MM_CAT_FEATURE_MAP, tensor, bytes);
-    plan->segments[segment].pinned = true;
+    plan->segments[segment].memory = MM_MEM_PINNED;
     plan->segments[segment].codec = codec;
     return segment;
 }

@@ -76,7 +76,7 @@ TEST_CASE(a_part_may_be_near) {
 
 TEST_CASE(pinned_memory_and_what_has_no_place_are_not_counted) {
     fixture f = fixture_create();
-    f.plan->segments[f.map].pinned = true;
+    f.plan->segments[f.map].memory = MM_MEM_PINNED;
     f.plan->segments[f.d_map].dynamic = true;
     /* An iteration uses 24000 bytes that count; 8000 lie between RELU_B and the next LOSS_B, the uses of d_out. */
     expect_far(&f, 4000, (int64_t[SMALL_STEPS]){[LOSS_B] = 4000});
@@ -86,7 +86,7 @@ TEST_CASE(pinned_memory_and_what_has_no_place_are_not_counted) {
 TEST_CASE(a_copy_brings_its_bytes_near) {
     fixture f = fixture_create();
     int host = segment(&f, f.g.map, 0);
-    f.plan->segments[host].pinned = true;
+    f.plan->segments[host].memory = MM_MEM_PINNED;
     assert_int_equal(mm_plan_op(f.plan, MM_NODE_IN, f.g.map, host, f.map), SMALL_STEPS); /* behind the update */
     int64_t far[SMALL_STEPS + 1];
     assert_int_equal(mm_cache_miss_bytes(f.plan, 24000, far), MM_OK);

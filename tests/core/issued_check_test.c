@@ -41,7 +41,7 @@ static issue issue_create(const mm_program *program, bool threads) {
     return x;
 }
 
-static uint64_t at(const mm_segment *s) { return (s->pinned ? PINNED : DEVICE) + (uint64_t)s->offset; }
+static uint64_t at(const mm_segment *s) { return (s->memory == MM_MEM_PINNED ? PINNED : DEVICE) + (uint64_t)s->offset; }
 
 static uint64_t at_heap(const mm_plan *plan, const mm_segment *s) {
     return s->dynamic ? DEVICE + (uint64_t)plan->heap_offset : at(s);

@@ -77,10 +77,12 @@ static world world_create(uint64_t seed, int layers) {
                                         .lossy = seed % 2 == 0,
                                         .dynamic = seed % 3 == 0,
                                         .measures = seed % 7 < 4,
+                                        .disk = seed % 3 == 1,
                                         .pools = seed % 5 < 2};
     assert_int_equal(random_plan_create(w.graph, w.facts, &w.limits, &plan_options, &w.plan), MM_OK);
     w.limits.device_bytes = w.plan->peak_bytes;
     w.limits.pinned_bytes = w.plan->pinned_bytes;
+    w.limits.disk_bytes = w.plan->disk_bytes;
     return w;
 }
 
@@ -214,10 +216,11 @@ TEST_CASE(check_accepts_random_right_plans) {
         for (int i = 0; i < w.plan->n_segments; i++) {
             inplace += w.plan->segments[i].live_last < w.plan->segments[i].last_node;
             dynamic += w.plan->segments[i].dynamic;
-            pinned += w.plan->segments[i].pinned;
+            pinned += w.plan->segments[i].memory == MM_MEM_PINNED;
             bodies += w.plan->segments[i].pool >= 0;
             spills += w.plan->segments[i].spill >= 0;
-            pinned_pools += w.plan->segments[i].pool >= 0 && w.plan->segments[w.plan->segments[i].pool].pinned;
+            pinned_pools +=
+                w.plan->segments[i].pool >= 0 && w.plan->segments[w.plan->segments[i].pool].memory == MM_MEM_PINNED;
         }
         for (int t = 0; t < mm_graph_tensors(w.graph); t++) aliases += w.plan->alias[t] != t;
         world_destroy(&w);
@@ -274,8 +277,8 @@ static int choose_measures(const mm_plan *plan, const bool *exact, mm_measure_at
         }
     }
     for (int s = 0; s < mm_graph_persistents(plan->graph) && n < most; s++)
-        if (!plan->segments[s].pinned && mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 &&
-            exact[s])
+        if (plan->segments[s].memory == MM_MEM_DEVICE &&
+            mm_graph_tensor(plan->graph, plan->segments[s].tensor)->dtype == MM_F32 && exact[s])
             at[n++] = (mm_measure_at){plan->n_nodes, s};
     return n;
 }
@@ -380,8 +383,9 @@ static void compare_verdicts(const world *w, const mutation *mutation, uint64_t 
  * step between a forward step and its recomputation writes a persistent tensor; the limits of bytes are no MM_ERR_PLAN;
  * and pieces are broken by program_check_test. plan_rules_test breaks the others. */
 static bool is_never_broken(mm_rule rule) {
-    static const mm_rule rules[] = {MM_RULE_FACTS,       MM_RULE_PIECES,    MM_RULE_PARTS,        MM_RULE_CUT,
-                                    MM_RULE_HOMES_APART, MM_RULE_UNCHANGED, MM_RULE_DEVICE_BYTES, MM_RULE_PINNED_BYTES};
+    static const mm_rule rules[] = {MM_RULE_FACTS,        MM_RULE_PIECES,       MM_RULE_PARTS,
+                                    MM_RULE_CUT,          MM_RULE_HOMES_APART,  MM_RULE_UNCHANGED,
+                                    MM_RULE_DEVICE_BYTES, MM_RULE_PINNED_BYTES, MM_RULE_DISK_BYTES};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i] == rule) return true;
     return false;

@@ -108,7 +108,7 @@ static int add_segment(mm_plan *plan, const skeleton *k, mm_tensor tensor, int w
     const int place = which % PLACES;
     const int segment = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, tensor, SLOT_BYTES);
     assert_true(segment >= 0);
-    plan->segments[segment].pinned = place == PINNED;
+    plan->segments[segment].memory = place == PINNED ? MM_MEM_PINNED : MM_MEM_DEVICE;
     /* Slots 0 and 1 of either memory lie above its base, which a home takes. */
     plan->segments[segment].offset = (k->slot[which] % 2 + 1) * SLOT_BYTES;
     return segment;

@@ -57,11 +57,13 @@ plan_world plan_world_create_of(uint64_t seed, int layers) {
                                                         .lossy = seed % 2 == 0,
                                                         .dynamic = seed % 3 == 0,
                                                         .measures = seed % 7 < 4,
+                                                        .disk = seed % 3 == 1,
                                                         .pools = seed % 4 < 2},
                                  &w.plan));
     expect_ok(mm_plan_name(w.plan, "random"));
     w.limits.device_bytes = w.plan->peak_bytes;
     w.limits.pinned_bytes = w.plan->pinned_bytes;
+    w.limits.disk_bytes = w.plan->disk_bytes;
     expect_ok(mm_program_init(w.plan, w.facts, &w.program));
     return w;
 }

@@ -45,7 +45,7 @@ static bool swap_offsets(mutant *m) {
 
 static bool toggle_pinned(mutant *m) {
     mm_segment *s = mutant_segment(m);
-    if (s) s->pinned = !s->pinned;
+    if (s) s->memory = s->memory == MM_MEM_PINNED ? MM_MEM_DEVICE : MM_MEM_PINNED;
     return s != NULL;
 }
 

@@ -76,7 +76,7 @@ static bool read_code(mutant *m) {
 static bool code_pinned(mutant *m) {
     mm_node *n;
     const int32_t *code = find_written(m, &n);
-    if (code) m->plan->segments[*code].pinned = true;
+    if (code) m->plan->segments[*code].memory = MM_MEM_PINNED;
     return code != NULL;
 }
 

@@ -10,6 +10,11 @@ static bool shrink_device(mutant *m) {
     return true;
 }
 
+static bool shrink_disk(mutant *m) {
+    m->limits.disk_bytes = m->plan->disk_bytes - 1;
+    return m->plan->disk_bytes > 0;
+}
+
 static bool shrink_pinned(mutant *m) {
     m->limits.pinned_bytes = m->plan->pinned_bytes - 1;
     return true;
@@ -28,7 +33,8 @@ static bool shrink_and_drop(mutant *m) {
 }
 
 static bool wrong_sum(mutant *m) {
-    int64_t *sums[] = {&m->plan->extent_bytes, &m->plan->peak_bytes, &m->plan->pinned_bytes, &m->plan->external_bytes};
+    int64_t *sums[] = {&m->plan->extent_bytes, &m->plan->peak_bytes, &m->plan->pinned_bytes, &m->plan->external_bytes,
+                       &m->plan->disk_bytes};
     *sums[mutant_below(m, 4)] += mutant_below(m, 2) ? 1 : -1;
     m->keep_sums = true;
     return true;
@@ -81,6 +87,7 @@ static bool garbage(mutant *m) {
 const mutation mutations_of_limits[] = {
     {"shrink_device", shrink_device},
     {"shrink_pinned", shrink_pinned},
+    {"shrink_disk", shrink_disk},
     {"raise_base", raise_base},
     {"shrink_and_drop", shrink_and_drop},
     {"wrong_sum", wrong_sum},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies over the link. */
+/* Copies over the link, and to the disk and back. */
 
 #include "tests/core/plan_mutate_parts.h"
 
@@ -13,11 +13,15 @@ static bool move_too_early(mutant *m) {
     return true;
 }
 
-/* A copy in is made a copy out, or the reverse, on that kind's stream; sometimes its ends are exchanged, too. */
+/* A copy in is made a copy out, or a load a store, or the reverse, on that kind's stream; sometimes its ends are
+ * exchanged, too. */
 static bool turn_move(mutant *m) {
     mm_node *n = mutant_find_node(m, node_is_move);
     if (!n) return false;
-    n->kind = n->kind == MM_NODE_OUT ? MM_NODE_IN : MM_NODE_OUT;
+    n->kind = n->kind == MM_NODE_OUT    ? MM_NODE_IN
+              : n->kind == MM_NODE_IN   ? MM_NODE_OUT
+              : n->kind == MM_NODE_LOAD ? MM_NODE_STORE
+                                        : MM_NODE_LOAD;
     n->stream = mm_node_stream(n->kind);
     n->wait[n->stream] = -1;
     if (mutant_below(m, 2)) {
@@ -55,7 +59,7 @@ static bool unlike_ends_of_move(mutant *m) {
         s->bytes += 1 + mutant_below(m, 300);
         return true;
     default:
-        s->pinned = !s->pinned;
+        s->memory = s->memory == MM_MEM_PINNED ? MM_MEM_DEVICE : MM_MEM_PINNED;
         return true;
     }
 }
@@ -100,10 +104,50 @@ static bool bind_pinned(mutant *m) {
     int32_t *binding = mutant_find_binding(m);
     for (int i = 0; binding && i < m->plan->n_segments; i++) {
         const mm_segment *s = &m->plan->segments[i];
-        if (!s->pinned || s->tensor != m->plan->segments[*binding].tensor) continue;
+        if (s->memory == MM_MEM_DEVICE || s->tensor != m->plan->segments[*binding].tensor) continue;
         *binding = i;
         return true;
     }
+    return false;
+}
+
+/* What a copy to or from the disk moves lies in another memory at one end. */
+static bool disk_end_elsewhere(mutant *m) {
+    mm_node *n = mutant_find_node(m, node_is_store_or_load);
+    if (!n) return false;
+    mm_segment *s = &m->plan->segments[mutant_below(m, 2) ? n->src : n->dst];
+    s->memory = (mm_memory)(((int)s->memory + 1 + mutant_below(m, 2)) % MM_MEMORY_COUNT);
+    return true;
+}
+
+/* A segment on the disk begins within a block. */
+static bool within_a_block(mutant *m) {
+    mm_node *n = mutant_find_node(m, node_is_store_or_load);
+    if (!n) return false;
+    m->plan->segments[n->kind == MM_NODE_STORE ? n->dst : n->src].offset += MM_ALIGN * (1 + mutant_below(m, 15));
+    return true;
+}
+
+/* Two segments on the disk lie at one place. */
+static bool one_place_on_disk(mutant *m) {
+    const mm_node *a = mutant_find_node(m, node_is_store_or_load), *b = mutant_find_node(m, node_is_store_or_load);
+    if (!a || a == b) return false;
+    mm_segment *segments = m->plan->segments;
+    mm_segment *of_a = &segments[a->kind == MM_NODE_STORE ? a->dst : a->src];
+    const mm_segment *of_b = &segments[b->kind == MM_NODE_STORE ? b->dst : b->src];
+    of_a->offset = of_b->offset;
+    return of_a != of_b;
+}
+
+/* A load reads what was stored last, not what it should. */
+static bool load_another(mutant *m) {
+    mm_plan *plan = m->plan;
+    for (int i = 0; i < plan->n_nodes; i++)
+        for (int other = 0; plan->nodes[i].kind == MM_NODE_LOAD && other < i; other++) {
+            if (plan->nodes[other].kind != MM_NODE_STORE || plan->nodes[other].dst == plan->nodes[i].src) continue;
+            plan->nodes[i].src = plan->nodes[other].dst;
+            return true;
+        }
     return false;
 }
 
@@ -116,5 +160,9 @@ const mutation mutations_of_moves[] = {
     {"work_for_move", work_for_move},
     {"encode_pinned", encode_pinned},
     {"bind_pinned", bind_pinned},
+    {"disk_end_elsewhere", disk_end_elsewhere},
+    {"within_a_block", within_a_block},
+    {"one_place_on_disk", one_place_on_disk},
+    {"load_another", load_another},
     {NULL, NULL},
 };

@@ -31,7 +31,12 @@ static inline bool node_has_target(const mm_node *n) { return n->dst >= 0; }
 static inline bool node_is_measure(const mm_node *n) { return n->kind == MM_NODE_MEASURE; }
 static inline bool node_is_extra(const mm_node *n) { return n->kind != MM_NODE_STEP; }
 static inline bool node_is_encode(const mm_node *n) { return n->kind == MM_NODE_ENCODE; }
-static inline bool node_is_move(const mm_node *n) { return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN; }
+static inline bool node_is_store_or_load(const mm_node *n) {
+    return n->kind == MM_NODE_STORE || n->kind == MM_NODE_LOAD;
+}
+static inline bool node_is_move(const mm_node *n) {
+    return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN || node_is_store_or_load(n);
+}
 static inline bool node_is_recompute(const mm_node *n) { return n->kind == MM_NODE_RECOMPUTE; }
 static inline bool node_has_work(const mm_node *n) { return n->work >= 0; }
 static inline bool segment_is_raw(const mm_segment *s) { return s->content == MM_CONTENT_RAW; }
@@ -40,7 +45,7 @@ static inline bool segment_is_pool(const mm_segment *s) { return s->content == M
 static inline bool segment_has_pool(const mm_segment *s) { return s->pool >= 0; }
 static inline bool segment_has_spill(const mm_segment *s) { return s->spill >= 0; }
 static inline bool segment_is_placed(const mm_segment *s) { return !s->dynamic; }
-static inline bool segment_is_pinned(const mm_segment *s) { return s->pinned; }
+static inline bool segment_is_pinned(const mm_segment *s) { return s->memory == MM_MEM_PINNED; }
 
 /* ---------------------------------------------------------------- order */
 

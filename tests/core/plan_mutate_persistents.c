@@ -108,13 +108,14 @@ static bool lossy_trip(mutant *m) {
 /* ---------------------------------------------------------------- homes in pinned memory */
 
 static bool is_home(const mutant *m, int segment) {
-    return segment >= 0 && segment < mm_graph_persistents(m->plan->graph) && m->plan->segments[segment].pinned;
+    return segment >= 0 && segment < mm_graph_persistents(m->plan->graph) &&
+           m->plan->segments[segment].memory == MM_MEM_PINNED;
 }
 
 /* A home is in the other memory than the limits say. */
 static bool home_in_other_memory(mutant *m) {
     mm_segment *s = find_persistent(m);
-    s->pinned = !s->pinned;
+    s->memory = s->memory == MM_MEM_PINNED ? MM_MEM_DEVICE : MM_MEM_PINNED;
     return true;
 }
 
@@ -148,7 +149,7 @@ static bool come_home_elsewhere(mutant *m) {
     const mm_segment *home = &m->plan->segments[n->dst];
     const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, home->bytes);
     if (elsewhere < 0) return false;
-    m->plan->segments[elsewhere].pinned = true;
+    m->plan->segments[elsewhere].memory = MM_MEM_PINNED;
     m->plan->segments[elsewhere].offset = mm_align(m->plan->pinned_bytes);
     n->dst = elsewhere;
     return true;
@@ -180,7 +181,7 @@ static bool visit_in_home_region(mutant *m) {
 /* Another segment lies where homes are. */
 static bool lie_among_homes(mutant *m) {
     for (int i = mm_graph_persistents(m->plan->graph); m->limits.pinned_base_bytes > 0 && i < m->plan->n_segments; i++)
-        if (m->plan->segments[i].pinned && mutant_below(m, 2)) {
+        if (m->plan->segments[i].memory == MM_MEM_PINNED && mutant_below(m, 2)) {
             m->plan->segments[i].offset = 0;
             return true;
         }

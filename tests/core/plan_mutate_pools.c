@@ -57,13 +57,13 @@ static bool other_spill(mutant *m) {
 
 static bool spill_on_device(mutant *m) {
     const mm_segment *pool = mutant_find_segment(m, segment_has_spill);
-    if (pool) m->plan->segments[pool->spill].pinned = false;
+    if (pool) m->plan->segments[pool->spill].memory = MM_MEM_DEVICE;
     return pool != NULL;
 }
 
 static bool pool_to_pinned(mutant *m) {
     mm_segment *pool = find_pool(m);
-    if (pool) pool->pinned = !pool->pinned;
+    if (pool) pool->memory = pool->memory == MM_MEM_PINNED ? MM_MEM_DEVICE : MM_MEM_PINNED;
     return pool != NULL;
 }
 
@@ -76,7 +76,7 @@ static bool pool_in_heap(mutant *m) {
 /* Two pools with one spill, which has room for both. */
 static bool share_spill(mutant *m) {
     mm_segment *pool = mutant_find_segment(m, segment_has_spill), *other = find_pool(m);
-    if (!pool || pool == other || other->pinned) return false;
+    if (!pool || pool == other || other->memory == MM_MEM_PINNED) return false;
     other->spill = pool->spill;
     m->plan->segments[pool->spill].bytes += INT64_C(1) << 20;
     return true;
@@ -198,7 +198,7 @@ static bool encode_elsewhere(mutant *m) {
 /* A segment lies in the place of a pool or of its spill, where bodies may still be. */
 static bool lie_in_pool(mutant *m) {
     mm_segment *pool = mutant_find_segment(m, segment_is_pool), *other = mutant_find_segment(m, segment_is_placed);
-    if (!pool || other == pool || other->pinned != pool->pinned) return false;
+    if (!pool || other == pool || other->memory != pool->memory) return false;
     if (mutant_below(m, 2))
         other->offset = pool->offset + mutant_below(m, (int)pool->bytes) / MM_ALIGN * MM_ALIGN;
     else

@@ -80,7 +80,7 @@ bool plan_inplace(const mm_plan *plan, int node, int input, int output) {
 static bool overlap(const mm_plan *plan, int a, int b) {
     const mm_segment *x = &plan->segments[a], *y = &plan->segments[b];
     if (a == b) return true;
-    if (x->dynamic || y->dynamic || x->pinned != y->pinned) return false;
+    if (x->dynamic || y->dynamic || x->memory != y->memory) return false;
     return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
@@ -232,8 +232,8 @@ static bool good_heap(const mm_plan *plan, const mm_limits *limits, const access
         int part = s->content == MM_CONTENT_CODED, last = last_user(list, n, i);
         for (int node = first_user(list, n, i); s->dynamic && node <= last; node++)
             good &= (live[part][node] += mm_align(s->bytes)) <= capacity[part];
-        good &= s->dynamic || s->pinned || plan->heap_bytes == 0 || s->offset + s->bytes <= plan->heap_offset ||
-                s->offset >= plan->heap_offset + plan->heap_bytes;
+        good &= s->dynamic || s->memory != MM_MEM_DEVICE || plan->heap_bytes == 0 ||
+                s->offset + s->bytes <= plan->heap_offset || s->offset >= plan->heap_offset + plan->heap_bytes;
     }
     free(live[0]);
     free(live[1]);
@@ -251,8 +251,8 @@ static bool good_frees(const mm_plan *plan, const closure *c, const access *list
 }
 
 static bool good_sums(const mm_plan *plan, const access *list, int n) {
-    int64_t extent = plan->base_bytes, pinned = plan->pinned_base_bytes, external = 0;
-    if (plan->heap_bytes > 0) extent = larger(extent, plan->heap_offset + plan->heap_bytes);
+    int64_t ends[MM_MEMORY_COUNT] = {plan->base_bytes, plan->pinned_base_bytes, 0}, external = 0;
+    if (plan->heap_bytes > 0) ends[0] = larger(ends[0], plan->heap_offset + plan->heap_bytes);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         int last = last_user(list, n, i);
@@ -260,16 +260,13 @@ static bool good_sums(const mm_plan *plan, const access *list, int n) {
         bool kept = plan->keeps_all && s->live_last == plan->n_nodes - 1;
         if (s->live_last != last && s->live_last != last - 1 && !kept) return false;
         if (s->dynamic || oracle_persists(plan, i)) continue;
-        if (s->pinned)
-            pinned = larger(pinned, s->offset + s->bytes);
-        else
-            extent = larger(extent, s->offset + s->bytes);
+        ends[s->memory] = larger(ends[s->memory], s->offset + s->bytes);
     }
     for (int t = 0; t < mm_graph_tensors(plan->graph); t++)
         if (mm_graph_tensor(plan->graph, t)->ownership == MM_EXTERNAL)
             external += mm_graph_tensor(plan->graph, t)->bytes;
-    return plan->extent_bytes == extent && plan->pinned_bytes == pinned && plan->external_bytes == external &&
-           plan->peak_bytes == extent + external;
+    return plan->extent_bytes == ends[0] && plan->pinned_bytes == ends[1] && plan->disk_bytes == ends[2] &&
+           plan->external_bytes == external && plan->peak_bytes == ends[0] + external;
 }
 
 mm_status plan_oracle(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
@@ -299,6 +296,7 @@ mm_status plan_oracle(const mm_plan *plan, const mm_graph_facts *facts, const mm
     free(list);
     *why_out = why ? why : "limits";
     if (why) return MM_ERR_PLAN;
-    return plan->peak_bytes > limits->device_bytes || plan->pinned_bytes > limits->pinned_bytes ? MM_ERR_INFEASIBLE
-                                                                                                : MM_OK;
+    const bool fits = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes &&
+                      plan->disk_bytes <= limits->disk_bytes;
+    return fits ? MM_OK : MM_ERR_INFEASIBLE;
 }

@@ -12,6 +12,7 @@ bool plan_walkable(const mm_plan *plan) {
         if (!known(plan->alias[t], mm_graph_tensors(plan->graph))) return false;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
+        if ((unsigned)s->memory > MM_MEM_DISK) return false;
         if ((unsigned)s->content > MM_CONTENT_POOL || (unsigned)s->category >= MM_CATEGORIES) return false;
         if (!known_or_none(s->tensor, mm_graph_tensors(plan->graph))) return false;
         if (!known_or_none(s->pool, plan->n_segments) || !known_or_none(s->spill, plan->n_segments)) return false;
@@ -20,7 +21,7 @@ bool plan_walkable(const mm_plan *plan) {
     }
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if ((unsigned)n->kind > MM_NODE_MEASURE || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
+        if ((unsigned)n->kind > MM_NODE_LOAD || (unsigned)n->stream >= MM_STREAM_COUNT) return false;
         if (n->seq != seen[n->stream]) return false;
         for (int s = 0; s < MM_STREAM_COUNT; s++)
             if (n->wait[s] < -1 || n->wait[s] >= seen[s]) return false;
@@ -65,12 +66,13 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
             s->dynamic || s->bytes != tensor->bytes || s->pool != -1 || s->spill != -1)
             return false;
         const mm_place place = limits->places ? limits->places[number] : (mm_place){packed, false};
-        if (s->offset != place.offset || s->pinned != place.pinned || s->offset < 0 || s->offset % MM_ALIGN ||
-            s->offset + s->bytes > (s->pinned ? limits->pinned_base_bytes : limits->base_bytes))
+        if (s->offset != place.offset || s->memory != (place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE) || s->offset < 0 ||
+            s->offset % MM_ALIGN ||
+            s->offset + s->bytes > (place.pinned ? limits->pinned_base_bytes : limits->base_bytes))
             return false;
-        if (s->pinned && tensor->shared != MM_ALLREDUCE_NOT) return false;
+        if (s->memory != MM_MEM_DEVICE && tensor->shared != MM_ALLREDUCE_NOT) return false;
         for (int i = 0; i < number; i++)
-            if (s->pinned == plan->segments[i].pinned &&
+            if (s->memory == plan->segments[i].memory &&
                 s->offset < plan->segments[i].offset + plan->segments[i].bytes &&
                 plan->segments[i].offset < s->offset + s->bytes)
                 return false;
@@ -87,26 +89,27 @@ static bool good_pool(const mm_plan *plan, const mm_graph_facts *facts, int pool
     const mm_segment *p = &plan->segments[pool];
     int64_t needed = 0, room = p->bytes;
     int owners = 0, codes = 0;
-    if (p->tensor != -1 || p->codec != -1 || p->pool != -1 || p->dynamic) return false;
+    if (p->tensor != -1 || p->codec != -1 || p->pool != -1 || p->dynamic || p->memory == MM_MEM_DISK) return false;
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         owners += s->spill == pool;
         codes += s->pool == pool;
         if (s->pool == pool) needed += mm_align(mm_facts_code(facts, s->codec, s->tensor)->body_bound_bytes);
     }
-    if (owners > 0) return owners == 1 && codes == 0 && p->pinned && p->spill < 0;
+    if (owners > 0) return owners == 1 && codes == 0 && p->memory == MM_MEM_PINNED && p->spill < 0;
     if (p->spill < 0) return needed <= room;
     const mm_segment *spill = &plan->segments[p->spill];
     room += spill->bytes - MM_CHUNK_BYTES;
-    return needed <= room && !p->pinned && spill->pinned && oracle_is_pool(plan, p->spill);
+    return needed <= room && p->memory == MM_MEM_DEVICE && spill->memory == MM_MEM_PINNED &&
+           oracle_is_pool(plan, p->spill);
 }
 
 static bool good_segment(const mm_plan *plan, const mm_graph_facts *facts, const mm_limits *limits,
                          const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
-    if (s->pinned && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
-    if (!s->dynamic &&
-        (s->offset % MM_ALIGN || s->offset < (s->pinned ? limits->pinned_base_bytes : limits->base_bytes)))
+    if (s->memory != MM_MEM_DEVICE && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
+    const int64_t bases[] = {limits->base_bytes, limits->pinned_base_bytes, 0};
+    if (!s->dynamic && (s->offset % (s->memory == MM_MEM_DISK ? 4096 : 256) || s->offset < bases[s->memory]))
         return false;
     if (s->content == MM_CONTENT_POOL) return s->tensor == -1 && s->pool == -1;
     if (s->spill != -1 || (s->pool != -1 && s->content != MM_CONTENT_CODED)) return false;
@@ -154,11 +157,11 @@ static bool good_codes(const mm_plan *plan, const mm_graph_facts *facts, const m
         const int read = plan->bindings[n->first_binding + u], written = oracle_code(plan, n, u);
         const mm_segment *from = read >= 0 ? &plan->segments[read] : NULL;
         if (from && from->content == MM_CONTENT_CODED && use->form == MM_FORM_VALUE && use->access == MM_READ &&
-            (from->pinned || !declared(facts, step, u, MM_READ, from, bytes)))
+            (from->memory != MM_MEM_DEVICE || !declared(facts, step, u, MM_READ, from, bytes)))
             return false;
         if (written < 0) continue;
         const mm_segment *to = &plan->segments[written];
-        if (to->content != MM_CONTENT_CODED || to->pinned || !managed(plan, use->tensor) ||
+        if (to->content != MM_CONTENT_CODED || to->memory != MM_MEM_DEVICE || !managed(plan, use->tensor) ||
             to->tensor != plan->alias[use->tensor] || !from || from->content != MM_CONTENT_RAW ||
             !declared(facts, step, u, MM_WRITE, to, bytes))
             return false;
@@ -181,10 +184,11 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
         if (external(plan, t) ? segment != -1 : segment < 0 || plan->segments[segment].tensor != plan->alias[t])
             return false;
         const int home = mm_graph_tensor(plan->graph, t)->persistent;
-        if (host && segment == home && plan->segments[home].pinned) continue;
+        if (host && segment == home && plan->segments[home].memory == MM_MEM_PINNED) continue;
         if (host) return false;
-        if (!managed(plan, t) && segment >= 0 && segment != home && !plan->segments[home].pinned) return false;
-        if (segment >= 0 && plan->segments[segment].pinned) return false;
+        if (!managed(plan, t) && segment >= 0 && segment != home && plan->segments[home].memory == MM_MEM_DEVICE)
+            return false;
+        if (segment >= 0 && plan->segments[segment].memory != MM_MEM_DEVICE) return false;
         if (segment >= 0 && plan->segments[segment].pool >= 0) return false;
     }
     const int64_t own = facts->variants[first + n->variant].workspace_bytes;
@@ -206,12 +210,20 @@ static bool good_recompute(const mm_plan *plan, const mm_graph_facts *facts, con
 }
 
 static bool good_move(const mm_plan *plan, const mm_node *n) {
-    bool out = n->kind == MM_NODE_OUT;
+    static const struct {
+        mm_node_kind kind;
+        mm_stream_id stream;
+        mm_memory from, to;
+    } moves[] = {{MM_NODE_OUT, MM_STREAM_OUT, MM_MEM_DEVICE, MM_MEM_PINNED},
+                 {MM_NODE_IN, MM_STREAM_IN, MM_MEM_PINNED, MM_MEM_DEVICE},
+                 {MM_NODE_STORE, MM_STREAM_STORE, MM_MEM_PINNED, MM_MEM_DISK},
+                 {MM_NODE_LOAD, MM_STREAM_LOAD, MM_MEM_DISK, MM_MEM_PINNED}};
     const mm_segment *src = &plan->segments[n->src], *dst = &plan->segments[n->dst];
-    if (n->stream != (out ? MM_STREAM_OUT : MM_STREAM_IN) || n->step != -1 || n->work != -1 || n->stage != -1 ||
-        n->throttle != 0)
+    int m = 0;
+    while (moves[m].kind != n->kind) m++;
+    if (n->stream != moves[m].stream || n->step != -1 || n->work != -1 || n->stage != -1 || n->throttle != 0)
         return false;
-    if (src->pinned == out || dst->pinned != out) return false;
+    if (src->memory != moves[m].from || dst->memory != moves[m].to) return false;
     if (src->content >= MM_CONTENT_WORK || src->pool >= 0 || dst->pool >= 0 || src->tensor != n->tensor ||
         dst->tensor != n->tensor)
         return false;
@@ -222,12 +234,13 @@ static bool good_move(const mm_plan *plan, const mm_node *n) {
 static bool good_measure(const mm_plan *plan, const mm_node *n) {
     const mm_segment *src = &plan->segments[n->src];
     return n->stream == MM_STREAM_ENCODE && n->step == -1 && n->work == -1 && n->stage == -1 && n->throttle == 0 &&
-           src->content == MM_CONTENT_RAW && !src->pinned && src->tensor == n->tensor &&
+           src->content == MM_CONTENT_RAW && src->memory == MM_MEM_DEVICE && src->tensor == n->tensor &&
            mm_graph_tensor(plan->graph, n->tensor)->dtype == MM_F32;
 }
 
 static bool good_op(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
-    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) return good_move(plan, n);
+    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN || n->kind == MM_NODE_STORE || n->kind == MM_NODE_LOAD)
+        return good_move(plan, n);
     if (n->kind == MM_NODE_MEASURE) return good_measure(plan, n);
     bool encode = n->kind == MM_NODE_ENCODE;
     if (n->stream != (encode ? MM_STREAM_ENCODE : MM_STREAM_DECODE) || n->step != -1) return false;
@@ -235,7 +248,9 @@ static bool good_op(const mm_plan *plan, const mm_graph_facts *facts, const mm_n
     const mm_segment *raw = &plan->segments[encode ? n->src : n->dst];
     const mm_segment *code = &plan->segments[encode ? n->dst : n->src];
     if (raw->content != MM_CONTENT_RAW || code->content != MM_CONTENT_CODED) return false;
-    if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->pinned) return false;
+    if (raw->tensor != n->tensor || code->tensor != n->tensor || raw->memory != MM_MEM_DEVICE ||
+        code->memory == MM_MEM_DISK)
+        return false;
     if (!encode && !facts->codecs[code->codec].gives_value) return false;
     if (n->stage >= 0 && (!encode || code->pool >= 0 || !good_work(plan, n->stage, code->bytes))) return false;
     return good_work(plan, n->work, mm_facts_code(facts, code->codec, n->tensor)->scratch_bytes);

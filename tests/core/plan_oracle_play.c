@@ -14,9 +14,10 @@ typedef struct tag {
 typedef struct player {
     const mm_plan *plan;
     const mm_graph_facts *facts;
-    int64_t *ends[2]; /* [memory]: places where a static segment begins or ends; a cell lies between two */
-    int n_ends[2];
-    tag *cells[2];
+    int64_t
+        *ends[MM_MEMORY_COUNT]; /* [memory]: places where a static segment begins or ends; a cell lies between two */
+    int n_ends[MM_MEMORY_COUNT];
+    tag *cells[MM_MEMORY_COUNT];
     tag *dynamic;  /* one cell for each segment */
     int *current;  /* per tensor: its present value; also of persistent and external ones */
     int *seen;     /* per binding of a step that ran: the value that it found or wrote */
@@ -39,10 +40,10 @@ static tag *cells_of(player *p, int segment, int *n_out) {
     *n_out = 1;
     if (s->dynamic) return &p->dynamic[segment];
     int first = 0, end = 0;
-    while (p->ends[s->pinned][first] < s->offset) first++;
-    while (p->ends[s->pinned][end] < s->offset + s->bytes) end++;
+    while (p->ends[s->memory][first] < s->offset) first++;
+    while (p->ends[s->memory][end] < s->offset + s->bytes) end++;
     *n_out = end - first;
-    return &p->cells[s->pinned][first];
+    return &p->cells[s->memory][first];
 }
 
 static void put(player *p, int segment, tag t) {
@@ -201,7 +202,7 @@ static bool play_op(player *p, int node) {
 
 static bool play(player *p) {
     static const tag nothing = {.value = -1, .op = -1};
-    for (int m = 0; m < 2; m++)
+    for (int m = 0; m < MM_MEMORY_COUNT; m++)
         for (int i = 0; i < p->n_ends[m]; i++) p->cells[m][i] = nothing;
     for (int i = 0; i < p->plan->n_segments; i++) p->dynamic[i] = nothing;
     for (int t = 0; t < mm_graph_tensors(p->plan->graph); t++) p->current[t] = -2;
@@ -235,11 +236,11 @@ static bool play(player *p) {
 
 bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_contents *contents) {
     player p = {.plan = plan, .facts = facts, .contents = contents};
-    for (int m = 0; m < 2; m++) {
+    for (int m = 0; m < MM_MEMORY_COUNT; m++) {
         p.ends[m] = oracle_allocate(2 * (size_t)plan->n_segments, sizeof *p.ends[m]);
         for (int i = 0; i < plan->n_segments; i++) {
             const mm_segment *s = &plan->segments[i];
-            if (s->dynamic || (int)s->pinned != m) continue;
+            if (s->dynamic || (int)s->memory != m) continue;
             p.ends[m][p.n_ends[m]++] = s->offset;
             p.ends[m][p.n_ends[m]++] = s->offset + s->bytes;
         }
@@ -255,7 +256,7 @@ bool oracle_plays(const mm_plan *plan, const mm_graph_facts *facts, plan_content
     p.used = oracle_allocate((size_t)plan->n_nodes, sizeof *p.used);
     p.read = oracle_allocate((size_t)plan->n_segments, sizeof *p.read);
     bool right = play(&p);
-    for (int m = 0; m < 2; m++) {
+    for (int m = 0; m < MM_MEMORY_COUNT; m++) {
         free(p.ends[m]);
         free(p.cells[m]);
     }

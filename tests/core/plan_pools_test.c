@@ -38,7 +38,7 @@ static int segment(fixture *f, mm_content content, mm_tensor tensor, int64_t byt
     const mm_category category = content == MM_CONTENT_POOL ? MM_CAT_CODE : MM_CAT_FEATURE_MAP;
     const int index = mm_plan_segment(f->plan, content, category, tensor, bytes);
     assert_true(index >= 0);
-    f->plan->segments[index].pinned = pinned;
+    f->plan->segments[index].memory = pinned ? MM_MEM_PINNED : MM_MEM_DEVICE;
     f->plan->segments[index].offset = f->end[pinned];
     f->end[pinned] += mm_align(bytes) + ROOM;
     return index;
@@ -140,8 +140,8 @@ static void pool_is_a_workspace(fixture *f) { seg(f, f->head)->pool = f->workspa
 static void pool_is_no_segment(fixture *f) { seg(f, f->head)->pool = 99; }
 static void pool_of_a_tensor(fixture *f) { seg(f, f->pool)->tensor = f->g.out; }
 static void pool_in_the_heap(fixture *f) { seg(f, f->pool)->dynamic = true; }
-static void spill_on_the_device(fixture *f) { seg(f, f->spill)->pinned = false; }
-static void spill_of_a_pinned_pool(fixture *f) { seg(f, f->pool)->pinned = true; }
+static void spill_on_the_device(fixture *f) { seg(f, f->spill)->memory = MM_MEM_DEVICE; }
+static void spill_of_a_pinned_pool(fixture *f) { seg(f, f->pool)->memory = MM_MEM_PINNED; }
 static void spill_of_a_workspace(fixture *f) { seg(f, f->workspace)->spill = f->spill; }
 static void spill_of_a_spill(fixture *f) { seg(f, f->spill)->spill = f->spill; }
 static void body_in_a_spill(fixture *f) { seg(f, f->head)->pool = f->spill; }

@@ -287,7 +287,7 @@ static void budget_one_byte_short(void **state) {
 
 static void pinned_code_counts_against_the_pinned_limit(void **state) {
     fixture *f = *state;
-    seg(f, f->code)->pinned = true;
+    seg(f, f->code)->memory = MM_MEM_PINNED;
     seg(f, f->code)->offset = 0;
     f->limits.pinned_bytes = CODE_BYTES;
     expect(f, MM_OK, "");
@@ -297,7 +297,7 @@ static void pinned_code_counts_against_the_pinned_limit(void **state) {
 
 static void map_in_pinned_memory(void **state) {
     fixture *f = *state;
-    seg(f, f->decoded)->pinned = true;
+    seg(f, f->decoded)->memory = MM_MEM_PINNED;
     f->limits.pinned_bytes = INT64_MAX;
     expect(f, MM_ERR_PLAN, "tensor out|pinned");
 }
@@ -454,14 +454,14 @@ static void a_step_that_runs_again_writes_no_codes(void **state) {
 static void persistent_tensor_elsewhere_than_its_place(void **state) {
     fixture *f = *state;
     seg(f, D_WEIGHT)->offset += MM_ALIGN;
-    expect(f, MM_ERR_PLAN, "tensor d_weight|lies at 512, but its place is at 256");
+    expect(f, MM_ERR_PLAN, "tensor d_weight|lies at 512 on the device, but its place is at 256 on");
 }
 
 static void places_are_those_of_the_limits(void **state) {
     fixture *f = *state;
     mm_place places[] = {{.offset = 512}, {.offset = 0}, {.offset = 256}};
     f->limits.places = places;
-    expect(f, MM_ERR_PLAN, "tensor weight|lies at 0, but its place is at 512");
+    expect(f, MM_ERR_PLAN, "tensor weight|lies at 0 on the device, but its place is at 512 on");
     for (int i = 0; i < 3; i++) seg(f, i)->offset = places[i].offset;
     expect(f, MM_OK, "");
     places[LOSS].offset = seg(f, LOSS)->offset = 512;
@@ -494,7 +494,7 @@ static trip send_and_fetch(fixture *f, mm_tensor tensor, int home, bool late) {
     const mm_node update = f->plan->nodes[--f->plan->n_nodes];
     f->plan->stream_nodes[MM_STREAM_COMPUTE]--;
     const int copy = segment(f, MM_CONTENT_RAW, tensor, 0, SMALL_WEIGHT_BYTES, -1);
-    seg(f, copy)->pinned = true;
+    seg(f, copy)->memory = MM_MEM_PINNED;
     f->limits.pinned_bytes = SMALL_WEIGHT_BYTES;
     t.out = mm_plan_op(f->plan, MM_NODE_OUT, tensor, home, copy);
     mm_plan_wait(f->plan, t.out, f->steps[CONV_B]);

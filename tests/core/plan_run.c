@@ -10,11 +10,11 @@
 typedef struct runner {
     const mm_plan *plan;
     const mm_graph_facts *facts;
-    unsigned char *memory[2]; /* arena, pinned */
-    void **dynamic;           /* per segment */
-    int64_t *used;            /* per pool: position behind the body that this iteration put there last */
-    void **external;          /* per tensor: memory of an external one */
-    int32_t *node_at;         /* nodes by stream: those of stream s from first[s] on */
+    unsigned char *memory[MM_MEMORY_COUNT];
+    void **dynamic;   /* per segment */
+    int64_t *used;    /* per pool: position behind the body that this iteration put there last */
+    void **external;  /* per tensor: memory of an external one */
+    int32_t *node_at; /* nodes by stream: those of stream s from first[s] on */
     int32_t first[MM_STREAM_COUNT + 1];
     plan_order order;
     uint64_t random;
@@ -30,7 +30,7 @@ static void *allocate(int64_t bytes, int fill) {
 
 static void *segment_data(const runner *r, int segment) {
     const mm_segment *s = &r->plan->segments[segment];
-    return s->dynamic ? r->dynamic[segment] : r->memory[s->pinned] + s->offset;
+    return s->dynamic ? r->dynamic[segment] : r->memory[s->memory] + s->offset;
 }
 
 /* Address of a persistent or an external tensor. */
@@ -144,7 +144,7 @@ static void decode_body(const runner *r, const mm_node *n) {
 }
 
 static void run_op(const runner *r, const mm_node *n) {
-    if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) {
+    if (n->kind != MM_NODE_ENCODE && n->kind != MM_NODE_DECODE) {
         memcpy(segment_data(r, n->dst), segment_data(r, n->src), (size_t)r->plan->segments[n->dst].bytes);
         return;
     }
@@ -259,6 +259,7 @@ uint64_t plan_run(const mm_plan *plan, const mm_graph_facts *facts, uint64_t see
     runner r = {.plan = plan, .facts = facts, .order = order, .random = order_seed};
     r.memory[0] = allocate(plan->extent_bytes, 0xcd);
     r.memory[1] = allocate(plan->pinned_bytes, 0xcd);
+    r.memory[2] = allocate(plan->disk_bytes, 0xcd);
     r.dynamic = allocate(plan->n_segments * (int64_t)sizeof *r.dynamic, 0);
     r.used = allocate(plan->n_segments * (int64_t)sizeof *r.used, 0);
     r.external = allocate(n_tensors * (int64_t)sizeof *r.external, 0);
@@ -282,8 +283,7 @@ uint64_t plan_run(const mm_plan *plan, const mm_graph_facts *facts, uint64_t see
         free(r.external[t]);
     }
     for (int i = 0; i < plan->n_segments; i++) free(r.dynamic[i]);
-    free(r.memory[0]);
-    free(r.memory[1]);
+    for (int m = 0; m < MM_MEMORY_COUNT; m++) free(r.memory[m]);
     free(r.dynamic);
     free(r.used);
     free(r.external);

@@ -152,7 +152,7 @@ TEST_CASE(heap_and_pinned_memory_are_counted_apart) {
     plan_everything(&f, s);
     f.plan->segments[s[3]].dynamic = true;
     f.plan->segments[s[3]].offset = 1 << 30; /* not looked at */
-    f.plan->segments[s[2]].pinned = true;
+    f.plan->segments[s[2]].memory = MM_MEM_PINNED;
     f.plan->heap_offset = 12288;
     f.plan->heap_bytes = 4096;
     assert_int_equal(mm_plan_finish(f.plan), MM_OK);

@@ -37,7 +37,8 @@ static void find_order(world *w) {
 static world world_create(uint64_t seed) {
     world w = {0};
     random_graph_options graph = {.seed = seed, .layers = 4 + (int)(seed % 8), .max_channels = 4, .images = 12};
-    random_plan_options plan = {.seed = seed, .lossy = seed % 2, .dynamic = seed % 5 == 0, .pools = seed % 4 == 0};
+    random_plan_options plan = {
+        .seed = seed, .lossy = seed % 2, .dynamic = seed % 5 == 0, .disk = seed % 3 == 1, .pools = seed % 4 == 0};
     assert_int_equal(random_graph_create(&graph, &w.graph), MM_OK);
     assert_int_equal(random_facts_create(w.graph, seed, &w.facts), MM_OK);
     mm_limits limits = {.base_bytes = mm_plan_base(w.graph) + MM_ALIGN};
@@ -66,7 +67,7 @@ static int pieces_of(const world *w, int node) { return mm_program_pieces(&w->pr
 
 static bool overlap(const mm_segment *a, const mm_segment *b) {
     if (a == b) return true;
-    if (a->dynamic || b->dynamic || a->pinned != b->pinned) return false;
+    if (a->dynamic || b->dynamic || a->memory != b->memory) return false;
     return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
@@ -169,7 +170,10 @@ TEST_CASE(rows_of_all_pieces_are_those_of_the_map) {
 /* ---------------------------------------------------------------- programs broken in one place */
 
 static mm_status prove(const world *w) {
-    mm_limits limits = {.base_bytes = w->plan->base_bytes, .device_bytes = INT64_MAX, .pinned_bytes = INT64_MAX};
+    mm_limits limits = {.base_bytes = w->plan->base_bytes,
+                        .device_bytes = INT64_MAX,
+                        .pinned_bytes = INT64_MAX,
+                        .disk_bytes = INT64_MAX};
     return mm_program_prove(&w->program, w->facts, &limits, NULL);
 }
 
@@ -293,9 +297,10 @@ TEST_CASE(what_is_placed_at_run_time_is_not_cut) {
         world w = world_create(seed);
         for (int i = 0; i < w.plan->n_nodes; i++) {
             const mm_node *n = &w.plan->nodes[i];
-            mm_segment *s =
-                pieces_of(&w, i) > 1 ? &w.plan->segments[w.plan->segments[n->src].pinned ? n->dst : n->src] : NULL;
-            if (!s || s->pinned) continue;
+            mm_segment *s = pieces_of(&w, i) > 1
+                                ? &w.plan->segments[w.plan->segments[n->src].memory == MM_MEM_PINNED ? n->dst : n->src]
+                                : NULL;
+            if (!s || s->memory == MM_MEM_PINNED) continue;
             s->dynamic = true;
             assert_int_equal(prove(&w), MM_ERR_PLAN);
             if (!strstr(mm_last_error(), "pieces, but cannot be")) fail_msg("seed %d: %s", (int)seed, mm_last_error());

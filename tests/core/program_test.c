@@ -28,7 +28,7 @@ static void add_segments(fixture *f) {
             mm_plan_segment(f->plan, raw ? MM_CONTENT_RAW : MM_CONTENT_CODED, raw ? MM_CAT_FEATURE_MAP : MM_CAT_CODE,
                             f->g.out, raw ? SMALL_MAP_BYTES : 1000);
         f->plan->segments[f->segments[i]].codec = raw ? -1 : 0;
-        f->plan->segments[f->segments[i]].pinned = i == 2;
+        f->plan->segments[f->segments[i]].memory = i == 2 ? MM_MEM_PINNED : MM_MEM_DEVICE;
     }
 }
 

@@ -53,7 +53,7 @@ static bool may_lie(const placer *q, int segment) {
     const mm_segment *s = &q->plan->segments[segment];
     for (int i = 0; i < q->plan->n_segments; i++) {
         const mm_segment *other = &q->plan->segments[i];
-        if (!q->placed[i] || other->pinned != s->pinned || s->offset >= other->offset + other->bytes ||
+        if (!q->placed[i] || other->memory != s->memory || s->offset >= other->offset + other->bytes ||
             other->offset >= s->offset + s->bytes)
             continue;
         bool same = s->offset == other->offset;
@@ -62,15 +62,21 @@ static bool may_lie(const placer *q, int segment) {
     return true;
 }
 
+static int64_t aligned(int64_t bytes, mm_memory memory) {
+    const int64_t to = mm_memory_align(memory);
+    return (bytes + to - 1) / to * to;
+}
+
 /* Places a segment as low as may be; by chance, higher. */
 static void place(placer *q, int segment, const mm_limits *limits) {
     mm_plan *plan = q->plan;
     mm_segment *s = &plan->segments[segment];
-    int64_t lowest = s->pinned ? limits->pinned_base_bytes : limits->base_bytes, best = INT64_MAX;
+    int64_t lowest = mm_limits_base(limits, s->memory), best = INT64_MAX;
     for (int i = -1; i < plan->n_segments; i++) {
-        if (i >= 0 && (!q->placed[i] || plan->segments[i].pinned != s->pinned)) continue;
+        if (i >= 0 && (!q->placed[i] || plan->segments[i].memory != s->memory)) continue;
         for (int end = 0; end < 2; end++) {
-            s->offset = i < 0 ? lowest : plan->segments[i].offset + (end ? mm_align(plan->segments[i].bytes) : 0);
+            s->offset =
+                i < 0 ? lowest : plan->segments[i].offset + (end ? aligned(plan->segments[i].bytes, s->memory) : 0);
             if (s->offset < best && (best == INT64_MAX || !random_chance(q->random, 5)) && may_lie(q, segment))
                 best = s->offset;
         }
@@ -111,6 +117,10 @@ static void find_used_by_steps(const mm_plan *plan, const mm_node *n, bool *foun
     }
 }
 
+static bool node_is_copy(const mm_node *n) {
+    return n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN || n->kind == MM_NODE_STORE || n->kind == MM_NODE_LOAD;
+}
+
 /* Puts some codes in pinned memory, where codecs write and read them; not those that are copied or that steps use. */
 static void choose_memory(placer *q) {
     mm_plan *plan = q->plan;
@@ -118,14 +128,14 @@ static void choose_memory(placer *q) {
     if (!settled) abort();
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
-        if (n->kind == MM_NODE_OUT || n->kind == MM_NODE_IN) settled[n->src] = settled[n->dst] = true;
+        if (node_is_copy(n)) settled[n->src] = settled[n->dst] = true;
         if (mm_node_runs_step(n)) find_used_by_steps(plan, n, settled);
     }
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         mm_segment *s = &plan->segments[i];
         if (s->content == MM_CONTENT_POOL) continue;
-        if (!settled[i]) s->pinned = s->content == MM_CONTENT_CODED && random_chance(q->random, 20);
-        s->dynamic = q->options->dynamic && !s->pinned && random_chance(q->random, 20);
+        if (!settled[i] && s->content == MM_CONTENT_CODED && random_chance(q->random, 20)) s->memory = MM_MEM_PINNED;
+        s->dynamic = q->options->dynamic && s->memory == MM_MEM_DEVICE && random_chance(q->random, 20);
     }
     free(settled);
 }

@@ -350,20 +350,33 @@ static int home_of(planner *p, mm_tensor root) {
     return home >= 0 ? home : add_raw(p, root);
 }
 
-/* Copies a segment over the link; returns the copy. */
+/* Copies a segment over the link, or to the disk and back; returns the copy. */
 static int add_move(planner *p, mm_node_kind kind, int src) {
     const mm_segment from = p->plan->segments[src];
     const bool home = kind == MM_NODE_IN && from.content == MM_CONTENT_RAW;
     int dst = home ? home_of(p, from.tensor) : add_segment(p, from.content, from.tensor, from.bytes, from.codec);
-    p->plan->segments[dst].pinned = kind == MM_NODE_OUT;
+    const mm_memory memory = kind == MM_NODE_STORE ? MM_MEM_DISK : kind == MM_NODE_IN ? MM_MEM_DEVICE : MM_MEM_PINNED;
+    if (!home) p->plan->segments[dst].memory = memory;
     add_idle_waits(p, add_node(p, kind, from.tensor, src, dst));
     return dst;
+}
+
+/* Copies a segment to pinned memory and, by chance, on to the disk; returns the copy. */
+static int add_out(planner *p, int src) {
+    const int there = add_move(p, MM_NODE_OUT, src);
+    return p->options->disk && chance(p, 50) ? add_move(p, MM_NODE_STORE, there) : there;
+}
+
+/* Copies a segment back to the device, from wherever it is; returns the copy. */
+static int add_in(planner *p, int src) {
+    if (p->plan->segments[src].memory == MM_MEM_DISK) src = add_move(p, MM_NODE_LOAD, src);
+    return p->plan->segments[src].memory == MM_MEM_PINNED ? add_move(p, MM_NODE_IN, src) : src;
 }
 
 static void put_away_sign(planner *p, mm_tensor root) {
     storage *st = &p->storages[root];
     if (st->mask) st->sign = add_code(p, root, RANDOM_MASK);
-    if (st->mask && st->travels) st->sign = add_move(p, MM_NODE_OUT, st->sign);
+    if (st->mask && st->travels) st->sign = add_out(p, st->sign);
 }
 
 static void put_away_after(planner *p, mm_tensor root) {
@@ -374,7 +387,7 @@ static void put_away_after(planner *p, mm_tensor root) {
     if (st->action == LOSSLESS || st->action == LOSSY)
         st->code = add_code(p, root, st->action == LOSSY ? RANDOM_LOSSY : RANDOM_LOSSLESS);
     if (st->action == VARIABLE) st->code = add_encode(p, root, RANDOM_VARIABLE);
-    if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_move(p, MM_NODE_OUT, st->code);
+    if (st->code >= 0 && (st->action == SWAP || st->travels)) st->code = add_out(p, st->code);
     if (!mask_first) put_away_sign(p, root);
     st->dropped = st->action == RECOMPUTE;
     st->kept = st->keeps_raw ? st->raw : -1;
@@ -405,7 +418,7 @@ static void fetch(planner *p, mm_tensor root) {
         return;
     }
     st->code = -1;
-    if (p->plan->segments[code].pinned) code = add_move(p, MM_NODE_IN, code);
+    code = add_in(p, code);
     st->raw = code;
     if (p->plan->segments[code].content == MM_CONTENT_RAW) return;
     const bool persists = mm_graph_tensor(p->graph, root)->persistent >= 0;
@@ -418,7 +431,7 @@ static void decode_for(planner *p, const mm_step_info *step, int u) {
     const mm_tensor root = p->plan->alias[use->tensor];
     storage *st = &p->storages[root];
     const bool signs = use->form == MM_FORM_SIGN && st->sign >= 0;
-    if (signs && p->plan->segments[st->sign].pinned) st->sign = add_move(p, MM_NODE_IN, st->sign);
+    if (signs) st->sign = add_in(p, st->sign);
     if (!is_coded(p, root) || signs) return;
     if (use->access == MM_WRITE && use->tensor == root) return;
     const int codec = p->plan->segments[st->raw].codec;
@@ -539,8 +552,7 @@ static void fetch_before(planner *p, int s, int ahead) {
     for (mm_tensor t = 0; t < mm_graph_tensors(p->graph); t++) {
         storage *st = &p->storages[t];
         if (st->after < s || st->after > s + ahead) continue;
-        if (st->sign >= 0 && p->plan->segments[st->sign].pinned && used_at(p, t, st->after).signs)
-            st->sign = add_move(p, MM_NODE_IN, st->sign);
+        if (st->sign >= 0 && used_at(p, t, st->after).signs) st->sign = add_in(p, st->sign);
         if (st->code >= 0 || st->dropped) fetch(p, t);
     }
 }
@@ -618,12 +630,12 @@ static void size_pools(planner *p) {
                     mm_align(mm_facts_code(p->facts, RANDOM_VARIABLE, p->plan->segments[s].tensor)->body_bound_bytes);
         if (needed == 0) abort(); /* every pool has a code */
         p->plan->segments[pool].bytes = needed;
-        p->plan->segments[pool].pinned = chance(p, 25);
-        if (p->plan->segments[pool].pinned || chance(p, 35)) continue;
+        p->plan->segments[pool].memory = chance(p, 25) ? MM_MEM_PINNED : MM_MEM_DEVICE;
+        if (p->plan->segments[pool].memory == MM_MEM_PINNED || chance(p, 35)) continue;
         p->plan->segments[pool].bytes = 1 + random_below(&p->random, (int)needed);
         const int64_t rest = needed + MM_CHUNK_BYTES - p->plan->segments[pool].bytes;
         const int spill = add_segment(p, MM_CONTENT_POOL, -1, rest, -1);
-        p->plan->segments[spill].pinned = true;
+        p->plan->segments[spill].memory = MM_MEM_PINNED;
         p->plan->segments[pool].spill = spill;
     }
 }

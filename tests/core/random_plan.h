@@ -11,6 +11,7 @@ typedef struct random_plan_options {
     bool lossy;    /* use lossy codes too; else all values come back bit for bit */
     bool dynamic;  /* place some segments in the heap, and use stages */
     bool measures; /* measure tensors after steps that use them */
+    bool disk;     /* move some of what is in pinned memory on to the disk, and back */
     bool pools;    /* use codes with bodies: in pools on the device, with a spill or without, or in pinned memory */
 } random_plan_options;
 

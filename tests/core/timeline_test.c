@@ -29,8 +29,12 @@ typedef struct fixture {
 
 static void fixture_init(uint64_t seed, fixture *f) {
     random_graph_options graph = {.seed = seed, .layers = 12, .max_channels = 4, .images = 12};
-    random_plan_options plan = {
-        .seed = seed, .lossy = true, .dynamic = seed % 2 == 0, .measures = seed % 3 == 0, .pools = seed % 4 == 1};
+    random_plan_options plan = {.seed = seed,
+                                .lossy = true,
+                                .dynamic = seed % 2 == 0,
+                                .measures = seed % 3 == 0,
+                                .disk = seed % 3 == 1,
+                                .pools = seed % 4 == 1};
     expect_ok(random_graph_create(&graph, &f->graph));
     expect_ok(random_facts_create(f->graph, seed, &f->facts));
     mm_limits limits = {.base_bytes = mm_plan_base(f->graph)};

@@ -31,7 +31,7 @@ static void mix_node(uint64_t *d, const mm_plan *plan, const mm_node *n) {
 }
 
 static void mix_segment(uint64_t *d, const mm_segment *s) {
-    MIX(d, s->content, s->category, s->tensor, s->codec, s->pool, s->spill, s->pinned, s->dynamic,
+    MIX(d, s->content, s->category, s->tensor, s->codec, s->pool, s->spill, s->memory, s->dynamic,
         s->dynamic ? 0 : s->offset, s->bytes, s->first_node, s->last_node, s->live_last);
 }
 

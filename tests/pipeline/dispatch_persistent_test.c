@@ -24,7 +24,7 @@ static int add_trip(mm_plan *plan, mm_tensor tensor, int64_t *pinned_bytes) {
     const mm_tensor_info *info = mm_graph_tensor(plan->graph, tensor);
     const int copy = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, tensor, info->bytes);
     const int last = plan->n_nodes - 1;
-    plan->segments[copy].pinned = true;
+    plan->segments[copy].memory = MM_MEM_PINNED;
     plan->segments[copy].offset = *pinned_bytes;
     *pinned_bytes += mm_align(info->bytes);
     const int out = mm_plan_op(plan, MM_NODE_OUT, tensor, info->persistent, copy);
@@ -85,7 +85,7 @@ TEST_CASE(gradients_and_weights_travel_and_every_bit_stays) {
         rig_init(&r, &options);
         int64_t bytes = 0;
         for (int i = 0; i < r.planned.plan->n_segments; i++)
-            if (r.planned.plan->segments[i].pinned) bytes += r.planned.plan->segments[i].bytes;
+            if (r.planned.plan->segments[i].memory == MM_MEM_PINNED) bytes += r.planned.plan->segments[i].bytes;
         for (int i = 0; i < ITERATIONS; i++)
             if ((ahead ? rig_iteration_ahead(&r) : rig_iteration(&r, on_stream, NULL)) != MM_OK)
                 fail_msg("seed %d: %s", (int)seed, mm_last_error());

@@ -43,7 +43,7 @@ static int find_pools(const mm_plan *plan, const mm_segment *found[3]) {
     int n = 0;
     for (int pinned = 0; pinned < 2; pinned++)
         for (int i = 0; i < plan->n_segments; i++)
-            if (plan->segments[i].content == MM_CONTENT_POOL && plan->segments[i].pinned == pinned) {
+            if (plan->segments[i].content == MM_CONTENT_POOL && (plan->segments[i].memory == MM_MEM_PINNED) == pinned) {
                 assert_true(n < 3);
                 found[n++] = &plan->segments[i];
             }
@@ -156,7 +156,7 @@ TEST_CASE(swapped_codes_are_encoded_into_pinned_memory) {
     assert_string_equal(terse_tell(p, text, sizeof text), "data conv1 conv2 (x1 conv3 (x2 conv4 (x3 loss (x4 x4) x3) "
                                                           "loss' x2) conv4' x1) conv3' conv2' conv1'");
     assert_int_equal(find_pools(p, pools), 1);
-    assert_true(pools[0]->pinned);
+    assert_true(pools[0]->memory == MM_MEM_PINNED);
     assert_int_equal(pools[0]->bytes, MAPS * BOUND);
     assert_int_equal(p->pinned_bytes, MAPS * BOUND);
     for (int i = 0; i < p->n_nodes; i++) {

@@ -251,9 +251,9 @@ TEST_CASE(swap_async_goes_through_persistent_buffers_and_stops_for_none) {
     int there = 0, back = 0;
     for (int i = 0; i < p.plan->n_segments; i++) {
         const mm_segment *s = &p.plan->segments[i];
-        there += s->pinned;
+        there += s->memory == MM_MEM_PINNED;
         back += s->category == MM_CAT_BUFFER;
-        assert_true(s->content == MM_CONTENT_RAW && !(s->pinned && s->category == MM_CAT_BUFFER));
+        assert_true(s->content == MM_CONTENT_RAW && !(s->memory == MM_MEM_PINNED && s->category == MM_CAT_BUFFER));
     }
     assert_int_equal(there, 4);
     assert_int_equal(back, 8); /* a buffer before and one after each of four copies */
@@ -272,7 +272,7 @@ TEST_CASE(cdmas_code_is_on_the_device_only_around_its_transfer) {
                         "x2) conv4' <x1 x1) conv3' conv2' conv1'");
     for (int i = 0; i < p.plan->n_segments; i++) {
         const mm_segment *s = &p.plan->segments[i];
-        if (s->content != MM_CONTENT_CODED || s->pinned) continue;
+        if (s->content != MM_CONTENT_CODED || s->memory == MM_MEM_PINNED) continue;
         assert_int_equal(s->last_node, s->first_node + 1);
         codes++;
     }
@@ -545,7 +545,8 @@ TEST_CASE(a_gradient_is_not_there_while_no_near_step_uses_it) {
                         "conv loss >a >b <b loss' other1' >sum other2' other3' other4' <a <sum add' conv'");
     const mm_segment *back = segment_of(&p, "sum", 2), *over = segment_of(&p, "last", 0);
     assert_int_equal(back->category, MM_CAT_GRADIENT_MAP);
-    assert_true(!back->pinned && back->offset == over->offset); /* written in place over the map that came back */
+    assert_true(back->memory == MM_MEM_DEVICE &&
+                back->offset == over->offset); /* written in place over the map that came back */
     planned_done(&p);
     plan_terse(&p, graph, "swap", -1);
     assert_int_equal(op_of(p.plan, MM_NODE_OUT, "sum"), -1);

@@ -125,7 +125,7 @@ static int segment(fixture *f, mm_content content, mm_tensor of, int codec, bool
     assert_true(s >= 0);
     int64_t *used = pinned ? &f->pinned : &f->used;
     f->plan->segments[s].offset = *used;
-    f->plan->segments[s].pinned = pinned;
+    f->plan->segments[s].memory = pinned ? MM_MEM_PINNED : MM_MEM_DEVICE;
     f->plan->segments[s].codec = codec;
     *used += mm_align(bytes);
     return s;

@@ -164,8 +164,8 @@ static void look_at_pools(const mm_plan *plan, int elem_bits, suite_need *need) 
         if (pool < 0) continue;
         const mm_segment *p = &plan->segments[pool];
         need->bodies = true;
-        need->spills |=
-            p->pinned || (p->spill >= 0 && elem_bits * p->bytes < p->bytes + plan->segments[p->spill].bytes);
+        need->spills |= p->memory == MM_MEM_PINNED ||
+                        (p->spill >= 0 && elem_bits * p->bytes < p->bytes + plan->segments[p->spill].bytes);
     }
 }
 

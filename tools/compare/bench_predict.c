@@ -33,7 +33,7 @@ static uint64_t hash_nodes(const mm_plan *plan, const mm_graph_facts *facts) {
         for (int s = 0; s < MM_STREAM_COUNT; s++) hash = add_hash(hash, n->wait[s]);
         if (n->dst < 0) continue;
         const mm_segment *to = &plan->segments[n->dst];
-        hash = add_hash(add_hash(add_hash(hash, to->bytes), to->pinned), to->dynamic);
+        hash = add_hash(add_hash(add_hash(hash, to->bytes), to->memory), to->dynamic);
         for (const char *c = to->codec >= 0 ? facts->codecs[to->codec].spec : ""; *c; c++) hash = add_hash(hash, *c);
     }
     return hash;

@@ -232,6 +232,8 @@ mm_status machine_read(const char *path, const json_t *root, machine *machine_ou
     MM_TRY(get_integer(&r, root, "", "link_contention_permille", MM_CONTENTION_MOST, &m.link_contention_permille));
     MM_TRY(get_if_there(&r, root, "", "host_sum_bytes_per_s", LEAST_RATE, MOST_RATE, &m.host_sum_bytes_per_s));
     MM_TRY(get_if_there(&r, root, "", "host_bytes_per_s", LEAST_RATE, MOST_RATE, &m.host_bytes_per_s));
+    MM_TRY(get_if_there(&r, root, "", "store_bytes_per_s", LEAST_RATE, MOST_RATE, &m.store_bytes_per_s));
+    MM_TRY(get_if_there(&r, root, "", "load_bytes_per_s", LEAST_RATE, MOST_RATE, &m.load_bytes_per_s));
     MM_TRY(get_if_there(&r, root, "", "link_sharers", 1, MM_RANKS_MOST, &m.link_sharers));
     MM_TRY(read_contention(&r, json_object_get(root, "contention"), &m.contention));
     MM_TRY(get_integer(&r, root, "", "issue_ns", MOST_NS, &m.issue_ns));
@@ -422,6 +424,8 @@ mm_status machine_facts(const machine *m, const mm_graph *graph, mm_graph_facts 
     facts->contention = m->contention;
     facts->host_bytes_per_s = (int64_t)m->host_bytes_per_s;
     facts->host_sum_bytes_per_s = (int64_t)m->host_sum_bytes_per_s;
+    facts->store_bytes_per_s = (int64_t)m->store_bytes_per_s;
+    facts->load_bytes_per_s = (int64_t)m->load_bytes_per_s;
     facts->link_sharers = (int)m->link_sharers;
     facts->issue_ns = m->issue_ns;
     facts->alloc_ns = m->alloc_ns;

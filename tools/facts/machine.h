@@ -38,6 +38,8 @@
  * a part of a batch: how fast a core of the host adds the gradients that the devices send, and how many devices share
  * the link's rates (mm_graph_facts).
  *
+ * store_bytes_per_s and load_bytes_per_s (default MM_DISK_BYTES_PER_S): rates of a disk (--disk), of writes and reads.
+ *
  * host_bytes_per_s (default MM_HOST_BYTES_PER_S): what updates on the host (--optimizer on=host) read and write.
  *
  * contention (default none): permille by kinds of work, as in facts files (mm/core/facts/facts_file.c). It replaces
@@ -97,7 +99,7 @@ typedef struct machine {
     int64_t out_bytes_per_s, in_bytes_per_s, out_both_bytes_per_s, in_both_bytes_per_s;
     int64_t contention_permille, link_contention_permille, issue_ns, alloc_ns;
     mm_contention contention;
-    double host_bytes_per_s, host_sum_bytes_per_s, link_sharers;
+    double host_bytes_per_s, host_sum_bytes_per_s, store_bytes_per_s, load_bytes_per_s, link_sharers;
     machine_codec codecs[MACHINE_CODECS];
     int n_codecs;
     double half_rate_elems, linear_half_rate_elems, attention_half_rate_elems; /* elements of the output */

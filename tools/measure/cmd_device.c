@@ -10,6 +10,7 @@
 #include "tools/args/json_file.h"
 #include "tools/host_rates/host_rates.h"
 #include "tools/measure/device_speed.h"
+#include "tools/measure/disk_speed.h"
 #include "tools/measure/host_facts.h"
 #include "tools/measure/subject.h"
 #include "tools/need/target.h"
@@ -149,10 +150,28 @@ static mm_status show(const options *o) {
 
 /* ---------------------------------------------------------------- facts */
 
+/* Measures the disk of --disk, and tells its rates. */
+static mm_status measure_disk(const options *o, disk_speed *speed_out) {
+    char a[32], b[32];
+    *speed_out = (disk_speed){0};
+    if (o->target.disk_bytes == 0) return MM_OK;
+    MM_TRY(disk_speed_measure(o->target.disk, o->target.disk_bytes, speed_out));
+    fprintf(json_file_beside(o->json), "disk %s: store %s, load %s, %.0f us an access%s\n", o->target.disk,
+            rate(speed_out->store_bytes_per_s, a), rate(speed_out->load_bytes_per_s, b),
+            (double)speed_out->latency_ns * 1e-3,
+            speed_out->direct ? "" : "; through the page cache, so these may be rates of memory");
+    return MM_OK;
+}
+
 static mm_status measure_facts(const options *o, const nets_net *net) {
     collector c;
     const subject of = {net, o->batch, o->iterations, &o->target};
+    disk_speed disk;
+    MM_TRY(measure_disk(o, &disk));
     MM_TRY(subject_collect(&of, &o->policies, &c));
+    c.facts->store_bytes_per_s = disk.store_bytes_per_s;
+    c.facts->load_bytes_per_s = disk.load_bytes_per_s;
+    c.facts->disk_ns = disk.latency_ns;
     const mm_status status = collector_save(&c, o->facts);
     collector_fini(&c);
     return status;
@@ -186,7 +205,12 @@ static mm_status save_rates(options *o) {
                        o->target.device);
     MM_TRY(target_init(&o->target));
     MM_TRY(host_rates_path(o->target.backend->threads, path)); /* before measuring */
+    disk_speed disk;
+    MM_TRY(measure_disk(o, &disk));
     MM_TRY(host_facts_measure(&o->target, &machine));
+    if (o->target.disk_bytes > 0)
+        json_object_update_new(machine, json_pack("{sI sI}", "store_bytes_per_s", (json_int_t)disk.store_bytes_per_s,
+                                                  "load_bytes_per_s", (json_int_t)disk.load_bytes_per_s));
     mm_status status = host_rates_save(&o->target, machine, path);
     if (status == MM_OK)
         fprintf(json_file_beside(o->json), "rates of this host, %d threads: %s\n", o->target.backend->threads, path);
@@ -212,15 +236,16 @@ static const char help_text[] =
     "\n"
     "--facts without FILE measures this host's own rates in some ten seconds, on an otherwise idle machine, and keeps\n"
     "them in $XDG_CACHE_HOME/mm (~/.cache/mm), as a machine file. 'mm train' and 'mm bench' plan by them from then\n"
-    "on; they hold for this CPU, number of threads, version of oneDNN and of mm.\n"
+    "on; they hold for this CPU, number of threads, version of oneDNN and of mm. With --disk, a disk's rates\n"
+    "are measured too, in both cases.\n"
     "\n"
     "  mm device --device cuda --facts resnet50.json --net resnet50 --batch 128";
 
 /* Options that only training for a network's facts reads are refused without --facts FILE; of them, this host's rates
  * depend on --threads. */
 static mm_status check_options_of_figures(const options *o, int argc, char **argv, const arg *table) {
-    static const char *const USED[] = {"--device", "--codec-threads", "--json", "--facts", "--threads"};
-    const size_t n = sizeof USED / sizeof *USED - (o->facts ? 0 : 2);
+    static const char *const USED[] = {"--device", "--codec-threads", "--json", "--facts", "--threads", "--disk"};
+    const size_t n = sizeof USED / sizeof *USED - (o->facts ? 0 : 3);
     for (const arg *a = table; a->kind != ARG_END; a++) {
         bool used = false;
         for (size_t i = 0; i < n; i++) used = used || strcmp(a->name, USED[i]) == 0;
@@ -235,6 +260,7 @@ int cmd_device(int argc, char **argv) {
         {"--device", "host|cuda[:N]", "show only this device (all)", ARG_TEXT, &o.target.device, 0, 0},
         TARGET_HOW_ARGS(&o.target),
         TARGET_CODEC_THREADS_ARG(&o.target),
+        TARGET_DISK_ARG(&o.target),
         TARGET_OPTIMIZER_ARG(&o.target),
         {"--json", "FILE", "write the figures as an array; -: to standard output", ARG_TEXT, &o.json, 0, 0},
         {"--facts", "[FILE]", "write a network's facts on the device (host); without FILE: measure this host's rates",

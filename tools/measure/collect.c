@@ -106,6 +106,9 @@ static totals add_up(const mm_measured *m, const int64_t *miss_bytes, const row 
         case MM_COST_LINK_IN:
             t.link += ns;
             break;
+        case MM_COST_DISK_OUT: /* beside the device */
+        case MM_COST_DISK_IN:
+            break;
         }
     }
     return t;

@@ -30,6 +30,9 @@ static void add_work(const mm_plan *plan, int64_t passes, forecast *f) {
     f->moves.offloads += passes * moves.offloads;
     f->moves.prefetches += passes * moves.prefetches;
     f->moves.bytes += passes * moves.bytes;
+    f->moves.stores += passes * moves.stores;
+    f->moves.loads += passes * moves.loads;
+    f->moves.disk_bytes += passes * moves.disk_bytes;
     f->steps_again += passes * mm_account_steps_again(plan);
     f->defragmentations += passes * plan->defragmentations;
 }
@@ -74,7 +77,7 @@ mm_status forecast_of(const need *n, int64_t budget_bytes, int64_t pinned_bytes,
         plan_work_add(&f->work, plan, plan_work_lossy_codecs(p->planned.facts));
         if (untimed && !f->untimed[0]) snprintf(f->untimed, sizeof f->untimed, "%s", untimed);
         if (times != FORECAST_NO_TIMES) MM_TRY(simulate_pass(n, i, f, most_out));
-        MM_TRY(add_bound(p, budget_bytes, pinned_bytes, f));
+        MM_TRY(add_bound(p, budget_bytes, target_pinned_and_disk(n->asked.target, pinned_bytes), f));
     }
     return MM_OK;
 }

@@ -94,6 +94,7 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
     const mm_limits limits = {.device_bytes = device_bytes,
                               .pinned_bytes = pinned_bytes,
                               .base_bytes = n->base_bytes + staged_bytes,
+                              .disk_bytes = n->asked.target->disk_bytes,
                               .stop = n->asked.target->stop};
     if (device_bytes > 0 && memcmp(&room, &p->room, sizeof room) == 0) return MM_OK;
     MM_TRY(plan(p, &limits));
@@ -168,7 +169,7 @@ mm_status need_plan(need *n, bool *fit_out) {
 static int64_t base_of(const mm_plan *plan) {
     int64_t base = plan->base_bytes;
     for (int i = 0; i < mm_graph_persistents(plan->graph); i++)
-        if (plan->segments[i].pinned) base += mm_align(plan->segments[i].bytes);
+        if (plan->segments[i].memory == MM_MEM_PINNED) base += mm_align(plan->segments[i].bytes);
     return base;
 }
 
@@ -190,6 +191,7 @@ static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
     const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
                               .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
+                              .disk_bytes = n->asked.target->disk_bytes,
                               .first_fit = true};
     const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
     *fits_out = !all_stay || mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
@@ -239,7 +241,9 @@ mm_status need_time(need *n, int64_t *ns_out) {
 }
 
 mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t *ns_out) {
-    const mm_limits limits = {.device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = n->base_bytes};
+    const mm_limits limits = {.device_bytes = device_bytes,
+                              .pinned_bytes = target_pinned_and_disk(n->asked.target, pinned_bytes),
+                              .base_bytes = n->base_bytes};
     int64_t ns = 0;
     for (int i = 0; ns < INT64_MAX && i < n->n; i++) {
         const need_pass *p = &n->pass[i];

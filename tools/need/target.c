@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "mm/core/plan/plan.h"
+#include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 #include "mm/device/contract/device.h"
 #include "nets/adapt.h"
 #include "nets/state_codes.h"
@@ -33,17 +35,41 @@ mm_status target_allows_link(const target *t) {
     return mm_fail(MM_ERR_INVALID, "--link: only device host has a link whose speed can be set, not %s", t->device);
 }
 
+/* Reads --disk DIR:SIZE[:RATE]. The directory may have colons: what follows the last ones counts. */
+static mm_status read_disk(target *t) {
+    t->disk_bytes = t->disk_bytes_per_s = 0;
+    if (!t->disk_text || !*t->disk_text) return MM_OK;
+    char text[sizeof t->disk];
+    if (snprintf(text, sizeof text, "%s", t->disk_text) >= (int)sizeof text)
+        return mm_fail(MM_ERR_INVALID, "--disk: longer than %zu characters", sizeof text - 1);
+    char *last = strrchr(text, ':');
+    int64_t numbers[2] = {0, 0}; /* the last, and the one before */
+    for (int i = 0; i < 2 && last && last > text; i++) {
+        if (i > 0 && mm_size_parse(last + 1, &numbers[i]) != MM_OK) break; /* belongs to the directory */
+        if (i == 0) MM_TRY(args_size("--disk", last + 1, &numbers[0]));
+        *last = '\0';
+        last = strrchr(text, ':');
+    }
+    if (numbers[0] == 0)
+        return mm_fail(MM_ERR_INVALID, "--disk %s: must be DIR:SIZE, as /mnt/nvme:200GiB, or DIR:SIZE:RATE",
+                       MM_BRIEF(t->disk_text));
+    t->disk_bytes = numbers[1] > 0 ? numbers[1] : numbers[0];
+    t->disk_bytes_per_s = numbers[1] > 0 ? numbers[0] : MM_DISK_BYTES_PER_S;
+    memcpy(t->disk, text, sizeof t->disk);
+    return MM_OK;
+}
+
 /* Asks the device for its rates; all 0, unknown, if it does not answer. */
 static void learn_rates(target *t) {
     const mm_device_config config = {.link_out_bytes_per_s = t->link_bytes_per_s,
                                      .link_in_bytes_per_s = t->link_bytes_per_s};
     mm_device *device;
-    t->rates = (mm_rates){0};
+    t->rates = (mm_rates){.disk_bytes_per_s = t->disk_bytes_per_s};
     if (mm_device_create(t->device, &config, &device) != MM_OK) return;
     mm_device_description description;
     mm_device_describe(device, &description);
     mm_device_destroy(device);
-    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s};
+    t->rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s, t->disk_bytes_per_s};
 }
 
 /* Refuses options of GPUs for the host device. */
@@ -92,12 +118,18 @@ mm_status target_init(target *t) {
                                         .threads = (int)t->threads,
                                         .algorithms_path = t->algorithms};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
+    MM_TRY(read_disk(t));
     learn_rates(t);
     mm_host_memory memory;
     mm_host_memory_get(&memory);
     t->host_free_bytes = memory.free_bytes;
     t->apart = !fuse;
     return nets_backend_open(t->device, &config, &t->backend);
+}
+
+int64_t target_pinned_and_disk(const target *t, int64_t pinned_bytes) {
+    int64_t both;
+    return __builtin_add_overflow(pinned_bytes, t->disk_bytes, &both) ? INT64_MAX : both;
 }
 
 pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {

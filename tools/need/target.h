@@ -18,6 +18,10 @@ typedef struct target {
     int64_t codec_threads;      /* host device: threads for one encode or decode; 0: 1 */
     int64_t workspace_bytes;    /* limit of one convolution's workspace; 0: the device's default */
     int64_t link_bytes_per_s;   /* host device: rate of the simulated link, each way; 0: as fast as memcpy */
+    const char *disk_text;      /* NULL: no disk */
+    char disk[1024];            /* of disk_text: the directory, */
+    int64_t disk_bytes;         /* the limit, 0: no disk, */
+    int64_t disk_bytes_per_s;   /* and the rate, each way: MM_DISK_BYTES_PER_S if it is not given */
     const char *optimizer_text; /* NULL: "sgd" */
     const char *lora, *freeze;  /* what is trained of a network (nets/adapt.h); "" or NULL: all of it */
     nets_optimizer optimizer;   /* parsed from optimizer_text */
@@ -33,6 +37,10 @@ typedef struct target {
 
 /* The value of --pinned: bytes; or PINNED_OPEN: the user set no limit. */
 enum { PINNED_OPEN = -1 };
+
+/* The pinned memory within which bounds hold for plans that may use the target's disk, too: what goes to the disk is as
+ * if it stayed in more pinned memory. */
+int64_t target_pinned_and_disk(const target *target, int64_t pinned_bytes);
 
 /* Where a limit of pinned memory comes from: --pinned; half of what this host has free; on the device host, what the
  * budget leaves of that, if it is less than half; or there is none, because the plan is for another machine. */
@@ -76,6 +84,10 @@ enum { TARGET_LINK_LEAST = 100000 };
 #define TARGET_LINK_ARG(t)                                                                                             \
     ARG("--link", "SIZE", "bytes a second between device host and host memory, as 12GB (as fast as memcpy)", ARG_SIZE, \
         &(t)->link_bytes_per_s, TARGET_LINK_LEAST, 0)
+#define TARGET_DISK_ARG(t)                                                                                             \
+    ARG("--disk", "DIR:SIZE[:RATE]",                                                                                   \
+        "a disk for what pinned memory has no room for: /mnt/nvme:200GiB; RATE: bytes a second, to plan by (none)",    \
+        ARG_TEXT, &(t)->disk_text, 0, 0)
 #define TARGET_OPTIMIZER_ARG(t)                                                                                        \
     ARG("--optimizer", "NAME[,k=v..]",                                                                                 \
         "sgd[,momentum=X], or adamw[,beta1=X,beta2=X,eps=X,states=8bit]; both: weight-decay=X, clip-norm=X, on=host "  \

@@ -359,6 +359,7 @@ int cmd_plan(int argc, char **argv) {
          &c.save_facts, 0, 0},
         TARGET_ARGS(&c.target),
         TARGET_ADAPT_ARGS(&c.target),
+        TARGET_DISK_ARG(&c.target),
         TARGET_LINK_ARG(&c.target),
         TARGET_OPTIMIZER_ARG(&c.target),
         TARGET_UPDATE_ARG(&c.target),

@@ -219,6 +219,13 @@ static void print_moves(FILE *file, const mm_moves *moves) {
             (long long)moves->prefetches);
 }
 
+static void print_disk(FILE *file, const plan_case *c, const mm_moves *moves) {
+    char size[32];
+    print_size(file, "disk", plan_case_plan(c)->disk_bytes);
+    fprintf(file, "  %-22s %14lld  %s, in %lld stores and %lld loads\n", "  moved", (long long)moves->disk_bytes,
+            mm_size_format(moves->disk_bytes, size, sizeof size), (long long)moves->stores, (long long)moves->loads);
+}
+
 static double speed(const plan_case *c, int64_t ns) {
     return speed_of((double)(c->ranks * c->asked.batch) * 1e9 / (double)ns, c->sample_tokens);
 }
@@ -330,6 +337,7 @@ void plan_case_print(FILE *file, const plan_case *c, bool by_kind) {
     }
     print_pinned(file, plan->pinned_bytes, c->asked.pinned);
     if (c->forecast.moves.bytes > 0) print_moves(file, &c->forecast.moves);
+    if (plan->disk_bytes > 0) print_disk(file, c, &c->forecast.moves);
     if (c->forecast.defragmentations > 0)
         fprintf(file, "  %-22s %14lld  times: all maps are swapped out, and those that a step needs are fetched\n",
                 "defragmented", (long long)c->forecast.defragmentations);
@@ -391,6 +399,11 @@ json_t *plan_case_row(const plan_case *c) {
                                               "prefetches", (json_int_t)c->forecast.moves.prefetches, "moved_bytes",
                                               (json_int_t)c->forecast.moves.bytes, "defragmentations",
                                               (json_int_t)c->forecast.defragmentations));
+    if (row && plan->disk_bytes > 0)
+        json_object_update_new(row, json_pack("{sI sI sI sI}", "disk_bytes", (json_int_t)plan->disk_bytes, "stores",
+                                              (json_int_t)c->forecast.moves.stores, "loads",
+                                              (json_int_t)c->forecast.moves.loads, "disk_moved_bytes",
+                                              (json_int_t)c->forecast.moves.disk_bytes));
     if (row && plan_case_has_gap(c))
         json_object_update_new(
             row, json_pack("{sf ss sI}", "bound_seconds", (double)c->forecast.bound_ns * 1e-9, "bound_of",

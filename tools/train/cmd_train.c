@@ -346,6 +346,7 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--pinned", "SIZE",
          "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
          &t->pinned_bytes, -1, 0},
+        TARGET_DISK_ARG(&t->target),
         TARGET_LINK_ARG(&t->target),
         {"--policy", "POLICY[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,
          &t->policy, 0, 0},

@@ -355,7 +355,11 @@ static json_t *to_json(const row *r) {
 mm_status rows_save(const char *path, const row *rows, int n) {
     json_t *array = json_array();
     for (int i = 0; array && i < n; i++) {
-        if (json_array_append_new(array, to_json(&rows[i])) == 0) continue;
+        json_t *one = to_json(&rows[i]);
+        if (one && rows[i].store_bytes > 0)
+            json_object_update_new(one, json_pack("{sI sI}", "store_bytes", (json_int_t)rows[i].store_bytes,
+                                                  "load_bytes", (json_int_t)rows[i].load_bytes));
+        if (json_array_append_new(array, one) == 0) continue;
         json_decref(array);
         array = NULL;
     }

@@ -44,9 +44,10 @@ typedef struct row {
     int64_t staged_bytes;         /* part of the plans for staging the next batch */
     int64_t outside_bytes;
     int64_t stash_bytes;
-    int64_t moved_bytes;      /* copied over the link in an iteration, as planned (mm_moves) */
-    int64_t steps_again;      /* steps that an iteration recomputes, as planned */
-    double images_per_second; /* at the median iteration's time; 0: nothing ran */
+    int64_t moved_bytes;             /* copied over the link in an iteration, as planned (mm_moves) */
+    int64_t store_bytes, load_bytes; /* stored on the disk and loaded from it, in all iterations; 0: none */
+    int64_t steps_again;             /* steps that an iteration recomputes, as planned */
+    double images_per_second;        /* at the median iteration's time; 0: nothing ran */
     double iteration_seconds_median, iteration_seconds_p95;
     double iteration_seconds_mean;      /* without the first iteration, if there are more */
     double host_seconds;                /* median time of the training thread to issue an iteration; 0: not measured */

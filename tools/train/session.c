@@ -93,6 +93,9 @@ static mm_status open_manager(session *s) {
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = s->pinned_needed_bytes, /* the manager reserves it at once */
                           .link_bytes_per_s = c->target.link_bytes_per_s,
+                          .disk = c->target.disk_bytes > 0 ? c->target.disk : NULL,
+                          .disk_bytes = c->target.disk_bytes,
+                          .disk_bytes_per_s = c->target.disk_bytes_per_s,
                           .policy = c->policies.text[0],
                           .no_ladder = c->no_ladder,
                           .log = {.fn = session_say, .level = MM_LOG_WARNING},

@@ -56,6 +56,8 @@ mm_status session_fill_row(session *s, const mm_stats *before, row *r) {
     r->outside_bytes = after.outside_bytes;
     fill_plans(s, r);
     r->pinned_bytes = after.pinned_bytes;
+    r->store_bytes = after.store_bytes - before->store_bytes;
+    r->load_bytes = after.load_bytes - before->load_bytes;
     fill_host_memory(s, r);
     r->codec_hidden_share = hidden_share(before, &after);
     r->ladder_steps = after.ladder_steps;

@@ -126,6 +126,7 @@ void verdict_print(FILE *out, const char *path, const mm_plan_file *file, const 
                 file->plan->policy, mm_graph_name(file->graph), file->plan->n_nodes, p->n, used, used == 1 ? "" : "s",
                 MM_SIZE_TEXT(file->plan->peak_bytes));
         if (file->plan->pinned_bytes > 0) fprintf(out, ", %s of pinned memory", MM_SIZE_TEXT(file->plan->pinned_bytes));
+        if (file->plan->disk_bytes > 0) fprintf(out, ", %s of a disk", MM_SIZE_TEXT(file->plan->disk_bytes));
         fputc('\n', out);
         return;
     }
@@ -156,6 +157,8 @@ json_t *verdict_json(const char *path, const mm_plan_file *file, const verdict *
                             mm_graph_name(file->graph), "policy", file->plan->policy, "proved", (int)v->proved, "nodes",
                             file->plan->n_nodes, "pieces", file->program->n, "device_bytes",
                             (json_int_t)file->plan->peak_bytes, "pinned_bytes", (json_int_t)file->plan->pinned_bytes);
+    if (file->plan->disk_bytes > 0)
+        json_object_set_new(row, "disk_bytes", json_integer((json_int_t)file->plan->disk_bytes));
     if (v->proved) return row;
     json_object_set_new(row, "rule", json_string(mm_rule_number(w->rule)));
     json_object_set_new(row, "must_hold", json_string(mm_rule_text(w->rule)));

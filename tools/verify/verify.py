@@ -27,19 +27,21 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
-ALIGN = 256              # offsets are multiples of this
+ALIGN, BLOCK = 256, 4096 # offsets are multiples of these: of the second on the disk
 CHUNK = 4096             # what a pool with a spill needs in addition (2.6)
 LARGEST = 2 ** 63 - 1    # the highest end of a segment (2.3), and the highest number in a file
 
 STREAM = {"step": "compute", "recompute": "compute", "encode": "encode", "decode": "decode", "offload": "out",
-          "prefetch": "in", "measure": "encode"}
+          "prefetch": "in", "measure": "encode", "store": "store", "load": "load"}
 STREAMS = ("host",) + tuple(STREAM.values())
-COMPUTE, COPIES = ("step", "recompute"), ("offload", "prefetch")
+COMPUTE, COPIES = ("step", "recompute"), ("offload", "prefetch", "store", "load")
 # The contents and memories of an operation's source and target (part 1).
 OPERATIONS = {"encode": ((("raw",), "device"), (("coded",), "either")),
               "decode": ((("coded",), "either"), (("raw",), "device")),
               "offload": ((("raw", "coded"), "device"), (("raw", "coded"), "pinned")),
               "prefetch": ((("raw", "coded"), "pinned"), (("raw", "coded"), "device")),
+              "store": ((("raw", "coded"), "pinned"), (("raw", "coded"), "disk")),
+              "load": ((("raw", "coded"), "disk"), (("raw", "coded"), "pinned")),
               "measure": ((("raw",), "device"), ((), "none"))}
 CONTENTS = ("raw", "coded", "workspace", "pool")
 DTYPE_BYTES = {"f32": 4, "i32": 4, "f16": 2, "bf16": 2, "u8": 1}
@@ -50,18 +52,17 @@ REQUIRED = object()      # of a key that may not be left out
 # The keys of each kind of line, in the order in which the kinds follow each other in a plan. (A graph's line may have
 # more keys, and is looked at by itself.)
 LINES = {
-    "graph": "", "limits": "device_bytes pinned_bytes base_bytes pinned_base_bytes",
-    "home": "tensor place offset",
+    "graph": "", "limits": "device_bytes pinned_bytes base_bytes pinned_base_bytes disk_bytes", "home": "tensor place offset",
     "facts": "piece_bytes out_bytes_per_s in_bytes_per_s out_both_bytes_per_s in_both_bytes_per_s memory_bytes_per_s "
              "contention_permille link_contention_permille contention host_sum_bytes_per_s link_sharers ranks sum_at "
-             "issue_ns alloc_ns cache_bytes far_ps_per_byte threads",
+             "issue_ns alloc_ns cache_bytes far_ps_per_byte threads store_bytes_per_s load_bytes_per_s disk_ns",
     "codec": "spec lossless fixed_size gives_value gives_sign drops_zeros",
     "code": "codec tensor code_bytes body_bound_bytes body_reserve_bytes body_typical_bytes body_is_measured "
             "scratch_bytes encode_ns decode_ns split_rows split_bytes strip_elems",
     "variants": "step variants",
     "plan": "segments nodes pieces base_bytes pinned_base_bytes extent_bytes external_bytes peak_bytes pinned_bytes "
             "heap_offset heap_bytes heap_code_bytes keeps_all code_region_bytes buffer_region_bytes buffers "
-            "cut_short defragmentations",
+            "cut_short defragmentations disk_bytes",
     "alias": "tensor shares",
     "segment": "index content category tensor codec place offset bytes pool spill",
     "node": "index kind stream number tensor step variant segments codes given source target work stage throttle waits",
@@ -274,19 +275,19 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
     for index, line in enumerate(of.get("segment", [])):
         if get(line, "index", int) != index:
             raise Unreadable("segment %d is in place %d" % (line["index"], index))
-        place = choice(line, "place", ("device", "pinned", "heap"))
+        place = choice(line, "place", ("device", "pinned", "disk", "heap"))
         offset, size = get(line, "offset", int), get(line, "bytes", int)
         segments.append(Segment(index, get(line, "content", str), choice(line, "category", CATEGORIES),
                                 graph.find(line, "tensor", None), get(line, "codec", str, None), place, offset, size,
                                 get(line, "pool", int, None), get(line, "spill", int, None), offset + size,
-                                place == "heap", place != "pinned"))
+                                place == "heap", place in ("device", "heap")))
     nodes = []
     for index, line in enumerate(of.get("node", [])):
         if get(line, "index", int) != index:
             raise Unreadable("node %d is in place %d" % (line["index"], index))
         nodes.append(Node(index, get(line, "kind", str), get(line, "stream", str), get(line, "number", int),
                           graph.find(line, "tensor", None), get(line, "step", int, None),
-                          get(line, "variant", int, 0, -1),                            # (-1: refused by 3.1, of a step)
+                          get(line, "variant", int, 0, -2 ** 31),                 # (below 0: refused by 3.1, of a step)
                           *[get(line, key, int, None) for key in ("source", "target", "work", "stage")],
                           get(line, "throttle", int, 0), numbers(line, "segments", True),
                           numbers(line, "codes", True), numbers(line, "given", False), waits_of(line), []))
@@ -302,9 +303,10 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
             raise Unreadable("the plan has %d %s, the file %d" % (plan[what], what, len(found)))
     stated = {key: get(plan, key, int) for key in (
         "base_bytes", "pinned_base_bytes", "extent_bytes", "external_bytes", "peak_bytes", "pinned_bytes")}
-    stated.update((key, get(plan, key, int, 0)) for key in ("heap_offset", "heap_bytes", "heap_code_bytes"))
+    stated.update((key, get(plan, key, int, 0)) for key in ("heap_offset", "heap_bytes", "heap_code_bytes", "disk_bytes"))
     limits = {key: get(of["limits"][0], key, int) for key in (
         "device_bytes", "pinned_bytes", "base_bytes", "pinned_base_bytes")}
+    limits["disk_bytes"] = get(of["limits"][0], "disk_bytes", int, 0)
     return Plan(get(lines[0], "policy", str), graph.name, graph.tensors, graph.steps, roots, limits,
                 [(choice(h, "place", ("device", "pinned")), get(h, "offset", int)) for h in homes],
                 codecs, codes, variants, stated, segments, nodes, pieces)
@@ -411,7 +413,7 @@ class Checker:
         self.violations: List[Tuple[str, Optional[int], str]] = []
         self.persistent = [i for i, t in enumerate(plan.tensors) if t.ownership == "persistent"]
         self.home_of = {tensor: index for index, tensor in enumerate(self.persistent)}
-        self.base = {"device": plan.stated["base_bytes"], "pinned": plan.stated["pinned_base_bytes"]}
+        self.base = {"device": plan.stated["base_bytes"], "pinned": plan.stated["pinned_base_bytes"], "disk": 0}
 
     def check(self) -> List[Tuple[str, Optional[int], str]]:
         for stage in ((self.part_1,), (self.part_2, self.homes), (self.part_3, self.part_4), (self.part_5,),
@@ -521,7 +523,7 @@ class Checker:
 
     def rule_2_3(self, s: Segment) -> None:
         if not self.is_home(s) and not s.dynamic:
-            self.bad("2.3", s, s.offset % ALIGN or s.offset < self.base[s.place],
+            self.bad("2.3", s, s.offset % (BLOCK if s.place == "disk" else ALIGN) or s.offset < self.base[s.place],
                      "its offset %d is not aligned, or below the base", s.offset)
             self.bad("2.3", s, s.end > LARGEST, "its end does not fit in 63 bits")
         self.bad("2.3", s, s.content == "workspace" and not s.on_device, "a workspace that is not on the device")
@@ -537,11 +539,10 @@ class Checker:
         body = bool(code and code.body_bound)
         self.bad("2.5", s, body != (s.pool is not None), "it has a body and no pool, or a pool and no body")
         self.bad("2.5", s, s.pool is not None and (pool is None or pool.content != "pool"), "its pool is not one")
-        self.bad("2.5", s, s.spill is not None and (s.content != "pool" or not s.on_device),
-                 "not a pool on the device, it names a spill")
-        self.bad("2.5", s, s.spill is not None and (spill is None or spill.content != "pool" or spill.on_device),
+        self.bad("2.5", s, s.spill is not None and (s.content != "pool" or not s.on_device), "no pool there, has a spill")
+        self.bad("2.5", s, s.spill is not None and (spill is None or spill.content != "pool" or spill.place != "pinned"),
                  "its spill is not a pool in pinned memory")
-        self.bad("2.5", s, s.content == "pool" and s.dynamic, "a pool that is dynamic")
+        self.bad("2.5", s, s.content == "pool" and s.place in ("heap", "disk"), "a pool in the heap, or on the disk")
 
     def rule_2_5_spills(self) -> None:
         spills = [s.spill for s in self.segments if s.spill is not None]
@@ -638,7 +639,7 @@ class Checker:
         return (
             self.bad("3.2", node, s is None, "%s is bound to no segment that exists", tensor.name) or
             self.bad("3.2", node, s.tensor != self.roots[use.tensor], "%s is not in a segment of it", tensor.name) or
-            self.bad("3.2", node, not s.on_device, "%s is bound to a segment in pinned memory", tensor.name) or
+            self.bad("3.2", node, not s.on_device, "%s is bound to a segment that is not on the device", tensor.name) or
             self.bad("3.2", node, s.pool is not None, "%s is bound to a code with a body in a pool", tensor.name))
 
     def reads_code(self, use: Use, s: Optional[Segment], given: bool) -> bool:
@@ -731,7 +732,7 @@ class Checker:
                 self.bad("4.1", node, s is None, "it has no %s that exists", what) or
                 self.bad("4.1", node, s.tensor != node.tensor, "its %s is not of its tensor", what) or
                 self.bad("4.1", node, s.content not in contents, "its %s is %s", what, s.content) or
-                self.bad("4.1", node, memory not in ("either", "device" if s.on_device else "pinned"),
+                self.bad("4.1", node, s.place == "disk" if memory == "either" else memory != ("device" if s.on_device else s.place),
                          "its %s is in the wrong memory", what))
         return bad
 
@@ -838,10 +839,10 @@ class Checker:
         return (
             self.bad("5.5", node, node.stage is not None or any(s and s.dynamic for s in used),
                      "it has several pieces, and a stage or a dynamic segment") or
-            self.bad("5.5", node, stored.content == "coded" and self.code_of(stored).body_bound,
-                     "it has several pieces, and its code has a body") or
+            self.bad("5.5", node, stored.content == "coded" and self.code_of(stored).body_bound or node.kind in (
+                "store", "load"), "it has several pieces, and its code has a body, or it uses the disk") or
             self.bad("5.5", node, stored.content != "coded" and (
-                node.kind not in COPIES or self.tensors[node.tensor].allreduce not in THROUGH_PINNED),
+                node.kind not in ("offload", "prefetch") or self.tensors[node.tensor].allreduce not in THROUGH_PINNED),
                 "it has several pieces, and neither a code nor a tensor that is all-reduced through pinned memory"))
 
     # ---------------------------------------------------------------------------------------------------- 3.6 Values
@@ -1035,7 +1036,7 @@ class Checker:
     def part_8(self) -> None:
         used = [s for s in self.segments if not self.is_home(s) and self.users[s.index]]
         used.sort(key=lambda s: (self.users[s.index][0], s.index))
-        for place in ("device", "pinned"):
+        for place in ("device", "pinned", "disk"):
             self.rule_8_1([s for s in used if s.place == place])
         dynamic = [s for s in used if s.dynamic]
         for s in dynamic:
@@ -1112,8 +1113,7 @@ class Checker:
         if size or codes:
             self.bad("8.4", None, start % ALIGN or codes % ALIGN, "the heap, or a part of it, is not aligned")
             self.bad("8.4", None, start < self.base["device"], "the heap is below the base")
-            self.bad("8.4", None, codes > size or start + size > LARGEST,
-                     "the heap has not the sizes of its parts")
+            self.bad("8.4", None, codes > size or start + size > LARGEST, "the heap has not the sizes of its parts")
             for s in self.segments:
                 self.bad("8.4", s, s.place == "device" and s.offset < start + size and start < s.end, "in the heap")
 
@@ -1124,13 +1124,14 @@ class Checker:
         if stated["heap_bytes"]:
             extent = max(extent, stated["heap_offset"] + stated["heap_bytes"])
         external = sum(t.bytes for t in self.tensors if t.ownership == "external")
-        pinned = max([self.base["pinned"]] + [s.end for s in self.segments if s.place == "pinned"])
-        for rule, need, limit in (("9.1", extent + external, "device_bytes"), ("9.2", pinned, "pinned_bytes")):
+        pinned, disk = (max([self.base[p]] + [s.end for s in self.segments if s.place == p]) for p in ("pinned", "disk"))
+        for rule, need, limit in (("9.1", extent + external, "device_bytes"), ("9.2", pinned, "pinned_bytes"),
+                                  ("9.5", disk, "disk_bytes")):
             self.bad(rule, None, need > limits[limit], "it needs %d bytes, %s is %d", need, limit, limits[limit])
         for key in ("base_bytes", "pinned_base_bytes"):
             self.bad("9.3", None, stated[key] < limits[key], "%s is below that of the limits", key)
         for key, right in (("extent_bytes", extent), ("external_bytes", external), ("peak_bytes", extent + external),
-                           ("pinned_bytes", pinned)):
+                           ("pinned_bytes", pinned), ("disk_bytes", disk)):
             self.bad("9.4", None, stated[key] != right, "%s is stated as %d, right is %d", key, stated[key], right)
 
     # --------------------------------------------------------------------------------------- 3.10 Nothing superfluous

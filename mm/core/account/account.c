@@ -198,7 +198,7 @@ mm_pool_sums mm_account_pools(const mm_plan *plan) {
         sums.bound_bytes +=
             s->spill < 0 ? s->bytes : s->bytes - MM_CHUNK_BYTES; /* a spill is itself a pool, whose turn in this loop
                                                                     adds its bytes */
-        *(s->pinned ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
+        *(s->memory == MM_MEM_PINNED ? &sums.pinned_bytes : &sums.reserve_bytes) += s->bytes;
     }
     sums.pinned_bytes -= sums.spill_bytes;
     return sums;
@@ -208,9 +208,13 @@ mm_moves mm_account_moves(const mm_plan *plan) {
     mm_moves moves = {0};
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node_cost cost = mm_node_table[plan->nodes[i].kind].cost;
-        if (cost != MM_COST_LINK_OUT && cost != MM_COST_LINK_IN) continue;
-        *(cost == MM_COST_LINK_OUT ? &moves.offloads : &moves.prefetches) += 1;
-        moves.bytes += plan->segments[plan->nodes[i].dst].bytes;
+        const bool over_link = cost == MM_COST_LINK_OUT || cost == MM_COST_LINK_IN;
+        if (!over_link && cost != MM_COST_DISK_OUT && cost != MM_COST_DISK_IN) continue;
+        moves.offloads += cost == MM_COST_LINK_OUT;
+        moves.prefetches += cost == MM_COST_LINK_IN;
+        moves.stores += cost == MM_COST_DISK_OUT;
+        moves.loads += cost == MM_COST_DISK_IN;
+        *(over_link ? &moves.bytes : &moves.disk_bytes) += plan->segments[plan->nodes[i].dst].bytes;
     }
     return moves;
 }
@@ -228,7 +232,8 @@ const char *mm_account_segment_name(const mm_plan *plan, int segment, char *buff
     if (s->tensor >= 0)
         snprintf(buffer, capacity, "%s", mm_graph_tensor(plan->graph, s->tensor)->name);
     else if (s->content == MM_CONTENT_POOL)
-        snprintf(buffer, capacity, "%s", s->pinned ? "pool of codes in pinned memory" : "pool of codes");
+        snprintf(buffer, capacity, "%s",
+                 s->memory == MM_MEM_PINNED ? "pool of codes in pinned memory" : "pool of codes");
     else if (user && mm_node_runs_step(user))
         snprintf(buffer, capacity, "workspace of %s", mm_graph_step_name(plan->graph, user->step, step, sizeof step));
     else if (user)

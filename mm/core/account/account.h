@@ -71,11 +71,12 @@ typedef struct mm_pool_sums {
 
 mm_pool_sums mm_account_pools(const mm_plan *plan);
 
-/* What a plan moves over the link in one iteration. */
+/* What a plan moves over the link, and to the disk and back, in one iteration. */
 typedef struct mm_moves {
     int64_t offloads, prefetches; /* copies to and from pinned memory */
     int64_t bytes; /* bytes of these copies. Bodies of codes that encoders write to pinned memory themselves are not
                       counted: their size is not known beforehand */
+    int64_t stores, loads, disk_bytes; /* copies to and from the disk, and their bytes */
 } mm_moves;
 
 mm_moves mm_account_moves(const mm_plan *plan);

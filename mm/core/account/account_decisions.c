@@ -22,7 +22,7 @@ static mm_decision *decision_of(const decider *d, mm_tensor tensor) {
 }
 
 static bool leaves_device(const mm_plan *plan, const mm_segment *s) {
-    return s->pinned || (s->pool >= 0 && plan->segments[s->pool].pinned);
+    return s->memory == MM_MEM_PINNED || (s->pool >= 0 && plan->segments[s->pool].memory == MM_MEM_PINNED);
 }
 
 static void read_operation(const decider *d, const mm_node *n) {
@@ -75,7 +75,8 @@ static void keep_what_stays(const decider *d) {
     mm_plan_turning_point(d->plan, &last_forward, &first_backward);
     for (int i = 0; i < d->plan->n_segments; i++) {
         const mm_segment *s = &d->plan->segments[i];
-        mm_decision *decision = s->content == MM_CONTENT_RAW && !s->pinned ? decision_of(d, s->tensor) : NULL;
+        mm_decision *decision =
+            s->content == MM_CONTENT_RAW && s->memory == MM_MEM_DEVICE ? decision_of(d, s->tensor) : NULL;
         if (!decision || s->first_node < 0 || s->first_node > last_forward || s->live_last < first_backward) continue;
         if (decision->kinds == 1u << MM_REMEDY_RECOMPUTE) *decision = undecided;
     }

@@ -41,7 +41,7 @@ static mm_stash_class class_of(const mm_plan *plan, mm_tensor root) {
 
 /* Bytes that are reserved on the device for a code's body. */
 static int64_t body_bytes(const mm_plan *plan, const mm_graph_facts *facts, const mm_segment *s) {
-    if (s->content != MM_CONTENT_CODED || s->pool < 0 || plan->segments[s->pool].pinned) return 0;
+    if (s->content != MM_CONTENT_CODED || s->pool < 0 || plan->segments[s->pool].memory == MM_MEM_PINNED) return 0;
     return mm_facts_code(facts, s->codec, s->tensor)->body_reserve_bytes;
 }
 

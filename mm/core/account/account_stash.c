@@ -105,7 +105,7 @@ static void find_held(accountant *a) {
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         int map = s->tensor >= 0 ? a->storages[mm_plan_root(plan, s->tensor)].map : -1;
-        if (map >= 0 && !s->pinned && s->first_node >= 0 && s->first_node <= last_forward &&
+        if (map >= 0 && s->memory == MM_MEM_DEVICE && s->first_node >= 0 && s->first_node <= last_forward &&
             s->live_last > last_forward)
             a->stash->maps[map].held_bytes += s->bytes;
     }

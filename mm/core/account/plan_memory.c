@@ -90,7 +90,7 @@ static json_t *segment_json(described *d, int i) {
         "action", action_of(plan, s), "offset", (json_int_t)s->offset, "bytes", (json_int_t)s->bytes, "first",
         s->first_node, "last", s->last_node, "live_last", s->live_last);
     if (s->codec >= 0) set(d, object, "codec", json_string(d->facts->codecs[s->codec].spec));
-    if (s->pinned) set(d, object, "pinned", json_true());
+    if (s->memory == MM_MEM_PINNED) set(d, object, "pinned", json_true());
     if (s->dynamic) set(d, object, "dynamic", json_true());
     return object;
 }
@@ -99,6 +99,7 @@ static json_t *segments_json(described *d) {
     json_t *array = json_array();
     for (int i = 0; i < d->plan->n_segments; i++) {
         const mm_segment *s = &d->plan->segments[i];
+        if (s->memory == MM_MEM_DISK) continue; /* pictures are of memory */
         if (s->first_node >= 0 || s->category == MM_CAT_PERSISTENT) append(d, array, segment_json(d, i));
     }
     return array;

@@ -185,12 +185,18 @@ static mm_status check_order(const judge *j, int piece, uint64_t of) {
 
 /* ---------------------------------------------------------------- bytes */
 
-static uint64_t address(const judge *j, const mm_segment *s) {
-    return (s->pinned ? j->given->pinned : j->given->device) + (uint64_t)s->offset;
+/* Of a segment that is not on the disk. */
+static uint64_t base(const judge *j, const mm_segment *s) {
+    return s->memory == MM_MEM_PINNED ? j->given->pinned : j->given->device;
 }
 
-/* Whether `bytes` bytes at `at` lie in a segment. Of one in the heap only the heap is known. */
+static uint64_t address(const judge *j, const mm_segment *s) { return base(j, s) + (uint64_t)s->offset; }
+
+static const char *memory_name(const mm_segment *s) { return s->memory == MM_MEM_PINNED ? "pinned" : "device"; }
+
+/* Whether `bytes` bytes at `at` lie in a segment; none lie on the disk. Of one in the heap only the heap is known. */
 static bool is_within(const judge *j, const mm_segment *s, uint64_t at, int64_t bytes) {
+    if (s->memory == MM_MEM_DISK) return false;
     const uint64_t begin = s->dynamic ? j->given->device + (uint64_t)j->plan->heap_offset : address(j, s);
     const int64_t room = s->dynamic ? j->plan->heap_bytes : s->bytes;
     return at >= begin && bytes <= s->bytes && at - begin <= (uint64_t)(room - bytes);
@@ -221,9 +227,7 @@ static bool is_end(const judge *j, const mm_piece *x, int32_t segment, uint64_t 
     return at == address(j, s) + (uint64_t)x->stored_offset;
 }
 
-static long long from_start(const judge *j, const mm_segment *s, uint64_t at) {
-    return (long long)(at - (s->pinned ? j->given->pinned : j->given->device));
-}
+static long long from_start(const judge *j, const mm_segment *s, uint64_t at) { return (long long)(at - base(j, s)); }
 
 static mm_status check_link_copy(const judge *j, int piece, const mm_issued *e) {
     const mm_piece *x = &j->p->pieces[piece];
@@ -235,12 +239,10 @@ static mm_status check_link_copy(const judge *j, int piece, const mm_issued *e) 
         return differ(j, piece, "copies %lld bytes of %lld", (long long)e->bytes, (long long)x->stored_bytes);
     if (!is_end(j, x, n->src, e->src))
         return differ(j, piece, "copies from byte %lld of %s memory, where byte %lld is planned",
-                      from_start(j, src, e->src), src->pinned ? "pinned" : "device",
-                      (long long)(src->offset + x->stored_offset));
+                      from_start(j, src, e->src), memory_name(src), (long long)(src->offset + x->stored_offset));
     if (!is_end(j, x, n->dst, e->dst))
         return differ(j, piece, "copies to byte %lld of %s memory, where byte %lld is planned",
-                      from_start(j, dst, e->dst), dst->pinned ? "pinned" : "device",
-                      (long long)(dst->offset + x->stored_offset));
+                      from_start(j, dst, e->dst), memory_name(dst), (long long)(dst->offset + x->stored_offset));
     return MM_OK;
 }
 

@@ -90,14 +90,14 @@ static void sort(int64_t *values, int n) {
     if (i < n) qsort(values, (size_t)n, sizeof *values, by_value);
 }
 
-/* Checks the segments in one memory, device or pinned, that are not dynamic, in the order of their first users.
+/* Checks the segments in one memory that are not dynamic, in the order of their first users.
  * arrivals: room for all segments. */
-static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals) {
+static mm_status share_memory(const mm_check *c, mm_memory memory, int64_t *arrivals) {
     mm_interval_map owners = {0};
     mm_status status = MM_OK;
     int n = 0;
     for (int i = mm_graph_persistents(c->graph); i < c->plan->n_segments; i++)
-        if (!c->plan->segments[i].dynamic && c->plan->segments[i].pinned == pinned)
+        if (!c->plan->segments[i].dynamic && c->plan->segments[i].memory == memory)
             arrivals[n++] = ((int64_t)c->residences[i].first << 32) | i;
     sort(arrivals, n);
     for (int i = 0; status == MM_OK && i < n; i++) status = take(c, &owners, (int)(arrivals[i] & INT32_MAX));
@@ -108,12 +108,12 @@ static mm_status share_memory(const mm_check *c, bool pinned, int64_t *arrivals)
 /* ---------------------------------------------------------------- persistent tensors */
 
 /* Checks that no two persistent tensors share a byte of a memory. Their places may be in any order. */
-static mm_status check_apart(const mm_check *c, bool pinned) {
+static mm_status check_apart(const mm_check *c, mm_memory memory) {
     mm_interval_map taken = {0}; /* tag: the segment */
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
-        if (s->pinned != pinned) continue;
+        if (s->memory != memory) continue;
         const size_t at = mm_interval_map_find(&taken, s->offset);
         if (at < taken.n && taken.runs[at].begin < s->offset + s->bytes)
             status = mm_check_refuse(c, MM_RULE_HOMES_APART, -1, s->tensor,
@@ -134,10 +134,10 @@ static mm_status check_places(const mm_check *c) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_place place = places ? places[i] : (mm_place){.offset = packed};
         const int64_t base = place.pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes;
-        if (s->offset != place.offset || s->pinned != place.pinned)
-            return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor, "lies at %lld%s, but its place is at %lld%s",
-                                   (long long)s->offset, s->pinned ? " of pinned memory" : "", (long long)place.offset,
-                                   place.pinned ? " of pinned memory" : "");
+        if (s->offset != place.offset || s->memory != (place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE))
+            return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor, "lies at %lld %s, but its place is at %lld %s",
+                                   (long long)s->offset, mm_memory_where(s->memory), (long long)place.offset,
+                                   mm_memory_where(place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE));
         if (place.offset < 0 || place.offset % MM_ALIGN != 0 || s->bytes > base || place.offset > base - s->bytes)
             return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor,
                                    "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
@@ -147,16 +147,16 @@ static mm_status check_places(const mm_check *c) {
         packed += mm_align(s->bytes);
     }
     if (ascending) return MM_OK;
-    MM_TRY(check_apart(c, false));
-    return check_apart(c, true);
+    MM_TRY(check_apart(c, MM_MEM_DEVICE));
+    return check_apart(c, MM_MEM_PINNED);
 }
 
 mm_status mm_check_sharing(const mm_check *c) {
     MM_TRY(check_places(c));
     int64_t *arrivals = malloc(((size_t)c->plan->n_segments + 1) * sizeof *arrivals);
     if (!arrivals) return no_memory();
-    mm_status status = share_memory(c, false, arrivals);
-    if (status == MM_OK) status = share_memory(c, true, arrivals);
+    mm_status status = MM_OK;
+    for (mm_memory m = 0; status == MM_OK && m < MM_MEMORY_COUNT; m++) status = share_memory(c, m, arrivals);
     free(arrivals);
     return status;
 }
@@ -217,7 +217,7 @@ static mm_status check_heap(const mm_check *c) {
                                (long long)plan->heap_bytes, (long long)plan->heap_code_bytes);
     for (int i = mm_graph_persistents(c->graph); plan->heap_bytes > 0 && i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        if (!s->dynamic && !s->pinned && s->offset < plan->heap_offset + plan->heap_bytes &&
+        if (!s->dynamic && s->memory == MM_MEM_DEVICE && s->offset < plan->heap_offset + plan->heap_bytes &&
             plan->heap_offset < s->offset + s->bytes)
             return mm_check_refuse_segment(c, MM_RULE_HEAP_PLACE, i, "lies in the heap");
     }
@@ -234,31 +234,33 @@ static mm_status check_heap(const mm_check *c) {
 /* Checks the plan's totals. */
 static mm_status check_sums(const mm_check *c) {
     const mm_plan *plan = c->plan;
-    int64_t extent = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0;
-    int64_t pinned = plan->pinned_base_bytes, external = 0;
+    int64_t external = 0;
+    int64_t ends[MM_MEMORY_COUNT] = {[MM_MEM_DEVICE] = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0,
+                                     [MM_MEM_PINNED] = plan->pinned_base_bytes};
     if (plan->base_bytes < c->limits->base_bytes)
         return mm_check_refuse(c, MM_RULE_BASE, -1, -1, "was made for a base of %lld bytes, now it is %lld",
                                (long long)plan->base_bytes, (long long)c->limits->base_bytes);
-    if (pinned < c->limits->pinned_base_bytes)
+    if (plan->pinned_base_bytes < c->limits->pinned_base_bytes)
         return mm_check_refuse(c, MM_RULE_BASE, -1, -1,
-                               "was made for a base of %lld bytes of pinned memory, now it is %lld", (long long)pinned,
-                               (long long)c->limits->pinned_base_bytes);
-    if (extent < plan->base_bytes) extent = plan->base_bytes;
+                               "was made for a base of %lld bytes of pinned memory, now it is %lld",
+                               (long long)plan->pinned_base_bytes, (long long)c->limits->pinned_base_bytes);
+    if (ends[MM_MEM_DEVICE] < plan->base_bytes) ends[MM_MEM_DEVICE] = plan->base_bytes;
     for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        int64_t *end = s->pinned ? &pinned : &extent;
-        if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
+        if (!s->dynamic && s->offset + s->bytes > ends[s->memory]) ends[s->memory] = s->offset + s->bytes;
     }
     for (int t = 0; t < mm_graph_tensors(c->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(c->graph, t);
         if (tensor->ownership == MM_EXTERNAL) external = mm_check_add_saturated(external, tensor->bytes);
     }
-    if (plan->extent_bytes != extent || plan->pinned_bytes != pinned || plan->external_bytes != external ||
-        plan->peak_bytes != mm_check_add_saturated(extent, external))
+    const int64_t peak = mm_check_add_saturated(ends[MM_MEM_DEVICE], external);
+    if (plan->extent_bytes != ends[MM_MEM_DEVICE] || plan->pinned_bytes != ends[MM_MEM_PINNED] ||
+        plan->disk_bytes != ends[MM_MEM_DISK] || plan->external_bytes != external || plan->peak_bytes != peak)
         return mm_check_refuse(c, MM_RULE_STATED, -1, -1,
-                               "states a peak of %lld bytes and %lld pinned, but they are %lld and %lld",
-                               (long long)plan->peak_bytes, (long long)plan->pinned_bytes,
-                               (long long)mm_check_add_saturated(extent, external), (long long)pinned);
+                               "states a peak of %lld bytes, %lld pinned and %lld on the disk, but they are %lld, %lld "
+                               "and %lld",
+                               (long long)plan->peak_bytes, (long long)plan->pinned_bytes, (long long)plan->disk_bytes,
+                               (long long)peak, (long long)ends[MM_MEM_PINNED], (long long)ends[MM_MEM_DISK]);
     return MM_OK;
 }
 
@@ -266,7 +268,10 @@ mm_status mm_check_limits(const mm_check *c) {
     MM_TRY(check_heap(c));
     MM_TRY(check_sums(c));
     const bool device = c->plan->peak_bytes > c->limits->device_bytes;
-    *c->violation = (mm_violation){.rule = device ? MM_RULE_DEVICE_BYTES : MM_RULE_PINNED_BYTES,
+    const bool pinned = c->plan->pinned_bytes > c->limits->pinned_bytes;
+    *c->violation = (mm_violation){.rule = device   ? MM_RULE_DEVICE_BYTES
+                                           : pinned ? MM_RULE_PINNED_BYTES
+                                                    : MM_RULE_DISK_BYTES,
                                    .node = -1,
                                    .other = -1,
                                    .tensor = -1,

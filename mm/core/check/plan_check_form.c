@@ -109,8 +109,8 @@ static mm_status check_persistent(const mm_check *c, int segment) {
     if (s->content != MM_CONTENT_RAW || s->codec != -1 || s->dynamic ||
         s->bytes != mm_graph_tensor(c->graph, s->tensor)->bytes)
         return mm_check_refuse_segment(c, MM_RULE_HOME, segment, "does not hold its tensor's elements");
-    if (s->pinned && mm_graph_tensor(c->graph, s->tensor)->shared != MM_ALLREDUCE_NOT)
-        return mm_check_refuse_segment(c, MM_RULE_HOME, segment, "is in pinned memory, but its tensor is all-reduced");
+    if (s->memory != MM_MEM_DEVICE && mm_graph_tensor(c->graph, s->tensor)->shared != MM_ALLREDUCE_NOT)
+        return mm_check_refuse_segment(c, MM_RULE_HOME, segment, "is not on the device, but its tensor is all-reduced");
     return mm_check_pool_form(c, segment);
 }
 
@@ -122,15 +122,17 @@ static mm_status check_segment(const mm_check *c, int segment) {
                                        "counts as persistent, but is not of a persistent tensor");
     if ((unsigned)s->content >= MM_CONTENTS || (unsigned)s->category >= MM_CATEGORIES)
         return mm_check_refuse_segment(c, MM_RULE_CONTENT, segment, "is of an unknown content or category");
+    if ((unsigned)s->memory >= MM_MEMORY_COUNT)
+        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is in an unknown memory");
     if (s->bytes <= 0) return mm_check_refuse_segment(c, MM_RULE_SIZE, segment, "has no bytes");
-    if (s->pinned && s->content == MM_CONTENT_WORK)
-        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is a workspace in pinned memory");
-    if (s->pinned && s->dynamic)
-        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is in pinned memory and in the heap, too");
+    if (s->memory != MM_MEM_DEVICE && s->content == MM_CONTENT_WORK)
+        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is a workspace that is not on the device");
+    if (s->memory != MM_MEM_DEVICE && s->dynamic)
+        return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "is in the heap, but not on the device");
     if (!s->dynamic) {
-        if (s->offset % MM_ALIGN != 0)
+        if (s->offset % mm_memory_align(s->memory) != 0)
             return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its offset is not aligned");
-        if (s->offset < (s->pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes))
+        if (s->offset < mm_limits_base(c->limits, s->memory))
             return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "lies below the base");
         if (s->offset > INT64_MAX - s->bytes)
             return mm_check_refuse_segment(c, MM_RULE_PLACE, segment, "its end is out of range");
@@ -146,7 +148,7 @@ static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
                                (long long)bytes);
     }
     if (!in_range(work, c->plan->n_segments) || c->plan->segments[work].content != MM_CONTENT_WORK ||
-        c->plan->segments[work].pinned)
+        c->plan->segments[work].memory != MM_MEM_DEVICE)
         return mm_check_refuse(c, MM_RULE_WORKSPACE, node, -1, "its workspace, segment %d, is not one on the device",
                                work);
     if (c->plan->segments[work].bytes >= bytes) return MM_OK;
@@ -158,12 +160,13 @@ static mm_status check_bindings(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int persistents = mm_graph_persistents(c->graph);
+    const mm_memory here = step->on_host ? MM_MEM_PINNED : MM_MEM_DEVICE;
     if (n->first_binding < 0 || n->first_binding > c->plan->n_bindings - step->n_uses)
         return mm_check_refuse(c, MM_RULE_BINDINGS, node, -1, "its bindings are out of range");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
-        const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].pinned == step->on_host;
+        const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].memory == here;
         if (at_home && c->plan->segments[segment].tensor == tensor) continue;
         if (step->on_host)
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor,
@@ -176,9 +179,9 @@ static mm_status check_bindings(const mm_check *c, int node) {
         }
         if (!in_range(segment, c->plan->n_segments))
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is not bound to a segment");
-        if (c->plan->segments[segment].pinned)
-            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, in pinned memory",
-                                   segment);
+        if (c->plan->segments[segment].memory != MM_MEM_DEVICE)
+            return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, %s", segment,
+                                   mm_memory_where(c->plan->segments[segment].memory));
         if (c->plan->segments[segment].tensor != c->plan->alias[tensor])
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, of another tensor",
                                    segment);
@@ -219,9 +222,10 @@ static mm_status check_code_written(const mm_check *c, int node, int u) {
     if (!is_managed(c, tensor) || s->tensor != c->plan->alias[tensor])
         return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor, "its code goes to segment %d, of another tensor",
                                code);
-    if (s->pinned)
+    if (s->memory != MM_MEM_DEVICE)
         return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor,
-                               "its code goes to segment %d, in pinned memory: steps write those on the device", code);
+                               "its code goes to segment %d, %s: steps write those on the device", code,
+                               mm_memory_where(s->memory));
     if (!in_range(value, c->plan->n_segments) || c->plan->segments[value].content != MM_CONTENT_RAW)
         return mm_check_refuse(c, MM_RULE_CODE_WRITTEN, node, tensor,
                                "its code is written by a step that does not have its elements");
@@ -306,18 +310,29 @@ static mm_status check_stage(const mm_check *c, int node, const mm_segment *code
 
 /* Per mm_node_end: which segments are allowed. */
 static const struct {
-    bool raw, coded, device, pinned;
+    bool raw, coded;
+    bool memory[MM_MEMORY_COUNT];
     const char *words;
 } ends[] = {
     [MM_END_NONE] = {.words = "none"},
-    [MM_END_RAW] = {.raw = true, .device = true, .words = "a map on the device"},
-    [MM_END_CODED] = {.coded = true, .device = true, .pinned = true, .words = "a code"},
-    [MM_END_DEVICE] = {.raw = true, .coded = true, .device = true, .words = "a map or a code on the device"},
-    [MM_END_PINNED] = {.raw = true, .coded = true, .pinned = true, .words = "a map or a code in pinned memory"},
+    [MM_END_RAW] = {.raw = true, .memory = {[MM_MEM_DEVICE] = true}, .words = "a map on the device"},
+    [MM_END_CODED] = {.coded = true, .memory = {[MM_MEM_DEVICE] = true, [MM_MEM_PINNED] = true}, .words = "a code"},
+    [MM_END_DEVICE] = {.raw = true,
+                       .coded = true,
+                       .memory = {[MM_MEM_DEVICE] = true},
+                       .words = "a map or a code on the device"},
+    [MM_END_PINNED] = {.raw = true,
+                       .coded = true,
+                       .memory = {[MM_MEM_PINNED] = true},
+                       .words = "a map or a code in pinned memory"},
+    [MM_END_DISK] = {.raw = true,
+                     .coded = true,
+                     .memory = {[MM_MEM_DISK] = true},
+                     .words = "a map or a code on the disk"},
 };
 
 static bool is_end(const mm_segment *s, mm_node_end end) {
-    return (s->pinned ? ends[end].pinned : ends[end].device) &&
+    return ends[end].memory[s->memory] &&
            ((s->content == MM_CONTENT_RAW && ends[end].raw) || (s->content == MM_CONTENT_CODED && ends[end].coded));
 }
 
@@ -333,7 +348,7 @@ static mm_status check_end(const mm_check *c, int node, const char *what, int se
     const mm_segment *s = &c->plan->segments[segment];
     if (!is_end(s, end))
         return mm_check_refuse(c, MM_RULE_ENDS, node, n->tensor, "its %s is %s %s, not %s", what, contents[s->content],
-                               s->pinned ? "in pinned memory" : "on the device", ends[end].words);
+                               mm_memory_where(s->memory), ends[end].words);
     if (s->tensor == n->tensor) return MM_OK;
     return mm_check_refuse(c, MM_RULE_ENDS, node, n->tensor, "its %s is of another tensor", what);
 }
@@ -387,6 +402,8 @@ static mm_status check_op(const mm_check *c, int node) {
         return check_coding(c, node, encode);
     case MM_COST_LINK_OUT:
     case MM_COST_LINK_IN:
+    case MM_COST_DISK_OUT:
+    case MM_COST_DISK_IN:
         return check_move(c, node);
     case MM_COST_MEMORY:
         return check_measure(c, node);

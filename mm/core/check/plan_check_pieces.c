@@ -31,11 +31,13 @@ static mm_status check_place(const mm_check *c, int index, const int32_t *issued
     return MM_OK;
 }
 
-/* Whether a node may have several pieces: it encodes, decodes or copies a code without a body, or copies an all-reduced
- * tensor; it has no stage; and none of its segments is placed at run time, as these are allocated and freed whole. */
+/* Whether a node may have several pieces: it encodes, decodes or copies a code without a body over the link, or copies
+ * an all-reduced tensor; it has no stage; and none of its segments is placed at run time, as these are
+ * allocated and freed whole. */
 static bool may_be_cut(const mm_check *c, const mm_node *n) {
     const int32_t segments[] = {n->src, n->dst, n->work};
-    bool cut = n->stage < 0 && mm_node_table[n->kind].cost != MM_COST_STEP;
+    const mm_node_cost cost = mm_node_table[n->kind].cost;
+    bool cut = n->stage < 0 && cost != MM_COST_STEP && cost != MM_COST_DISK_OUT && cost != MM_COST_DISK_IN;
     for (int i = 0; i < 3; i++) cut &= segments[i] < 0 || !c->plan->segments[segments[i]].dynamic;
     const mm_segment *stored = cut ? &c->plan->segments[mm_program_stored(n)] : NULL;
     return cut && (mm_node_allreduces(c->plan, n) || (stored->content == MM_CONTENT_CODED && stored->pool < 0));

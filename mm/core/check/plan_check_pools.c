@@ -18,13 +18,13 @@ mm_status mm_check_pool_form(const mm_check *c, int segment) {
     if (s->pool != -1 && (s->content != MM_CONTENT_CODED || !is_pool(c, s->pool)))
         return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
                                        "names a pool, but it is not a code, or that is not a pool");
-    if (s->spill != -1 &&
-        (s->content != MM_CONTENT_POOL || s->pinned || !is_pool(c, s->spill) || !c->plan->segments[s->spill].pinned))
+    if (s->spill != -1 && (s->content != MM_CONTENT_POOL || s->memory != MM_MEM_DEVICE || !is_pool(c, s->spill) ||
+                           c->plan->segments[s->spill].memory != MM_MEM_PINNED))
         return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
                                        "names a spill, but it is not a pool on the device, or that is not a pool in "
                                        "pinned memory");
-    if (s->content == MM_CONTENT_POOL && s->dynamic)
-        return mm_check_refuse_segment(c, MM_RULE_POOL, segment, "is a pool in the heap");
+    if (s->content == MM_CONTENT_POOL && (s->dynamic || s->memory == MM_MEM_DISK))
+        return mm_check_refuse_segment(c, MM_RULE_POOL, segment, "is a pool in the heap, or on the disk");
     if (s->content == MM_CONTENT_CODED && (s->pool != -1) != (bound_of(c, s) > 0))
         return mm_check_refuse_segment(c, MM_RULE_POOL, segment,
                                        "its codec's codes have bodies but it names no pool, or the reverse");

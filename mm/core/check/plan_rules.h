@@ -57,6 +57,7 @@
     X(PINNED_BYTES,     "9.2",  "the bytes of pinned memory are within their limit")                                   \
     X(BASE,             "9.3",  "the plan was made for the bases of both memories")                                    \
     X(STATED,           "9.4",  "the totals that the plan states are right")                                           \
+    X(DISK_BYTES,       "9.5",  "the bytes on the disk are within their limit")                                        \
     X(RESULT_USED,      "10.1", "each result of an operation or a recomputation is used")                              \
     X(SEGMENT_USED,     "10.2", "each segment is used")
 /* clang-format on */

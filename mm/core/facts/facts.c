@@ -157,6 +157,10 @@ mm_status mm_facts_check(const mm_graph_facts *f, const char *graph) {
         return mm_fail(MM_ERR_INVALID,
                        "facts for %s: out of range: ranks %d, link_sharers %d or host_sum_bytes_per_s %lld", graph,
                        f->ranks, f->link_sharers, (long long)f->host_sum_bytes_per_s);
+    if (f->store_bytes_per_s < 0 || f->load_bytes_per_s < 0 || f->disk_ns < 0 || f->disk_ns > MM_ALLOC_NS_MOST)
+        return mm_fail(MM_ERR_INVALID,
+                       "facts for %s: out of range: store_bytes_per_s %lld, load_bytes_per_s %lld or disk_ns %lld",
+                       graph, (long long)f->store_bytes_per_s, (long long)f->load_bytes_per_s, (long long)f->disk_ns);
     if (f->issue_ns < 0 || f->issue_ns > MM_ALLOC_NS_MOST || f->alloc_ns < 0 || f->alloc_ns > MM_ALLOC_NS_MOST)
         return mm_fail(MM_ERR_INVALID, "facts for %s: out of range: issue_ns %lld or alloc_ns %lld", graph,
                        (long long)f->issue_ns, (long long)f->alloc_ns);

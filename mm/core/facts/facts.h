@@ -91,6 +91,9 @@ typedef struct mm_graph_facts {
     /* Bytes that steps on the host (mm_graph_run_on_host) read and write, together; 0: MM_HOST_BYTES_PER_S. Their
      * variants have no times. */
     int64_t host_bytes_per_s;
+    /* The disk's rates, of writes and of reads, and what an access takes besides. 0: MM_DISK_BYTES_PER_S, and no
+     * time. */
+    int64_t store_bytes_per_s, load_bytes_per_s, disk_ns;
     int64_t memory_bytes_per_s; /* rate of the device's memory; nominal times scale with it
                                    (policies/schedule/nominal.h). 0: not known */
     /* How much longer steps take while a codec (the first) or a copy over the link (the second) runs. Codecs and copies
@@ -151,6 +154,10 @@ enum { MM_PIECE_BYTES = 4 << 20 };
 /* Rate of steps on the host if no facts say it. A socket with eight channels of DDR5-4800 has 307 GB/s (Intel, Xeon
  * Platinum 8480+); updates are taken to reach 0.6 of that, chosen: on an EPYC they exceed memcpy's rate. */
 #define MM_HOST_BYTES_PER_S INT64_C(180000000000)
+
+/* Rate of a disk if no facts say it: what SSDs behind Serial ATA 3 (600 MB/s) reach; NVMe drives have several times as
+ * much. Chosen at the low end: copies that are hidden at this rate are hidden on a faster disk, too. */
+#define MM_DISK_BYTES_PER_S INT64_C(500000000)
 
 /* Ranges of times, so that their sums fit 64 bits in the simulator: a step or an operation takes at most 1000 s, each
  * kind of work slows another down at most tenfold, and each direction of the link the other at most tenfold. */

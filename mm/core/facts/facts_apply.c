@@ -199,6 +199,11 @@ static void take_rates(const mm_graph_facts *from, mm_graph_facts *merged) {
     rates.codes = merged->codes;
     rates.piece_bytes = merged->piece_bytes;
     if (from->memory_bytes_per_s == 0) rates.memory_bytes_per_s = merged->memory_bytes_per_s;
+    if (from->store_bytes_per_s == 0 && from->load_bytes_per_s == 0) { /* few files have these */
+        rates.store_bytes_per_s = merged->store_bytes_per_s;
+        rates.load_bytes_per_s = merged->load_bytes_per_s;
+        rates.disk_ns = merged->disk_ns;
+    }
     *merged = rates;
 }
 
@@ -210,6 +215,9 @@ static mm_status merge(const matching *m, mm_facts_part part, mm_graph_facts *fa
     memcpy(merged->codes, facts->codes, (size_t)facts->n_codecs * (size_t)facts->n_tensors * sizeof *facts->codes);
     merged->piece_bytes = facts->piece_bytes;
     merged->memory_bytes_per_s = facts->memory_bytes_per_s;
+    merged->store_bytes_per_s = facts->store_bytes_per_s;
+    merged->load_bytes_per_s = facts->load_bytes_per_s;
+    merged->disk_ns = facts->disk_ns;
     mm_status status = merge_variants(m, facts, merged);
     if (status == MM_OK) {
         for (int c = 0; c < m->from->n_codecs; c++) merge_codec(m, part, c, merged);

@@ -124,7 +124,13 @@ static json_t *facts_json(const mm_graph *graph, const mm_graph_facts *facts) {
     const bool host =
         !root || facts->host_bytes_per_s == 0 ||
         json_object_set_new(root, "host_bytes_per_s", json_integer((json_int_t)facts->host_bytes_per_s)) == 0;
-    if (!root || (host && (!facts->contention.known || add_contention(root, facts)))) return root;
+    const bool disk =
+        !root || (facts->store_bytes_per_s == 0 && facts->load_bytes_per_s == 0) ||
+        json_object_set_new(root, "disk",
+                            json_pack("{s:I, s:I, s:I}", "store_bytes_per_s", (json_int_t)facts->store_bytes_per_s,
+                                      "load_bytes_per_s", (json_int_t)facts->load_bytes_per_s, "disk_ns",
+                                      (json_int_t)facts->disk_ns)) == 0;
+    if (!root || (host && disk && (!facts->contention.known || add_contention(root, facts)))) return root;
     json_decref(root);
     return NULL;
 }
@@ -246,6 +252,12 @@ static mm_status load_link(loader *l, const json_t *root) {
         MM_TRY(get_integer(l, root, "device", "host_sum_bytes_per_s", 0, MAX_BYTES, &f->host_sum_bytes_per_s));
     if (json_object_get(root, "host_bytes_per_s")) /* of steps on the host; few files have it */
         MM_TRY(get_integer(l, root, "device", "host_bytes_per_s", 0, MAX_BYTES, &f->host_bytes_per_s));
+    if (json_object_get(root, "disk")) { /* measured only if a disk was named */
+        const json_t *disk = json_object_get(root, "disk");
+        MM_TRY(get_integer(l, disk, "disk", "store_bytes_per_s", 0, MAX_BYTES, &f->store_bytes_per_s));
+        MM_TRY(get_integer(l, disk, "disk", "load_bytes_per_s", 0, MAX_BYTES, &f->load_bytes_per_s));
+        MM_TRY(get_integer(l, disk, "disk", "disk_ns", 0, MM_ALLOC_NS_MOST, &f->disk_ns));
+    }
     if (json_object_get(root, "link_sharers"))
         MM_TRY(get_int(l, root, "device", "link_sharers", 0, MM_RANKS_MOST, &f->link_sharers));
     MM_TRY(get_integer(l, root, "device", "issue_ns", 0, MM_ALLOC_NS_MOST, &f->issue_ns));

@@ -7,6 +7,25 @@
 #include "mm/core/plan/plan_touch.h"
 #include "mm/core/status.h"
 
+static const struct {
+    const char *word, *where;
+    int64_t align;
+} memories[MM_MEMORY_COUNT] = {
+#define MEMORY(name, word, where, align) {word, where, align},
+    MM_MEMORIES(MEMORY)
+#undef MEMORY
+};
+
+const char *mm_memory_name(mm_memory memory) {
+    return (unsigned)memory < MM_MEMORY_COUNT ? memories[memory].word : "unknown";
+}
+
+const char *mm_memory_where(mm_memory memory) {
+    return (unsigned)memory < MM_MEMORY_COUNT ? memories[memory].where : "nowhere";
+}
+
+int64_t mm_memory_align(mm_memory memory) { return memories[memory].align; }
+
 const char *mm_content_name(mm_content content) {
     static const char *const names[MM_CONTENTS] = {
         [MM_CONTENT_RAW] = "raw",
@@ -62,7 +81,7 @@ static mm_status add_persistents(mm_plan *plan, const mm_place *places) {
         const int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
         if (index < 0) return MM_ERR_NOMEM;
         plan->segments[index].offset = places ? places[index].offset : end;
-        plan->segments[index].pinned = places && places[index].pinned;
+        if (places && places[index].pinned) plan->segments[index].memory = MM_MEM_PINNED;
         end += mm_align(tensor->bytes);
     }
     return MM_OK;
@@ -212,7 +231,7 @@ static void account_inplace(mm_plan *plan, int node) {
         }
         if (from < 0 || to < 0 || from == to) continue;
         mm_segment *a = &plan->segments[from], *b = &plan->segments[to];
-        if (a->dynamic || b->dynamic || a->offset != b->offset || a->pinned != b->pinned) continue;
+        if (a->dynamic || b->dynamic || a->offset != b->offset || a->memory != b->memory) continue;
         if (a->last_node == node && b->first_node == node) a->live_last = node - 1;
     }
 }
@@ -234,10 +253,11 @@ static void account_nodes(mm_plan *plan) {
 static void account_extents(mm_plan *plan) {
     plan->extent_bytes = plan->base_bytes;
     plan->pinned_bytes = plan->pinned_base_bytes;
+    plan->disk_bytes = 0;
     if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        int64_t *end = s->pinned ? &plan->pinned_bytes : &plan->extent_bytes;
+        int64_t *end = mm_plan_end(plan, s->memory);
         if (!s->dynamic && s->offset + s->bytes > *end) *end = s->offset + s->bytes;
     }
     plan->external_bytes = 0;

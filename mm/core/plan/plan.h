@@ -53,6 +53,23 @@ enum { MM_CHUNK_BYTES = 4096 };
 
 static inline int64_t mm_align(int64_t bytes) { return (bytes + MM_ALIGN - 1) / MM_ALIGN * MM_ALIGN; }
 
+/* The memories that segments lie in: name, word, where (for messages), and of what number offsets there are multiples.
+ * On the disk it is the largest block that O_DIRECT accesses are made of (open(2)), so that no two segments share a
+ * block. */
+#define MM_MEMORIES(X)                                                                                                 \
+    X(DEVICE, "device", "on the device", MM_ALIGN)                                                                     \
+    X(PINNED, "pinned", "in pinned memory", MM_ALIGN)                                                                  \
+    X(DISK, "disk", "on the disk", 4096)
+
+#define MM_MEMORY_ID(name, ...) MM_MEM_##name,
+typedef enum mm_memory { MM_MEMORIES(MM_MEMORY_ID) MM_MEMORY_COUNT } mm_memory;
+#undef MM_MEMORY_ID
+
+/* The memory's word, and where a segment in it is; "unknown" for a number that is not an mm_memory. */
+const char *mm_memory_name(mm_memory memory);
+const char *mm_memory_where(mm_memory memory);
+int64_t mm_memory_align(mm_memory memory);
+
 /* Where the home of a persistent tensor is. */
 typedef struct mm_place {
     int64_t offset; /* from the arena's base; or from that of pinned memory */
@@ -66,6 +83,7 @@ typedef struct mm_limits {
      * them, for the block of numbers that codecs read (mm_planned.block_offset); aligned. */
     int64_t base_bytes;
     int64_t pinned_base_bytes; /* bytes at the low end of pinned memory, for the homes there; aligned */
+    int64_t disk_bytes;        /* the most bytes on the disk; 0: there is none */
     /* Homes of the graph's persistent tensors, in the order of their declaration, below the bases; borrowed. NULL: on
      * the device, one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const mm_place *places;
@@ -120,10 +138,10 @@ typedef struct mm_segment {
     int32_t codec;    /* CODED: index in the facts' codecs; else -1 */
     int32_t pool;     /* CODED with a body: segment of the pool that has the body; else -1 */
     int32_t spill;    /* POOL on the device: segment of its spill, a pool in pinned memory; else -1 */
-    bool pinned;      /* in pinned host memory, else on the device */
-    bool dynamic;     /* placed in the heap region when it is first used at run time (the unoptimised workflow); offset
+    mm_memory memory;
+    bool dynamic;   /* placed in the heap region when it is first used at run time (the unoptimised workflow); offset
                          is unused */
-    int64_t offset;   /* from the arena's base */
+    int64_t offset; /* from the base of its memory */
     int64_t bytes;
     /* filled by mm_plan_finish */
     int32_t first_node, last_node; /* first and last user in issue order; -1: none */
@@ -162,22 +180,34 @@ typedef struct mm_plan {
     int64_t external_bytes;  /* external tensors of the graph */
     int64_t peak_bytes;      /* extent + external: the device limit that the plan needs */
     int64_t pinned_bytes;    /* highest end of a pinned segment; at least pinned_base_bytes */
+    int64_t disk_bytes;      /* highest end of a segment on the disk; 0: none is there */
     int64_t live_peak_bytes; /* most bytes alive at a node: base + live segments + external tensors. No placement of
                                 these segments can need less */
     int peak_step;           /* graph step of the node with live_peak_bytes */
     int64_t stash_bytes;     /* segments, codes too, alive from the last forward step into the first backward step */
 } mm_plan;
 
+/* The base of a memory, below which the homes in it lie; and what a plan takes of a memory, which mm_plan_finish
+ * fills. */
+static inline int64_t mm_limits_base(const mm_limits *limits, mm_memory memory) {
+    return memory == MM_MEM_DEVICE ? limits->base_bytes : memory == MM_MEM_PINNED ? limits->pinned_base_bytes : 0;
+}
+static inline int64_t *mm_plan_end(mm_plan *plan, mm_memory memory) {
+    return memory == MM_MEM_DEVICE   ? &plan->extent_bytes
+           : memory == MM_MEM_PINNED ? &plan->pinned_bytes
+                                     : &plan->disk_bytes;
+}
+
 /* Whether a segment's bytes count among the device's live bytes from its first to its last node. Homes do not: their
  * bytes are in base_bytes. */
 static inline bool mm_segment_has_life(const mm_segment *s) {
-    return !s->pinned && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
+    return s->memory == MM_MEM_DEVICE && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
 }
 
 /* Whether a tensor is persistent with its home in pinned memory, so that steps use copies of it. */
 static inline bool mm_plan_visits(const mm_plan *plan, mm_tensor tensor) {
     const int home = mm_graph_tensor(plan->graph, tensor)->persistent;
-    return home >= 0 && plan->segments[home].pinned;
+    return home >= 0 && plan->segments[home].memory == MM_MEM_PINNED;
 }
 
 /* base_bytes of an arena for this graph alone: the bytes of its persistent tensors, each aligned, one after the

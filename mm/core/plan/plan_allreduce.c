@@ -124,7 +124,7 @@ static void add_pinned(mm_plan *copy, int64_t bytes, shared *s) {
                                              .codec = -1,
                                              .pool = -1,
                                              .spill = -1,
-                                             .pinned = true,
+                                             .memory = MM_MEM_PINNED,
                                              .offset = mm_align(copy->pinned_bytes),
                                              .bytes = bytes};
     copy->pinned_bytes = copy->segments[s->pinned].offset + bytes;

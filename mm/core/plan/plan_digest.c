@@ -17,12 +17,13 @@ uint64_t mm_plan_digest(const mm_plan *plan) {
                                  n->stage, n->throttle, n->variant, n->stream, n->first_code};
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
         for (int s = 0; s < MM_STREAM_HOST; s++) d = mix(d, n->wait[s]);
-        if (n->wait[MM_STREAM_HOST] >= 0) d = mix(d, n->wait[MM_STREAM_HOST]); /* most plans have none on the host */
+        for (int s = MM_STREAM_HOST; s < MM_STREAM_COUNT; s++) /* most plans have none there */
+            if (n->wait[s] >= 0) d = mix(d, n->wait[s]);
         d = mix(d, (int64_t)n->given);
     }
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
-        const int64_t words[] = {s->content, s->tensor, s->codec, s->pool, s->spill, s->pinned, s->offset, s->bytes};
+        const int64_t words[] = {s->content, s->tensor, s->codec, s->pool, s->spill, s->memory, s->offset, s->bytes};
         for (size_t w = 0; w < sizeof words / sizeof *words; w++) d = mix(d, words[w]);
     }
     for (int i = 0; i < plan->n_bindings; i++) d = mix(d, plan->bindings[i]);

@@ -36,5 +36,8 @@ mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
         return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s",
                        MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->pinned_bytes),
                        MM_SIZE_TEXT(limits->pinned_bytes), mm_plan_pinned_hint(plan));
+    if (plan->disk_bytes > limits->disk_bytes)
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s on the disk; its limit is %s", MM_BRIEF(plan->policy),
+                       mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->disk_bytes), MM_SIZE_TEXT(limits->disk_bytes));
     return MM_OK;
 }

@@ -5,14 +5,12 @@
 
 /* ---------------------------------------------------------------- words */
 
-static const char *const wheres[] = {
-    [MM_WHERE_DEVICE] = "device", [MM_WHERE_PINNED] = "pinned", [MM_WHERE_HEAP] = "heap"};
 static const char *const sums[MM_SUM_PLACES] = {[MM_SUM_AT_RANKS] = "ranks",
                                                 [MM_SUM_AT_ROOT] = "root",
                                                 [MM_SUM_AT_DEVICE] = "device",
                                                 [MM_SUM_IN_PLACE] = "in place"};
 
-static const char *where(int value) { return wheres[value]; }
+static const char *where(int value) { return value == MM_WHERE_HEAP ? "heap" : mm_memory_name((mm_memory)value); }
 static const char *content(int value) { return mm_content_name((mm_content)value); }
 static const char *category(int value) { return mm_category_name((mm_category)value); }
 static const char *node(int value) { return mm_node_kind_name((mm_node_kind)value); }
@@ -49,11 +47,10 @@ const char *mm_plan_line_name(int line) {
 #define SEGMENT(key, of, member)                                                                                       \
     { key, offsetof(of, member), MM_VALUE_INT, false, -1, 0, LINES }
 
-const mm_plan_field mm_plan_limits_fields[] = {NEEDS(mm_limits, device_bytes, LONG, 0, INT64_MAX),
-                                               NEEDS(mm_limits, pinned_bytes, LONG, 0, INT64_MAX),
-                                               NEEDS(mm_limits, base_bytes, LONG, 0, BYTES),
-                                               NEEDS(mm_limits, pinned_base_bytes, LONG, 0, BYTES),
-                                               {0}};
+const mm_plan_field mm_plan_limits_fields[] = {
+    NEEDS(mm_limits, device_bytes, LONG, 0, INT64_MAX), NEEDS(mm_limits, pinned_bytes, LONG, 0, INT64_MAX),
+    NEEDS(mm_limits, base_bytes, LONG, 0, BYTES),       NEEDS(mm_limits, pinned_base_bytes, LONG, 0, BYTES),
+    MAY(mm_limits, disk_bytes, LONG, 0, 0, INT64_MAX),  {0}};
 
 const mm_plan_field mm_plan_home_fields[] = {NEEDS(mm_place, offset, LONG, 0, BYTES), {0}};
 
@@ -66,6 +63,9 @@ const mm_plan_field mm_plan_facts_fields[] = {
     MAY(mm_graph_facts, memory_bytes_per_s, LONG, 0, 0, RATE),
     MAY(mm_graph_facts, contention_permille, INT, 0, 0, MM_CONTENTION_MOST),
     MAY(mm_graph_facts, link_contention_permille, INT, 0, 0, MM_CONTENTION_MOST),
+    MAY(mm_graph_facts, store_bytes_per_s, LONG, 0, 0, RATE),
+    MAY(mm_graph_facts, load_bytes_per_s, LONG, 0, 0, RATE),
+    MAY(mm_graph_facts, disk_ns, LONG, 0, 0, MM_ALLOC_NS_MOST),
     MAY(mm_graph_facts, host_sum_bytes_per_s, LONG, 0, 0, RATE),
     MAY(mm_graph_facts, link_sharers, INT, 0, 0, MM_RANKS_MOST),
     MAY(mm_graph_facts, ranks, INT, 0, 0, MM_RANKS_MOST),
@@ -100,15 +100,23 @@ const mm_plan_field mm_plan_count_fields[] = {NEEDS(mm_plan_counts, segments, IN
                                               NEEDS(mm_plan_counts, pieces, INT, 0, LINES),
                                               {0}};
 
-const mm_plan_field mm_plan_plan_fields[] = {
-    NEEDS(mm_plan, base_bytes, LONG, 0, BYTES),           NEEDS(mm_plan, pinned_base_bytes, LONG, 0, BYTES),
-    NEEDS(mm_plan, extent_bytes, LONG, 0, INT64_MAX),     NEEDS(mm_plan, external_bytes, LONG, 0, INT64_MAX),
-    NEEDS(mm_plan, peak_bytes, LONG, 0, INT64_MAX),       NEEDS(mm_plan, pinned_bytes, LONG, 0, INT64_MAX),
-    MAY(mm_plan, heap_offset, LONG, 0, 0, BYTES),         MAY(mm_plan, heap_bytes, LONG, 0, 0, BYTES),
-    MAY(mm_plan, heap_code_bytes, LONG, 0, 0, BYTES),     MAY(mm_plan, keeps_all, BOOL, 0, 0, 1),
-    MAY(mm_plan, code_region_bytes, LONG, 0, 0, BYTES),   MAY(mm_plan, buffer_region_bytes, LONG, 0, 0, BYTES),
-    MAY(mm_plan, buffers, INT, 0, 0, INT32_MAX),          MAY(mm_plan, cut_short, BOOL, 0, 0, 1),
-    MAY(mm_plan, defragmentations, INT, 0, 0, INT32_MAX), {0}};
+const mm_plan_field mm_plan_plan_fields[] = {NEEDS(mm_plan, base_bytes, LONG, 0, BYTES),
+                                             NEEDS(mm_plan, pinned_base_bytes, LONG, 0, BYTES),
+                                             NEEDS(mm_plan, extent_bytes, LONG, 0, INT64_MAX),
+                                             NEEDS(mm_plan, external_bytes, LONG, 0, INT64_MAX),
+                                             NEEDS(mm_plan, peak_bytes, LONG, 0, INT64_MAX),
+                                             NEEDS(mm_plan, pinned_bytes, LONG, 0, INT64_MAX),
+                                             MAY(mm_plan, disk_bytes, LONG, 0, 0, INT64_MAX),
+                                             MAY(mm_plan, heap_offset, LONG, 0, 0, BYTES),
+                                             MAY(mm_plan, heap_bytes, LONG, 0, 0, BYTES),
+                                             MAY(mm_plan, heap_code_bytes, LONG, 0, 0, BYTES),
+                                             MAY(mm_plan, keeps_all, BOOL, 0, 0, 1),
+                                             MAY(mm_plan, code_region_bytes, LONG, 0, 0, BYTES),
+                                             MAY(mm_plan, buffer_region_bytes, LONG, 0, 0, BYTES),
+                                             MAY(mm_plan, buffers, INT, 0, 0, INT32_MAX),
+                                             MAY(mm_plan, cut_short, BOOL, 0, 0, 1),
+                                             MAY(mm_plan, defragmentations, INT, 0, 0, INT32_MAX),
+                                             {0}};
 
 const mm_plan_field mm_plan_segment_fields[] = {NEEDS(mm_segment, offset, LONG, 0, BYTES),
                                                 NEEDS(mm_segment, bytes, LONG, 0, BYTES),

@@ -28,7 +28,13 @@ typedef enum mm_plan_line { MM_PLAN_LINES(MM_PLAN_LINE) MM_PLAN_LINE_KINDS } mm_
 const char *mm_plan_line_name(int line);
 
 /* Where a segment is. */
-typedef enum mm_plan_where { MM_WHERE_DEVICE, MM_WHERE_PINNED, MM_WHERE_HEAP, MM_WHERES } mm_plan_where;
+typedef enum mm_plan_where {
+    MM_WHERE_DEVICE = MM_MEM_DEVICE,
+    MM_WHERE_PINNED = MM_MEM_PINNED,
+    MM_WHERE_DISK = MM_MEM_DISK,
+    MM_WHERE_HEAP,
+    MM_WHERES
+} mm_plan_where;
 
 extern const mm_graph_words mm_words_where, mm_words_content, mm_words_category, mm_words_node, mm_words_stream,
     mm_words_sum_at;

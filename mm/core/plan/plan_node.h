@@ -12,7 +12,9 @@
     X(DECODE, "decode")                                                                                                \
     X(OUT, "out")                                                                                                      \
     X(IN, "in")                                                                                                        \
-    X(HOST, "host")
+    X(HOST, "host")                                                                                                    \
+    X(STORE, "store")                                                                                                  \
+    X(LOAD, "load")
 
 #define MM_STREAM_ID(name, word) MM_STREAM_##name,
 typedef enum mm_stream_id { MM_STREAMS(MM_STREAM_ID) MM_STREAM_COUNT } mm_stream_id;
@@ -32,6 +34,8 @@ const char *mm_stream_id_name(mm_stream_id id);
  * DECODE     src coded -> dst raw
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
  * IN         src pinned -> dst on the device, the same bytes
+ * STORE      src pinned -> dst on the disk, the same bytes: meanwhile others can use the pinned memory
+ * LOAD       src on the disk -> dst pinned, the same bytes
  * MEASURE    src raw on the device, in f32 -> a record of the execution, which is in no segment: sums over the elements
  *            (mm/device/contract/sums.h). src must hold the tensor's present value, exactly. It runs beside the
  *            computation, on the encode stream, which also reads maps
@@ -47,7 +51,9 @@ const char *mm_stream_id_name(mm_stream_id id);
     X(OUT,       "offload",   OUT,     LINK_OUT, DEVICE, PINNED, ENCODE)                                               \
     X(IN,        "prefetch",  IN,      LINK_IN,  PINNED, DEVICE, IN)                                                   \
     X(RECOMPUTE, "recompute", COMPUTE, STEP,     NONE,   NONE,   RECOMPUTE)                                            \
-    X(MEASURE,   "measure",   ENCODE,  MEMORY,   RAW,    NONE,   MEASURE)
+    X(MEASURE,   "measure",   ENCODE,  MEMORY,   RAW,    NONE,   MEASURE)                                              \
+    X(STORE,     "store",     STORE,   DISK_OUT, PINNED, DISK,   STORE)                                                \
+    X(LOAD,      "load",      LOAD,    DISK_IN,  DISK,   PINNED, LOAD)
 /* clang-format on */
 
 #define MM_NODE_KIND(name, ...) MM_NODE_##name,
@@ -61,6 +67,7 @@ typedef enum mm_node_end {
     MM_END_CODED,  /* a code, on the device or in pinned memory */
     MM_END_DEVICE, /* a map or a code on the device */
     MM_END_PINNED, /* a map or a code in pinned memory */
+    MM_END_DISK,   /* a map or a code on the disk */
 } mm_node_end;
 
 /* Which facts give a node's time and scratch. */
@@ -71,6 +78,8 @@ typedef enum mm_node_cost {
     MM_COST_LINK_OUT, /* the target's bytes at the link's rate to the host; no scratch */
     MM_COST_LINK_IN,  /* the target's bytes at the link's rate to the device; no scratch */
     MM_COST_MEMORY,   /* the source's bytes at the rate of the device's memory; no scratch */
+    MM_COST_DISK_OUT, /* the target's bytes at the disk's rate of writes, and its latency; no scratch */
+    MM_COST_DISK_IN,  /* the target's bytes at the disk's rate of reads, and its latency; no scratch */
 } mm_node_cost;
 
 /* Properties of a kind of node. */

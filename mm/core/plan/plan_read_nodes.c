@@ -54,8 +54,8 @@ mm_status mm_plan_read_segment(reader *r, json_t *line) {
     MM_TRY(mm_plan_read_fields(r, line, mm_plan_segment_fields, &segment));
     segment.content = (mm_content)content;
     segment.category = (mm_category)category;
-    segment.pinned = where == MM_WHERE_PINNED;
     segment.dynamic = where == MM_WHERE_HEAP;
+    segment.memory = segment.dynamic ? MM_MEM_DEVICE : (mm_memory)where;
     if (segment.bytes > MM_PLAN_MOST_BYTES - r->segment_bytes)
         return mm_plan_bad_key(r, "bytes", "makes the segments larger than 2^61 bytes together");
     r->segment_bytes += segment.bytes;

@@ -17,7 +17,7 @@ typedef struct walk {
 /* Segments placed at run time have no known place; neither have bodies in a pool. Persistent tensors are far
  * (cache_miss.h) under every plan, so measured step times include the cost already. */
 static bool has_place(const mm_segment *s) {
-    return !s->pinned && !s->dynamic && s->content != MM_CONTENT_POOL && s->bytes > 0 &&
+    return s->memory == MM_MEM_DEVICE && !s->dynamic && s->content != MM_CONTENT_POOL && s->bytes > 0 &&
            s->category != MM_CAT_PERSISTENT;
 }
 

@@ -23,7 +23,7 @@ static void renew_step(const mm_graph_facts *planned, const mm_node *node, int64
  * alone. */
 static bool is_moved(const mm_plan *plan, const mm_segment *code) {
     const mm_segment *pool = code->pool >= 0 ? &plan->segments[code->pool] : NULL;
-    return code->pinned || (pool && (pool->pinned || pool->spill >= 0));
+    return code->memory == MM_MEM_PINNED || (pool && (pool->memory == MM_MEM_PINNED || pool->spill >= 0));
 }
 
 /* Sums over the copies of one direction. */
@@ -81,7 +81,9 @@ void mm_facts_renew(const mm_program *program, const mm_graph_facts *planned, co
             way->measured_ns += (double)measured_ns[i];
             break;
         }
-        case MM_COST_MEMORY: /* the memory's rate stays */
+        case MM_COST_MEMORY: /* the rates of the memory and of the disk stay */
+        case MM_COST_DISK_OUT:
+        case MM_COST_DISK_IN:
             break;
         }
     }

@@ -24,6 +24,10 @@ static int64_t host_bytes(const mm_graph *graph, const mm_step_info *step) {
     return bytes;
 }
 
+int64_t mm_disk_ns(const mm_graph_facts *facts, int64_t rate, int64_t bytes) {
+    return mm_add_ns(mm_rate_ns(rate > 0 ? rate : MM_DISK_BYTES_PER_S, bytes), (double)facts->disk_ns);
+}
+
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *n) {
     const mm_node_cost cost = mm_node_table[n->kind].cost;
     if (mm_node_on_host(n)) {
@@ -42,6 +46,10 @@ int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, co
         return mm_rate_ns(facts->out_bytes_per_s, stored->bytes);
     case MM_COST_LINK_IN:
         return mm_rate_ns(facts->in_bytes_per_s, stored->bytes);
+    case MM_COST_DISK_OUT:
+        return mm_disk_ns(facts, facts->store_bytes_per_s, stored->bytes);
+    case MM_COST_DISK_IN:
+        return mm_disk_ns(facts, facts->load_bytes_per_s, stored->bytes);
     case MM_COST_MEMORY:
         return mm_rate_ns(facts->memory_bytes_per_s, stored->bytes);
     }

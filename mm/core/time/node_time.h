@@ -13,6 +13,9 @@ int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *node);
 /* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *node);
 
+/* Time of an access to the disk, at one of its two rates (mm_graph_facts). */
+int64_t mm_disk_ns(const mm_graph_facts *facts, int64_t rate, int64_t bytes);
+
 /* Time of bytes at a rate; 0 if the rate is not known. */
 int64_t mm_rate_ns(int64_t rate, int64_t bytes);
 

@@ -16,7 +16,9 @@ mm_status mm_sim_find_far(mm_simulator *s) {
     return mm_cache_miss_bytes(s->plan, s->facts->cache_bytes, s->miss_bytes);
 }
 
-static bool is_moved_code(const mm_segment *s) { return s->content == MM_CONTENT_CODED && s->pool < 0 && s->pinned; }
+static bool is_moved_code(const mm_segment *s) {
+    return s->content == MM_CONTENT_CODED && s->pool < 0 && s->memory == MM_MEM_PINNED;
+}
 
 /* Finds how many bytes of each code its codec moves over the link. Bodies are put into their pools in issue order, with
  * their typical bytes: what a pool on the device has no room for goes over the link. A code without a body that is
@@ -35,7 +37,7 @@ mm_status mm_sim_find_link_bytes(mm_simulator *s) {
         return mm_fail(MM_ERR_NOMEM, "out of memory for a simulation");
     }
     for (int i = 0; i < plan->n_segments; i++) {
-        left[i] = plan->segments[i].pinned ? 0 : plan->segments[i].bytes;
+        left[i] = plan->segments[i].memory == MM_MEM_PINNED ? 0 : plan->segments[i].bytes;
         if (is_moved_code(&plan->segments[i])) s->link_bytes[i] = plan->segments[i].bytes;
     }
     for (int i = 0; i < plan->n_nodes; i++) {
@@ -65,7 +67,7 @@ static int64_t codec_ns(const mm_simulator *s, const mm_node *n, int64_t ns, int
     if (bytes == 0 || ns < 0) return ns;
     const int64_t link = mm_rate_ns(rate, bytes);
     const mm_segment *code = &s->plan->segments[mm_program_stored(n)];
-    if (code->pool < 0 || s->plan->segments[code->pool].pinned) return link > ns ? link : ns;
+    if (code->pool < 0 || s->plan->segments[code->pool].memory == MM_MEM_PINNED) return link > ns ? link : ns;
     return mm_add_ns(ns, (double)link);
 }
 
@@ -124,6 +126,9 @@ mm_work mm_sim_work_of(const mm_plan *plan, const mm_node *n) {
     case MM_STREAM_OUT:
     case MM_STREAM_IN:
         return MM_WORK_LINK;
+    case MM_STREAM_STORE: /* of no meaning, as on the host: they slow down each other alone (mm_sim_speed) */
+    case MM_STREAM_LOAD:
+        return MM_WORK_LINK;
     case MM_STREAM_HOST: /* of no meaning: it runs at full speed, and slows nothing down */
     case MM_STREAM_COMPUTE:
     case MM_STREAM_COUNT:
@@ -164,6 +169,9 @@ static int64_t contention(const mm_simulator *s, mm_stream_id t) {
 int64_t mm_sim_speed(const mm_simulator *s, mm_stream_id t) {
     const mm_graph_facts *f = s->facts;
     if (t == MM_STREAM_HOST) return MM_SIM_FULL_SPEED;
+    /* The disk is one resource: reads and writes at the same time get half of it each. */
+    if (t == MM_STREAM_STORE) return MM_SIM_FULL_SPEED / (is_busy(s, MM_STREAM_LOAD) ? 2 : 1);
+    if (t == MM_STREAM_LOAD) return MM_SIM_FULL_SPEED / (is_busy(s, MM_STREAM_STORE) ? 2 : 1);
     const int64_t beside = INT64_C(1000) * MM_SIM_FULL_SPEED / (1000 + contention(s, t));
     const bool out = t == MM_STREAM_OUT;
     if ((!out && t != MM_STREAM_IN) || !is_link_busy(s, out ? MM_STREAM_IN : MM_STREAM_OUT)) return beside;

@@ -27,6 +27,10 @@ static const char *untimed_of(const mm_plan *plan, const mm_graph_facts *facts, 
         return facts->in_bytes_per_s == 0 ? "the link" : NULL;
     case MM_COST_MEMORY:
         return facts->memory_bytes_per_s == 0 ? "the memory" : NULL;
+    case MM_COST_DISK_OUT:
+        return facts->store_bytes_per_s == 0 ? "the disk" : NULL;
+    case MM_COST_DISK_IN:
+        return facts->load_bytes_per_s == 0 ? "the disk" : NULL;
     case MM_COST_STEP:
         break;
     }

@@ -209,7 +209,7 @@ static int reader_of(const mm_plan *plan, int node, int segment) {
  * map. */
 static int operation_before(const mm_plan *plan, int node) {
     const mm_segment *src = &plan->segments[plan->nodes[node].src];
-    if (!src->pinned && src->content == MM_CONTENT_RAW) return -1;
+    if (src->memory == MM_MEM_DEVICE && src->content == MM_CONTENT_RAW) return -1;
     for (int i = node - 1; i >= 0; i--)
         if (!mm_node_runs_step(&plan->nodes[i]) && plan->nodes[i].dst == plan->nodes[node].src) return i;
     return -1;
@@ -234,7 +234,7 @@ static int count_links(const mm_plan *plan, int node) {
 /* The node of the step to which an operation brings a map, or its signs; -1: `node` is no such operation. */
 static int brings_to(const mm_plan *plan, int node) {
     const mm_node *n = &plan->nodes[node];
-    const bool brings = !mm_node_runs_step(n) && n->dst >= 0 && !plan->segments[n->dst].pinned;
+    const bool brings = !mm_node_runs_step(n) && n->dst >= 0 && plan->segments[n->dst].memory == MM_MEM_DEVICE;
     return brings ? reader_of(plan, node, n->dst) : -1;
 }
 

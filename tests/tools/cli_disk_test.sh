@@ -1,0 +1,76 @@
+#!/bin/bash
+# cli_disk_test.sh MM VERIFY.PY: --disk, as users have it.
+# SPDX-License-Identifier: MIT
+# shellcheck source=tests/tools/cli.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
+
+verify=$(realpath "$2")
+swap=(--net resnet8 --batch 8 --policy swap-async:when=always)
+train=(train "${swap[@]}" --data synthetic --iterations 2 --no-ladder --quiet)
+
+# What a limit of pinned memory refuses, a disk allows, with the same weights.
+a_limit_of_pinned_memory_is_kept_with_a_disk_() {
+    mkdir -p disk
+    expect 0 "${train[@]}" --save free
+    expect 1 "${train[@]}" --save none --pinned 2MiB
+    says err "pinned"
+    [[ ! -e none ]] || fail "a refused run wrote its state"
+    expect 0 "${train[@]}" --save kept --pinned 2MiB --disk disk:64MiB --json row.json
+    equal_tensors free kept
+    (($(value row.json store_bytes) > 0)) || fail "$(<row.json)"
+    (($(value row.json load_bytes) == $(value row.json store_bytes))) || fail "$(<row.json)"
+    (($(value row.json pinned_bytes) <= 2 << 20)) || fail "$(<row.json)"
+    [[ -z $(ls -A disk) ]] || fail "a file is left on the disk"
+}
+
+plans_say_what_goes_to_the_disk_() {
+    expect 0 plan "${swap[@]}" --pinned 2MiB --disk /nowhere:64MiB --json row.json --save-plan plan.jsonl
+    says out "stores and"
+    (($(value row.json pinned_bytes) <= 2 << 20 && $(value row.json disk_bytes) > 0)) || fail "$(<row.json)"
+    (($(value row.json stores) == $(value row.json loads) && $(value row.json stores) > 0)) || fail "$(<row.json)"
+    expect 0 verify plan.jsonl
+    says out "of a disk"
+    python3 "$verify" plan.jsonl >seen || fail "the second checker refuses it: $(<seen)"
+    sed 's/"disk_bytes": [0-9]*, "pinned_base/"disk_bytes": 4096, "pinned_base/; s/\("is": "limits".*"disk_bytes": \)[0-9]*/\14096/' \
+        plan.jsonl >less.jsonl
+    expect 1 verify less.jsonl
+    says out "rule 9.5"
+    expect 1 plan "${swap[@]}" --pinned 2MiB --disk /nowhere:64KiB
+    expect 0 plan "${swap[@]}" --pinned 64MiB --json whole.json # without a disk nothing changes
+    expect 0 plan "${swap[@]}" --pinned 64MiB --json with.json --disk /nowhere:64MiB
+    cmp -s whole.json with.json || fail "a disk changes a plan that needs none"
+}
+
+wrong_disks_are_refused_() {
+    local disk
+    for disk in disk disk: :64MiB disk:none disk:0; do
+        expect 2 "${train[@]}" --disk "$disk"
+        says err "--disk"
+    done
+    expect 2 "${train[@]}" --pinned 2MiB --disk /nowhere/at/all:64MiB
+    says err "disk /nowhere/at/all: cannot create a file in this directory"
+}
+
+# The file may not grow beyond what the plan stores there: full from the start. The message names the disk.
+a_full_disk_is_named_() {
+    mkdir -p disk
+    (
+        trap '' XFSZ
+        ulimit -f 1
+        expect 1 "${train[@]}" --pinned 2MiB --disk disk:64MiB
+        says err "disk disk: cannot reserve "
+    ) || fail "a full disk"
+}
+
+the_rates_of_a_disk_are_measured_() {
+    mkdir -p disk
+    expect 0 device --facts facts.json --net resnet8 --batch 4 --iterations 2 --policies liveness --disk disk:8MiB
+    says out "disk disk: store "
+    (($(value facts.json store_bytes_per_s) > 0)) || fail "$(<facts.json)"
+    expect 0 plan --net resnet8 --batch 4 --policy swap-async:when=always --pinned 1MiB --disk disk:64MiB \
+        --facts facts.json
+    expect 2 device --disk disk:8MiB
+    says err "--disk: needs --facts FILE"
+}
+
+run_cases
