@@ -14,8 +14,7 @@
 enum { LEAST_BYTES = 1 << 20, PART_BYTES = 128 << 10, ROWS_UNIT = 16 };
 
 /* Whether the layer gives parts of this weight's gradient. */
-static bool gives_parts(const nets_lowered *out, const nets_backend *backend, const nets_layer *layer) {
-    (void)out;
+static bool gives_parts(const nets_backend *backend, const nets_layer *layer) {
     return backend->ops->parts[layer->op] && !layer->attrs.by_output;
 }
 
@@ -26,7 +25,7 @@ static bool all_give_parts(const nets_lowered *out, const nets_backend *backend,
     for (int i = 0; i < nets_net_layers(net); i++) {
         const nets_layer *layer = nets_net_layer(net, i);
         if (nets_parts_weight(layer) != param) continue;
-        if (!gives_parts(out, backend, layer)) return false;
+        if (!gives_parts(backend, layer)) return false;
         if (layer->op == NETS_TOKEN_LOSS) saves += out->batch * nets_net_labels(net) * layer->attrs.out_channels;
     }
     *saves_out = saves;
