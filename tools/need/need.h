@@ -42,7 +42,8 @@ typedef struct need_case {
      * memory even if the budget is too small for the minimum without that limit. */
     bool wants_least;
     /* Plans within the budget first. If that fits, no minimum is found: need_pass.minimum_bytes and need.least_bytes
-     * are 0. Minima are found anyway where the budget is so small that single layers may be faster. */
+     * are 0. Else minima are found as with wants_least, also where the budget is so small that single layers may be
+     * faster. */
     bool wants_plan;
     int64_t staged_bytes; /* wants_plan: room for a staging buffer, which plans have if they fit with it */
 } need_case;

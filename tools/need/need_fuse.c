@@ -160,6 +160,7 @@ mm_status need_init(need *n, const need_case *c) {
     MM_TRY(need_open(n, c));
     mm_status status = MM_OK;
     if (c->wants_plan && c->budget_bytes > 0 && !(may_unfuse && need_may_be_near(n))) status = need_plan(n, &fit);
+    n->asked.wants_least |= c->wants_plan && !fit; /* a refusal tells the minima */
     if (status == MM_OK && !fit) status = need_least(n);
     if (status == MM_OK && !fit && may_unfuse) status = choose(n);
     if (status != MM_OK) need_fini(n);

@@ -39,8 +39,8 @@
  *    Y is at least what c, all later steps and what is recomputed take; at least all copies from the host, or all to
  *    it; at least all decodes, each as long as it takes alone: contention lengthens it.
  *    While both directions of the link are busy, each does at most a share of what it does alone. Let b be the sum of
- *    both shares, at least 1. In any ns the link does at most b ns of copies, as long as they take alone. So X and Y are
- *    each at least their copies in both directions together, divided by b.
+ *    both shares, at least 1. In any ns the link does at most b ns of copies, as long as they take alone. So X and Y
+ *    are each at least their copies in both directions together, divided by b.
  *    Steps lose time to contention, too. Let p(w) be by how many permille work w lengthens a step. Beside several
  *    works, a step's speed is 1000 / (1000 + the sum of their p). So in each ns in which w runs, the step loses
  *    p(w) / (1000 + the sum of p over all kinds) or more; the bound takes the kind of step that loses least. If no step

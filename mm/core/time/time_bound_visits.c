@@ -15,13 +15,14 @@ static double copy_ns(const mm_graph_facts *facts, int64_t rate, int64_t bytes) 
     return ns > 0 ? ns : 0;
 }
 
-/* Who gets a code of the tensor on the device may keep that in place of the elements. */
+/* Who gets a code of the tensor on the device may keep that in place of the elements, if it gives them: a mask does
+ * not. */
 static double least_bytes(const mm_bound_model *m, mm_tensor t) {
     double least = (double)mm_graph_tensor(m->graph, t)->bytes;
     for (int c = 0; c < m->facts->n_codecs; c++) {
         const mm_code_facts *code = mm_facts_code(m->facts, c, t);
         const int64_t bytes = code->body_bound_bytes > 0 ? code->body_typical_bytes : code->code_bytes;
-        if (code->code_bytes >= 0 && (double)bytes < least) least = (double)bytes;
+        if (mm_facts_gives_value(m->facts, m->graph, c, t) && (double)bytes < least) least = (double)bytes;
     }
     return least;
 }
