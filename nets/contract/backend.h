@@ -28,6 +28,9 @@ typedef struct nets_backend_config {
     int threads;
     bool untimed;                /* algorithms are not timed, as if there were no device. For planning only */
     const char *algorithms_path; /* the file of algorithms chosen by timing; NULL: none */
+    /* Once it is not 0, an op that has to time algorithms is not created: MM_ERR_ORDER. A signal handler may set it
+     * (sig_atomic_t is int). It outlives the backend. NULL: never. */
+    const volatile int *stop;
     mm_log log;
 } nets_backend_config;
 

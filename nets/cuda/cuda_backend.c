@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The CUDA backend: its table of ops, and the libraries' handles. */
+#include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +64,25 @@ static mm_status open_gpu(nets_cuda_backend *cuda, int ordinal) {
     return status;
 }
 
+/* Loads libnvrtc-builtins, so that cuDNN can compile kernels: all of attention's, some of convolutions'. NVRTC opens it
+ * by its name alone, and the loader does not look for a library's libraries where this program's are (RUNPATH). It lies
+ * beside the CUDA runtime or cuDNN, and stays loaded. Where it is not, the loader may still find it. */
+static void load_builtins(void) {
+    void *const beside[] = {(void *)cudaRuntimeGetVersion, (void *)cudnnGetVersion};
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
+        Dl_info library;
+        char pattern[4096];
+        glob_t found;
+        const char *end = dladdr(beside[i], &library) ? strrchr(library.dli_fname, '/') : NULL;
+        if (!end) continue;
+        snprintf(pattern, sizeof pattern, "%.*s/libnvrtc-builtins.so.*", (int)(end - library.dli_fname),
+                 library.dli_fname);
+        if (glob(pattern, 0, NULL, &found) != 0) continue;
+        for (size_t k = 0; k < found.gl_pathc; k++) (void)dlopen(found.gl_pathv[k], RTLD_LAZY | RTLD_LOCAL);
+        globfree(&found);
+    }
+}
+
 static mm_status fill(nets_cuda_backend *cuda, int ordinal, const nets_backend_config *config) {
     char device[128] = "";
     const int devices = mm_cuda_count();
@@ -72,6 +93,7 @@ static mm_status fill(nets_cuda_backend *cuda, int ordinal, const nets_backend_c
         cuda->terms.limit_bytes = cuda->config.workspace_limit_bytes = NETS_WORKSPACE_LIMIT_BYTES;
         cuda->terms.tensor_core_limit_bytes = NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
     }
+    load_builtins();
     if (devices) MM_TRY(name_device(ordinal, device));
     MM_TRY(nets_algorithm_cache_init(&cuda->choices, config, device));
     cuda->config.algorithms_path = cuda->choices.path;

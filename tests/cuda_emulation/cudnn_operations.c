@@ -163,18 +163,35 @@ static float each(const operation *o, const job *j, const int64_t at[4]) {
     }
 }
 
+/* The head of t of which `head` of so many is one of a group: neighbours share a head. */
+static int64_t group_of(const tensor *t, int64_t head, int64_t heads) { return head * t->dims[1] / heads; }
+
+/* Sums x over the heads of a group, each of which is a head of y. */
+static float over_group(const tensor *x, const tensor *y, const int64_t at[4]) {
+    const int64_t n = x->dims[1] / y->dims[1];
+    float sum = 0;
+    for (int64_t k = 0; k < n; k++) sum += load(x, (const int64_t[4]){at[0], at[1] * n + k, at[2], at[3]});
+    return sum;
+}
+
+/* The factor of a product in b's row k. */
+static float load_of_group(const tensor *b, const tensor *y, const int64_t at[4], int64_t k) {
+    return load(b, (const int64_t[4]){at[0], group_of(b, at[1], y->dims[1]), k, at[3]});
+}
+
 /* Sums, or takes the maximum, over x's last dimension: of its elements, or their products with b's. */
 static float over(const operation *o, const job *j, const int64_t at[4]) {
-    const tensor *x = &j->tensors[o->x];
+    const tensor *x = &j->tensors[o->x], *y = &j->tensors[o->y];
+    if (y->dims[1] < x->dims[1]) return over_group(x, y, at);
     const bool product = o->type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
     const bool most = !product && o->how == CUDNN_REDUCE_TENSOR_MAX;
     float sum = most ? -INFINITY : 0;
     for (int64_t k = 0; k < x->dims[3]; k++) {
-        const float a = load(x, (const int64_t[4]){at[0], at[1], at[2], k});
+        const float a = load(x, (const int64_t[4]){at[0], group_of(x, at[1], y->dims[1]), at[2], k});
         if (most)
             sum = fmaxf(sum, a);
         else
-            sum += product ? a * load(&j->tensors[o->b], (const int64_t[4]){at[0], at[1], k, at[3]}) : a;
+            sum += product ? a * load_of_group(&j->tensors[o->b], y, at, k) : a;
     }
     return sum;
 }

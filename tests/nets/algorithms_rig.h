@@ -27,13 +27,16 @@ typedef struct algorithms_rig {
     nets_backend_config config;
     int warnings;
     const char *looked_for;
-    int found; /* messages that contain looked_for */
+    int found;            /* messages that contain looked_for */
+    const char *stops_at; /* a message that contains it stops the backend (nets_backend_config.stop) */
+    volatile int stop;
 } algorithms_rig;
 
 static inline void algorithms_note(void *ctx, mm_log_level level, const char *message) {
     algorithms_rig *f = ctx;
     f->warnings += level == MM_LOG_WARNING;
     f->found += f->looked_for && strstr(message, f->looked_for);
+    if (f->stops_at && strstr(message, f->stops_at)) f->stop = 1;
 }
 
 static inline int algorithms_setup(void **state) {
@@ -63,6 +66,36 @@ static inline int64_t algorithms_workspace(const algorithms_rig *f, const nets_o
     nets_op_destroy(op);
     nets_backend_close(backend);
     return bytes;
+}
+
+/* Creating the op ends when the log has `stops_at`: as interrupted, without the memory that timing takes, and with no
+ * choice kept. The log had `looked_for` so many times. A backend that is not stopped creates it afterwards. */
+static inline void algorithms_expect_stopped(algorithms_rig *f, const nets_op_desc *desc, const char *stops_at,
+                                             int found) {
+    nets_backend *backend;
+    nets_op *op;
+    const size_t before = cuda_emulation_alive_get().device_bytes;
+    f->config.stop = &f->stop;
+    f->config.algorithms_path = f->path;
+    f->config.log.level = MM_LOG_DEBUG;
+    f->stops_at = stops_at;
+    f->stop = f->found = 0;
+    assert_int_equal(nets_backend_open("cuda", &f->config, &backend), MM_OK);
+    assert_int_equal(nets_op_create(backend, desc, &op), MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "interrupted"));
+    assert_int_equal(f->found, found);
+    assert_int_equal(f->warnings, 0);
+    assert_int_equal(access(f->path, F_OK), -1);
+    f->stops_at = NULL;
+    f->stop = 0;
+    if (nets_op_create(backend, desc, &op) != MM_OK) fail_msg("%s", mm_last_error());
+    assert_true(f->found > found);
+    assert_int_equal(access(f->path, F_OK), 0);
+    nets_op_destroy(op);
+    nets_backend_close(backend);
+    assert_int_equal(cuda_emulation_alive_get().device_bytes, before);
+    assert_int_equal(cuda_emulation_dnn_descriptors(), 0);
+    unlink(f->path);
 }
 
 /* Replaces the file's choices for an output (deterministic, within the configured limit) by this single one. */

@@ -512,6 +512,16 @@ static void maps_beyond_the_legacy_apis_counters_are_left_to_engines(void **stat
     assert_int_equal(algorithms_workspace(f, &huge, MM_FORWARD), (1 << 20));
 }
 
+/* An op has some twenty candidates, and a network dozens of ops. " ms": also what cuDNN times; " ms, ": only what this
+ * backend times. */
+static void an_interrupt_ends_the_timing_after_the_candidate_that_runs(void **state) {
+    algorithms_rig *f = *state;
+    f->looked_for = " ms";
+    algorithms_expect_stopped(f, &CONV, "a convolution ", 0);
+    f->looked_for = " ms, ";
+    algorithms_expect_stopped(f, &CONV, " ms, ", 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, algorithms_setup, algorithms_teardown)
 
 int main(void) {
@@ -541,6 +551,7 @@ int main(void) {
         CASE(the_log_says_what_was_tried_and_why_not),
         CASE(where_the_graph_api_fails_others_are_taken),
         CASE(a_launch_of_an_engine_that_fails_is_reported),
+        CASE(an_interrupt_ends_the_timing_after_the_candidate_that_runs),
         CASE(maps_beyond_the_legacy_apis_counters_are_left_to_engines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,6 +133,44 @@ static void where_cudnn_is_faster_it_computes_the_same_attention(void **state) {
     assert_true(c.workspaces[MM_BACKWARD].bytes[0] >= FRONT_BYTES + SAMPLES * ENGINE_PLAIN_BYTES);
 }
 
+/* Pairs of q's heads share a head of k and v. As many elements of y, and no more of x, as in ATTENTION. */
+static void cudnn_computes_the_same_where_heads_share_keys(void **state) {
+    enum { FEWER = TOKENS / 2, GROUPED = 2 * HEADS, X_ELEMS = SAMPLES * FEWER * (GROUPED + 2 * HEADS) * SIZE };
+    static computed own, c, again;
+    algorithms_rig *f = *state, other = *f;
+    nets_op_desc desc = ATTENTION;
+    desc.attrs.heads = GROUPED;
+    desc.attrs.kv_heads = HEADS;
+    desc.x[0] = (nets_shape){3, {SAMPLES, FEWER, (GROUPED + 2 * HEADS) * SIZE}};
+    desc.y = (nets_shape){3, {SAMPLES, FEWER, GROUPED * SIZE}};
+    other.config.deterministic = true;
+    other.config.algorithms_path = NULL;
+    compute(&other, &desc, &own);
+    assert_int_equal(own.trials + own.runs, 0);
+    for (int unordered = 0; unordered < 2; unordered++) {
+        cuda_emulation_dnn_unordered(unordered);
+        compute(f, &desc, &c);
+        assert_true(c.trials > 0);
+        assert_int_equal(c.runs, 2);
+        assert_maps_near(c.y, own.y, Y_ELEMS);
+        assert_maps_near(c.dx, own.dx, X_ELEMS);
+        for (int i = 0; i < ROWS; i++) assert_true(fabsf(c.log_sums[i] - own.log_sums[i]) < 1e-4f);
+        compute(f, &desc, &again); /* what was kept for other heads of k and v is not taken for these */
+        assert_int_equal(again.trials, 0);
+        assert_memory_equal(again.dx, c.dx, X_ELEMS * sizeof c.dx[0]);
+        unlink(f->path);
+    }
+    cuda_emulation_dnn_unordered(false);
+    desc.attrs.kv_heads = GROUPED;
+    desc.x[0].dims[2] = 3 * GROUPED * SIZE;
+    compute(f, &desc, &c);
+    assert_true(c.trials > 0);
+    desc.attrs.kv_heads = HEADS;
+    desc.x[0].dims[2] = (GROUPED + 2 * HEADS) * SIZE;
+    compute(f, &desc, &c); /* its key is another's, who differs in nothing but the heads of k and v */
+    assert_true(c.trials > 0);
+}
+
 static void a_kept_choice_is_made_again_with_and_without_a_device(void **state) {
     algorithms_rig *f = *state;
     static computed first, again;
@@ -228,10 +266,19 @@ static void cudnn_is_no_candidate_where_it_cannot_be(void **state) {
     assert_int_equal(c.trials + c.runs, 0);
 }
 
+static void an_interrupt_ends_the_choice_and_keeps_none(void **state) {
+    algorithms_rig *f = *state;
+    f->looked_for = "taken: ";
+    algorithms_expect_stopped(f, &ATTENTION, "attention: ", 0);
+    algorithms_expect_stopped(f, &ATTENTION, ", engine ", 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_interrupt_ends_the_choice_and_keeps_none, setup, algorithms_teardown),
         cmocka_unit_test_setup_teardown(where_cudnn_is_faster_it_computes_the_same_attention, setup,
                                         algorithms_teardown),
+        cmocka_unit_test_setup_teardown(cudnn_computes_the_same_where_heads_share_keys, setup, algorithms_teardown),
         cmocka_unit_test_setup_teardown(a_kept_choice_is_made_again_with_and_without_a_device, setup,
                                         algorithms_teardown),
         cmocka_unit_test_setup_teardown(where_an_unordered_backward_is_faster_it_is_taken_and_kept, setup,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The real cuDNN's engines for the zoo's convolutions. cuDNN plans for a device that is only described to it, so no GPU
  * is needed; a machine's own is hidden, so that results do not depend on it. Nothing runs. Engines that compile their
- * kernels are proposed only where a driver is installed. */
+ * kernels are proposed only where it finds a driver, which the stand-in is (stand_in_driver.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include "nets/cuda/libraries/cudnn_conv.h"
 #include "nets/lower/lower.h"
 #include "nets/zoo/zoo.h"
+#include "tests/core/deep.h"
 #include "tests/nets/cudnn_device.h"
 
 static const char CHOICES_OF[] = "NVIDIA_H200/cudnn";
@@ -43,6 +44,7 @@ enum { CONVS = 512, ENGINES = 64, N_NETS = sizeof NETS / sizeof NETS[0], N_PARTS
 
 typedef struct fixture {
     cudnnBackendDescriptor_t properties;
+    cudnn_driver driver;
     char path[256];
     nets_conv_shape convs[CONVS]; /* distinct; the direction is unset */
     int n;
@@ -119,9 +121,10 @@ static int setup(void **state) {
     const char *folder = getenv("TEST_TMPDIR");
     fixture *f = calloc(1, sizeof *f);
     if (!f) return -1;
+    f->driver = cudnn_driver_open();
     snprintf(f->path, sizeof f->path, "%s/plans.%ld", folder ? folder : "/tmp", (long)getpid());
     for (int i = 0; i < N_NETS; i++) add_net(f, NETS[i].net, NETS[i].batch);
-    f->properties = cudnn_device_describe();
+    f->properties = cudnn_device_describe(&CUDNN_CARDS[H200]);
     *state = f;
     return 0;
 }
@@ -239,6 +242,121 @@ static void an_engine_takes_another_workspace_by_other_knobs(void **state) {
     assert_true(differ > 0);
     nets_cudnn_graph_fini(&graph);
     nets_backend_close(&cuda->base);
+}
+
+/* ---------------------------------------------------------------- other cards, and engines that compile */
+
+/* The networks that people train on all kinds of cards. */
+static const struct {
+    const char *net;
+    int64_t batch;
+} TRAINED[] = {{"resnet50", 128}, {"resnet152", 44}, {"vgg16", 32}, {"mobilenet_v2", 128}};
+enum { N_TRAINED = sizeof TRAINED / sizeof TRAINED[0] };
+
+typedef struct proposals {
+    int planned, compiled; /* engines that may be chosen, but depthwise ones that compile; of them those that compile */
+    nets_conv_shape of;    /* the last one that is compiled: its convolution, workspace and kernel */
+    int64_t workspace_bytes;
+    char kernel[STAND_IN_NAME];
+} proposals;
+
+/* Plans all engines of the first list that may be chosen. Only those that are said to compile load a kernel. */
+static least plan_proposals(fixture *f, const nets_cuda_backend *cuda, const nets_conv_shape *s, proposals *p) {
+    least l = {INT64_MAX, INT64_MAX};
+    nets_cudnn_graph graph;
+    int n;
+    if (nets_cudnn_graph_init(&graph, cuda, s) != MM_OK ||
+        nets_cudnn_engines(&graph, CUDNN_HEUR_MODE_A, ENGINES, f->engines, &n) != MM_OK)
+        fail_for(s, "there are no engines");
+    for (int i = 0; i < n; i++) {
+        const nets_cudnn_engine *e = &f->engines[i];
+        const char *names[STAND_IN_KERNELS];
+        nets_cudnn_plan plan;
+        if (e->unreadable || e->converts || e->coarse_sums || e->nondeterministic) continue;
+        if (e->compiles && s->groups > 1) continue; /* some 60 kernels for each card, half a second each */
+        f->driver.forget();
+        if (nets_cudnn_plan_init(&plan, &graph, &e->choice) != MM_OK) fail_for(s, "a proposal has no plan");
+        if ((f->driver.kernels(names) > 0) != e->compiles)
+            fail_for(s, e->compiles ? "no kernel was loaded" : "a kernel was loaded that was not to be compiled");
+        int64_t *least_bytes = e->tensor_core ? &l.tensor_core : &l.plain;
+        if (plan.workspace_bytes < *least_bytes) *least_bytes = plan.workspace_bytes;
+        p->planned++;
+        if (e->compiles) {
+            p->compiled++;
+            p->of = *s;
+            p->workspace_bytes = plan.workspace_bytes;
+            snprintf(p->kernel, sizeof p->kernel, "%s", names[0]);
+        }
+        nets_cudnn_plan_fini(&plan);
+    }
+    nets_cudnn_graph_fini(&graph);
+    return l;
+}
+
+/* Whether a card computes each direction of each convolution within the limits, and but for depthwise ones with tensor
+ * cores. */
+static void plan_card(fixture *f, nets_cuda_backend *cuda, bool bf16, proposals *p) {
+    for (int i = 0; i < f->n; i++)
+        for (int part = 0; part < N_PARTS; part++) {
+            nets_conv_shape s = part_of(&f->convs[i], part);
+            s.bf16 = bf16 ? NETS_CONV_BF16 : 0;
+            if (bf16 && !nets_conv_gives_bf16(&s)) continue;
+            const least l = plan_proposals(f, cuda, &s, p);
+            const bool tensor_core = l.tensor_core <= NETS_WORKSPACE_TENSOR_CORE_LIMIT_BYTES;
+            if (!tensor_core && (s.groups == 1 || l.plain > NETS_WORKSPACE_LIMIT_BYTES))
+                fail_for(&s, bf16 ? "no bf16 within the limits" : "no TF32 within the limits");
+        }
+}
+
+/* An H200 and, with --deep, all others. */
+static void every_card_has_engines_for_the_networks_that_are_trained(void **state) {
+    fixture *f = *state;
+    need_device(f);
+    cudnn_driver_need(&f->driver);
+    fixture *trained = calloc(1, sizeof *trained);
+    assert_non_null(trained);
+    trained->driver = f->driver;
+    for (int i = 0; i < N_TRAINED; i++) add_net(trained, TRAINED[i].net, TRAINED[i].batch);
+    for (int card = 0; card < test_depth(1, CARDS); card++) {
+        trained->properties = cudnn_device_describe(&CUDNN_CARDS[card]);
+        if (!trained->properties) fail_msg("cuDNN cannot be told of %s", CUDNN_CARDS[card].name);
+        nets_cuda_backend *cuda = open_backend(trained, NULL);
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            proposals p = {.planned = 0};
+            plan_card(trained, cuda, bf16, &p);
+            assert_true(p.planned > trained->n * N_PARTS);
+            if (!bf16) assert_int_equal(p.compiled, 0); /* so choosing compiles nothing in TF32 */
+        }
+        nets_backend_close(&cuda->base);
+        cudnnBackendDestroyDescriptor(trained->properties);
+    }
+    free(trained);
+}
+
+/* Compiling takes a second, so it matters how much of it a run begins with: on Hopper, one kernel. */
+static void a_bf16_resnet50_compiles_only_its_stems_gradient_by_weights(void **state) {
+    static const int CARDS_OF[] = {H200, H100};
+    fixture *f = *state;
+    need_device(f);
+    cudnn_driver_need(&f->driver);
+    fixture *resnet = calloc(1, sizeof *resnet);
+    assert_non_null(resnet);
+    resnet->driver = f->driver;
+    add_net(resnet, "resnet50", 128);
+    for (int i = 0; i < test_depth(1, 2); i++) {
+        proposals p = {.planned = 0};
+        resnet->properties = cudnn_device_describe(&CUDNN_CARDS[CARDS_OF[i]]);
+        nets_cuda_backend *cuda = open_backend(resnet, NULL);
+        plan_card(resnet, cuda, true, &p);
+        assert_int_equal(p.compiled, 1);
+        assert_int_equal(p.of.direction, NETS_CONV_BY_WEIGHTS);
+        assert_int_equal(p.of.x[3], 3);
+        assert_int_equal(p.workspace_bytes, 0);
+        assert_string_equal(p.kernel, "wgrad2d_shmem_tiling");
+        nets_backend_close(&cuda->base);
+        cudnnBackendDestroyDescriptor(resnet->properties);
+    }
+    free(resnet);
 }
 
 /* ---------------------------------------------------------------- choices */
@@ -392,6 +510,8 @@ int main(void) {
         cmocka_unit_test(every_convolution_has_deterministic_engines_of_both_precisions_within_the_limits),
         cmocka_unit_test(every_convolution_of_bf16_has_deterministic_engines_within_the_limits),
         cmocka_unit_test(an_engine_takes_another_workspace_by_other_knobs),
+        cmocka_unit_test(every_card_has_engines_for_the_networks_that_are_trained),
+        cmocka_unit_test(a_bf16_resnet50_compiles_only_its_stems_gradient_by_weights),
         cmocka_unit_test(every_configuration_finds_an_engine_within_its_limit),
         cmocka_unit_test(maps_of_more_than_2_to_the_31_elements_have_engines),
         cmocka_unit_test(a_kept_engine_is_planned_from_its_line_of_text),

@@ -74,6 +74,19 @@ facts_of_a_network_serve_a_plan_() {
     refused 2 "--batch" device --facts facts --net tiny --batch 0
 }
 
+# Ctrl-C while algorithms are timed, which takes half a minute for a network: what is timed already is kept.
+an_interrupt_ends_the_timing_of_algorithms_() {
+    on_a_gpu || return 0
+    start plan --device cuda --net resnet18 --batch 2 --policy liveness --algorithms kept
+    until [[ -s kept ]]; do kill -0 $! || fail "it ended before"; done
+    interrupt
+    says err ": interrupted while algorithms were timed"
+    local lines
+    lines=$(wc -l <kept)
+    expect 0 plan --device cuda --net resnet18 --batch 2 --policy liveness --algorithms kept
+    ((lines >= 1 && $(wc -l <kept) > lines)) || fail "$lines lines were kept, then $(wc -l <kept)"
+}
+
 table_of() { sed -n '/^ "contention": {/,/^ }/p' "$1"; }
 
 # Facts say how much any two kinds of work slow each other, and plans' times take account of it.

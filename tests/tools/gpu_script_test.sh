@@ -67,7 +67,7 @@ prebuilt() {
 help_names_options_and_parts_() {
     script 0 --help
     local word
-    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --tiny "smoke tests device algorithms rounds bf16 gpt" \
+    for word in --quick --only --limit --total --archive --prebuilt --pack --call --emulated --dry --tiny "report ARCHIVE" "smoke tests device algorithms rounds bf16 gpt" \
         first second; do says out "$word"; done
     [[ $(<out) != *"set -uo"* ]] || fail "help goes on into the script"
 }
@@ -94,6 +94,9 @@ a_machine_without_a_gpu_is_told_in_a_line_() {
     ln -sf mm-without pre/tools/mm
     script 1 --quick --archive "$PWD/all.tar.gz" --prebuilt "$PWD/pre" "$PWD/results"
     says err "no GPU that can be used: cuda: no GPU answers: no driver"
+    script 1 report all.tar.gz
+    [[ $(<err) == *"gpu_report: no rows: cuda: no GPU answers: no driver" ]] || fail "$(<err)"
+    says gpu-report.html "no GPU named"
     tar -xzf all.tar.gz device.log steps.txt && says device.log "no driver" && says steps.txt "no GPU that can be used"
 }
 
@@ -104,7 +107,10 @@ a_library_that_is_missing_is_named_() {
     sed -i 's/libjansson\.so\.4/libnowhere.so.4/' pre/tools/mm.bin
     [[ $(ldd pre/tools/mm.bin 2>&1) == *libnowhere* ]] || skip "jansson is not a shared library here"
     ln -sf mm.bin pre/tools/mm
-    script 1 --quick --prebuilt "$PWD/pre" "$PWD/results"
+    script 1 --quick --prebuilt "$PWD/pre" --archive all.tar.gz "$PWD/results"
+    says err "libnowhere.so.4"
+    tar -xzf all.tar.gz missing.txt && says missing.txt "tools/mm: "
+    script 1 --call first --dry --prebuilt "$PWD/pre" results.tar.gz
     says err "libnowhere.so.4"
 }
 
@@ -132,6 +138,18 @@ ok_steps() {
     done
 }
 
+# dry first|second STEP...: checks that the dry call names each step with its command, and neither runs nor writes any.
+dry() {
+    local step call=$1
+    shift
+    env -i PATH="$PWD/bin" gpu/run "$call" --dry dry.tar.gz >out 2>err </dev/null || fail "dry: status $?"
+    [[ $(tail -1 out) == "nothing failed" && ! -e dry.tar.gz ]] || fail "dry: $(tail -1 out)"
+    for step in "$@"; do grep -q -x -e "== $step" out || fail "dry: no step $step"; done
+    grep -q -e "^   .*/tools/mm .*--device cuda" out || fail "no command"
+}
+
+# Emulated, on a machine that others use, too, steps may take longer than on a GPU.
+patient=(--limit 900 --total 5000)
 thin=(--policies "overlap=liveness,freelunch:codec=zfp:rate=4:sms=16,when=always"
     --policies "resnet50-6.5GB=auto,freelunch:rate=4" --policies resnet50-bf16-3.5GB=auto)
 thin_second=(--policies gpt2-half=auto --policies resnet152-20GB=recompute:mode=sqrt --policies resnet50-swap=swap-async
@@ -161,19 +179,27 @@ a_pack_needs_neither_this_repository_nor_xz_() {
     program bin/python3 "exec $(python3 -c 'import sys; print(sys.executable)') -S \"\$@\""
     program bin/ldd 'echo "$1: /lib/libtinfo.so.6: no version information available (required by $1)"' "exec $(type -P ldd) \"\$@\""
     PATH=$PWD/bin python3 -m tarfile -e gpu.tar.xz gpu
-    packed first --tiny "${thin[@]}"
+    dry first smoke tests codec ops codec-zeros algorithms-resnet50 kernels-resnet50 rounds-resnet50
     call_fits first 300
+    says out "     tests/device_cuda_test"
+    [[ $(<out) != *1200MiB* ]] || fail "more than one network's algorithms"
+    dry second kernels-resnet50-bf16 rounds-resnet50-bf16 rounds-gpt2 mm-overlap mm-resnet152-20GB predict-resnet50
+    call_fits second 270
+    says out "--modes channels_last,compile:1.0,compile:0.2"
+    mv gpu/tools/bench/op_bench .
+    ! env -i PATH="$PWD/bin" gpu/run first --dry >out 2>err || fail "a program is missing"
+    says out "there is no program "
+    says out "not well: ops"
+    mv op_bench gpu/tools/bench/
+    packed first --tiny "${patient[@]}" "${thin[@]}"
     says out "== goals"
     mkdir results
     tar -xzf results.tar.gz -C results || fail "no archive"
-    ok_steps smoke tests codec codec-zeros ops algorithms-resnet50 algorithms-resnet50-1200MiB ops-1200MiB rounds-resnet50 \
-        kernels-resnet50
+    ok_steps smoke tests codec codec-zeros ops algorithms-resnet50 rounds-resnet50 kernels-resnet50
     rounds_without_torch resnet50
-    [[ $(values results/rounds-resnet50.json workspace_limit_bytes | sort -u) == *1258291200* ]] || fail "another workspace"
     mv gpu/tools/mm gpu/tools/mm-packed
     seen gpu/tools/mm "$PWD/gpu/tools/mm-packed"
-    packed second --tiny "${thin_second[@]}"
-    call_fits second 270
+    packed second --tiny "${patient[@]}" "${thin_second[@]}"
     tar -xzf results.tar.gz -C results
     ok_steps smoke kernels-resnet50-bf16 rounds-resnet50-bf16 kernels-gpt2 rounds-gpt2 mm-overlap mm-overlap-equal \
         mm-resnet152-20GB mm-resnet152-12GiB mm-resnet152-44 mm-resnet50-swap predict-tiny
@@ -183,15 +209,118 @@ a_pack_needs_neither_this_repository_nor_xz_() {
         "== codecs" "relu, backward 2.5 us (0.75)" "conv 3x3, forward 4.5 us" "compile:1.0: no torch; 3513 on an H200" \
         "ResNet-50 128 bf16, all kept, img/s" "channels_last: no torch; 4200 on an H200" "GPT-2 16 bf16, all kept, tok/s" \
         "checkpoint: not run" ", inline: loss" "beside the host, an iteration: gradients' error" \
-        "with 1200 MiB of workspace"$'\n'"conv 3x3, forward 2.25 us" "liveness (workspace 1.26 GB)"; do
+        "beside torch.compile, img/s"; do
         says results/summary.txt "$name"
     done
     text=$(sed '1,/^== goals$/d' results/summary.txt)
-    (($(wc -l <<<"$text") == 28)) || fail "goals: $text"
+    (($(wc -l <<<"$text") == 29)) || fail "goals: $text"
     [[ $text != *"no row"* ]] || fail "a goal without a figure: $text"
     # The output ends with a short summary of everything.
     text=$(sed -n '/^== steps$/,/^results: /p' out | sed '$d')
     ((${#text} > 2000 && ${#text} <= 10000)) || fail "a summary of ${#text} characters"
+    reported results.tar.gz
+}
+
+# reported ARCHIVE: checks what `gpu report` makes of both calls' results, which are unpacked in `results`.
+reported() {
+    env -i PATH="$PWD/bin" gpu/tools/bench/gpu report "$1" --page page.html >table 2>err || fail "report: $(<err)"
+    python3 - <<'END' || fail "report: $(<table)"
+import html.parser, json, re, sys
+lines = open("table").read().splitlines()
+assert re.fullmatch(r"Measured on one no GPU named, cuDNN 9\.\d+\.\d+, cuBLAS .*; \d{4}-\d\d-\d\d\.", lines[0]), lines[0]
+assert lines[1] == "" and all(line.count("|") == 6 and line[0] == line[-1] == "|" for line in lines[2:]), lines
+cells = {cell[1].strip(): [c.strip() for c in cell[2:6]] for cell in (line.split("|") for line in lines[4:])}
+rows = [row for name in ("rounds-resnet50", "rounds-resnet50-bf16", "rounds-gpt2") for row in json.load(open("results/%s.json" % name))
+        if row["status"] == "ok"]
+assert len(cells) == 3, cells
+for title, precision, key in (("`tiny`, batch 4, TF32: images/s", "tf32", "images_per_second"),
+                              ("`tiny`, batch 4, bf16: images/s", "bf16", "images_per_second")):
+    kept = max((r for r in rows if r["policy"] == "liveness" and r["net"] == "tiny" and r["precision"] == precision), key=lambda r: r[key])
+    memory = kept["peak_bytes"] + kept["outside_bytes"]
+    speed = "{:,.0f}".format(kept[key]) if kept[key] >= 100 else "%.3g" % kept[key]
+    assert cells[title][0] == "%s in %.3g MB" % (speed, memory * 1e-6), (cells[title], kept)
+    assert cells[title][3] == "-", cells[title]
+lossy = [r for r in rows if r["lossy"] and r["precision"] == "tf32"]
+assert lossy and cells["`tiny`, batch 4, TF32: images/s"][2].endswith("`") and "freelunch" in cells["`tiny`, batch 4, TF32: images/s"][2]
+
+class Page(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.text, self.classes = [], "", []
+    def handle_starttag(self, tag, attributes):
+        self.classes += [value for _, value in attributes]
+        if tag not in ("meta",):
+            self.open.append(tag)
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+    def handle_data(self, data):
+        self.text += data
+
+page, text = Page(), open("page.html").read()
+page.feed(text)
+assert not page.open and "http" not in text and "src=" not in text
+for word in ["goals", "rows", "for a README", "steps", "smoke", "device", "ops", "codecs", "kernels", "beside the computation", "machine",
+             "ResNet-50 128, all kept, img/s", "the simulator's error", "gradients' error", *lines[4:]]:
+    assert word in page.text, word
+assert {"yes", "no"} & set(page.classes)
+sys.path.insert(0, "gpu/tools/bench")
+sys.dont_write_bytecode = True
+from gpu_report import reached
+for line, expected in ((("a, img/s", "1.05 x", "10", "9", "1.11"), True), (("a, img/s", "1.05 x", "9", "9", "1.00"), False),
+                       (("a, img/s", "1.05 x", "9", "(9)", "1.00"), None), (("a, img/s", "1.05 x", "-", "9", "-"), None),
+                       (("its memory, GB", "0.8 x", "7", "10", "0.70"), True), (("its memory, GB", "0.8 x", "9", "10", "0.90"), False),
+                       (("zfp encode, GB/s", "5 x", "900", "(369)", "2.44"), False), (("host time", "<= 100", "50", "-", "-"), True),
+                       (("hidden", ">= 0.9", "0.85", "-", "-"), False), (("hidden", ">= 0.9", "-", "-", "-"), None)):
+    assert reached(line) is expected, (line, reached(line))
+END
+}
+
+damaged_archives_are_told_in_a_line_() {
+    mkdir results
+    echo "[$(row resnet50 128 liveness 3688.65 11e9)]" >results/rounds-resnet50.json
+    echo "[$(row resnet50 128 liveness 3000 12e9),$(row gpt2 16 auto 9000 9e9)]" >results/mm-other.json
+    printf 'one\t1\tok\n' >results/steps.txt
+    tar -czf first.tar.gz -C results .
+    tar -czf second.tar.gz -C results rounds-resnet50.json mm-other.json steps.txt
+    script 0 report second.tar.gz second.tar.gz --page page.html # the same twice: steps are added, rows are not
+    [[ $(tail -2 out) == "| ResNet-50, batch 128, TF32: images/s | 3,689 in 11.00 GB | - | - | - |"$'\n'"| GPT-2, batch 16, TF32: images/s | - | 9,000 in 9.00 GB, \`auto\` | - | - |" ]] ||
+        fail "$(<out)"
+    head -c 100 second.tar.gz >cut.tar.gz
+    for name in nowhere.tar.gz cut.tar.gz; do
+        script 2 report second.tar.gz "$name"
+        [[ $(<err) == "gpu_report: $name: not an archive of results, or damaged: "* && $(wc -l <err) == 1 ]] || fail "$(<err)"
+    done
+    ln -s /etc/passwd results/steps-linked
+    tar -czf linked.tar.gz -C results steps-linked
+    script 2 report linked.tar.gz
+    says err "which tools/bench/gpu does not write"
+}
+
+a_script_that_is_killed_leaves_an_archive_() {
+    prebuilt tests/b_hangs
+    program pre/tests/b_hangs 'echo begun' 'exec sleep 20'
+    local status=0
+    "$gpu" --quick --only tests --prebuilt "$PWD/pre" --archive "$PWD/all.tar.gz" "$PWD/results" >out 2>err </dev/null &
+    until [[ -s results/tests.log ]]; do kill -0 $! || fail "it ended"; done
+    kill -TERM $!
+    wait $! || status=$?
+    ((status == 143)) || fail "status $status"
+    tar -xzf all.tar.gz tests.log gpu.txt && says tests.log b_hangs
+}
+
+what_is_issued_is_verified_where_mm_can_() {
+    prebuilt
+    program pre/tools/mm-verifies '[[ "$*" != "train --help" ]] || { echo "  --verify-issued  "; exit; }' \
+        '[[ $* != *--verify-issued* || $* != *freelunch* ]] || { echo "mm train: it is wrong" >&2; exit 1; }' \
+        "for word; do shift; [[ \$word == --verify-issued ]] || set -- \"\$@\" \"\$word\"; done" \
+        "exec $PWD/pre/tools/mm-seen \"\$@\""
+    ln -sf mm-verifies pre/tools/mm
+    script 1 --call first --tiny "${patient[@]}" --only smoke --prebuilt pre all.tar.gz
+    mkdir results
+    tar -xzf all.tar.gz -C results
+    ok_steps smoke issued-swap summary
+    grep -qP "^issued-freelunch\t\d+\tfailed" results/steps.txt || fail "a run that is wrong is well: $(<results/steps.txt)"
+    says results/issued-freelunch.log "it is wrong"
 }
 
 what_no_call_has_is_measured_by_name_() {
@@ -209,7 +338,7 @@ a_smoke_that_fails_ends_the_run_and_a_sanitizer_may_be_refused_() {
     prebuilt
     program pre/tools/mm-wrong "exec $PWD/pre/tools/mm-seen \"\$@\" \$([[ \$* != *inline* ]] || echo --seed 2)"
     ln -sf mm-wrong pre/tools/mm
-    script 1 --call first --tiny --prebuilt pre all.tar.gz
+    script 1 --call first --tiny "${patient[@]}" --prebuilt pre all.tar.gz
     says out "the smoke failed, and nothing else was run: send back $PWD/all.tar.gz"
     says out "tensors differ from those step by step, the first "
     tar -xzf all.tar.gz steps.txt

@@ -8,18 +8,19 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Globals, because a signal handler has no other way to pass on a signal. */
+static volatile sig_atomic_t interrupted, terminated;
+static struct timespec interrupted_at;
+
+int command_status(mm_status status) {
+    if (status == MM_ERR_ORDER && interrupted) return EXIT_INTERRUPTED;
+    return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
+}
+
 int command_failed(const char *command, mm_status status) {
     fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
     return command_status(status);
 }
-
-int command_status(mm_status status) {
-    return status == MM_ERR_INVALID || status == MM_ERR_NOT_FOUND ? EXIT_USAGE : EXIT_FAILED;
-}
-
-/* Globals, because a signal handler has no other way to pass on a signal. */
-static volatile sig_atomic_t interrupted, terminated;
-static struct timespec interrupted_at;
 
 enum { TWICE_MS = 100 }; /* signals this close count as one: `timeout` signals the process, then its group */
 

@@ -22,7 +22,8 @@ int cmd_codecs(int argc, char **argv);
 int cmd_study(int argc, char **argv); /* mm codecs --study */
 
 /* Prints "mm COMMAND: message" to stderr, and returns the exit status: EXIT_USAGE for MM_ERR_INVALID and
- * MM_ERR_NOT_FOUND, which are faults of the command line, else EXIT_FAILED. */
+ * MM_ERR_NOT_FOUND, which are faults of the command line; EXIT_INTERRUPTED for MM_ERR_ORDER after a signal, with which
+ * work that was told to stop fails; else EXIT_FAILED. */
 int command_failed(const char *command, mm_status status);
 /* The same exit status, without the message. */
 int command_status(mm_status status);

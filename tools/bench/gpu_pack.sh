@@ -12,21 +12,20 @@ list_libraries() {
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
 }
 
-SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
+SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_report.py,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
     tools/python/mm_torch/*.py)
 
-# Builds the programs, and writes lists of CUDA tests and suites to $folder.
+# Builds the programs, and writes the list of CUDA tests to $folder. Suites are left out: no call has time for them, and
+# each is as large as the command.
 build_programs() {
-    local programs tests suites labels
+    local programs tests labels
     mapfile -t tests < <(list_cuda_tests)
-    mapfile -t suites < <(list_suites)
     ((${#tests[@]} > 0)) || { echo "tools/bench/gpu: bazel names no test that needs CUDA" >&2 && return 1; }
-    programs=(mm/libmm.so tools/mm tools/example_{embed_cuda,own_stream} tools/bench/codec_bench tools/bench/op_bench "${tests[@]}" "${suites[@]}")
+    programs=(mm/libmm.so tools/mm tools/example_{embed_cuda,own_stream} tools/bench/codec_bench tools/bench/op_bench "${tests[@]}")
     mapfile -t labels < <(printf '//%s\n' "${programs[@]}" | sed 's#\(.*\)/#\1:#')
     "${bazel[@]}" build "${options[@]}" "${labels[@]}" || return 1
     bin=$(bin_of_build)
     printf '%s\n' "${programs[@]}" | grep -Fx -f <(printf '%s\n' "${tests[@]}") >"$folder/cuda_tests.txt"
-    printf '%s\n' "${suites[@]}" >"$folder/suites.txt"
 }
 
 pack() {
@@ -35,11 +34,12 @@ pack() {
     # shellcheck disable=SC2064 # expand $folder now
     trap "rm -rf '$folder'" EXIT
     if [[ $prebuilt ]]; then
-        cp "$prebuilt/cuda_tests.txt" "$prebuilt/suites.txt" "$folder/" || return 1
+        cp "$prebuilt/cuda_tests.txt" "$folder/" || return 1
     else
         build_programs || return 1
     fi
-    mapfile -t programs < <(cat "$folder/cuda_tests.txt" "$folder/suites.txt" &&
+    : >"$folder/suites.txt"
+    mapfile -t programs < <(cat "$folder/cuda_tests.txt" &&
         printf 'tools/%s\n' mm bench/codec_bench bench/op_bench &&
         (cd "$bin" && find mm tools -maxdepth 1 \( -name libmm.so -o -name example_embed_cuda -o -name example_own_stream \) 2>/dev/null))
     # The compiler's libraries go to compiler/: if the machine has its own, those are used, since they may be newer.
@@ -62,8 +62,8 @@ END
         [[ ! ${library##*/} =~ ^(libstdc\+\+|libgcc_s|libgomp)\.so ]] || into=$folder/compiler/
         install "$library" "$into" && strip --strip-unneeded "$into${library##*/}" || return 1
     done
-    # All programs contain the same kernels, so the dictionary must reach from one program to the next.
-    XZ_OPT=${XZ_OPT:---lzma2=preset=3,dict=64MiB} tar -cJf "$pack" -C "$folder" . || return 1
+    # All programs contain the same kernels, so the dictionary must reach from one program, of some 70 MiB, to the next.
+    XZ_OPT=${XZ_OPT:---lzma2=preset=3,dict=160MiB} tar --sort=name -cJf "$pack" -C "$folder" . || return 1
     if (($(stat -c %s "$pack") <= PACK_MIB << 20)); then
         echo "$pack: $(stat -c %s "$pack" | numfmt --to=iec). There, with any folder for gpu:"
         echo "python3 -m tarfile -e ${pack##*/} gpu && gpu/run first && gpu/run second"

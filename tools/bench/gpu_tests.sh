@@ -57,17 +57,20 @@ part_sanitizer() {
 }
 
 # Runs operations and codecs first, then the device, then whole networks, so that the least important tests are cut.
+# Those of cuDNN's plans, which use no GPU, come last.
 part_tests() {
     part tests || return 0
     local first
-    for first in op_agree codec_cuda device_cuda train_agree cuda_describe cudnn_plans cudnn_attention; do
+    for first in op_agree codec_cuda device_cuda train_agree train_cuda fault_cuda; do
         grep "/${first}_test\$" "$out/cuda_tests.txt"
     done >"$scratch/tests"
-    grep -vxF -f "$scratch/tests" "$out/cuda_tests.txt" >>"$scratch/tests"
+    grep -vxF -f "$scratch/tests" "$out/cuda_tests.txt" >"$scratch/rest"
+    { grep -v /cudnn_ "$scratch/rest"; grep /cudnn_ "$scratch/rest"; } >>"$scratch/tests"
     run tests 0 each_test "$scratch/tests" 90 # one at a time: they share the GPU
 }
 
 part_suites() {
     part suites || return 0
+    [[ -s $out/suites.txt ]] || { note suites 0 "skipped: a pack has none" && return; }
     run suites 0 each_test "$out/suites.txt" "$(if $quick; then echo 60; else echo 1200; fi)"
 }

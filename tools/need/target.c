@@ -116,7 +116,8 @@ mm_status target_init(target *t) {
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .threads = (int)t->threads,
-                                        .algorithms_path = t->algorithms};
+                                        .algorithms_path = t->algorithms,
+                                        .stop = t->stop};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
     MM_TRY(read_disk(t));
     learn_rates(t);

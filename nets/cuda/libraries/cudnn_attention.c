@@ -2,7 +2,7 @@
 /* Attention as cuDNN's graphs. cuDNN has no operation for causal attention; its engines recognise the graph of
  * operations that NVIDIA's cudnn-frontend composes for cuDNN 9.19, which is built here. In a deterministic backward a
  * product gives q's gradient directly. An unordered one adds to an f32 sum in memory, in any order, which is then
- * rounded. */
+ * rounded. Where heads of q share a head of k and v, their gradients are summed by a reduction. */
 #include "nets/cuda/libraries/cudnn_attention.h"
 
 #include <math.h>
@@ -48,10 +48,12 @@ typedef enum name {
     DS_TURNED,
     K,
     DQ_SUM,
+    DK_ALL /* for each head of q: the heads of a group add up */,
+    DV_ALL,
     NAMES
 } name;
 
-typedef enum form { OF_X, OF_X_TURNED, OF_Y, SQUARE, SQUARE_TURNED, PER_ROW, PER_CHANNEL, NUMBER } form;
+typedef enum form { OF_X, OF_KV, OF_KV_TURNED, OF_Y, SQUARE, SQUARE_TURNED, PER_ROW, PER_CHANNEL, NUMBER } form;
 typedef enum place { MEMORY, VIRTUAL, HOST } place;
 
 /* clang-format off */
@@ -61,15 +63,15 @@ static const struct {
     place place;
 } TENSOR[NAMES] = {
     [Q] = {OF_X, CUDNN_DATA_BFLOAT16, MEMORY},
-    [K_TURNED] = {OF_X_TURNED, CUDNN_DATA_BFLOAT16, MEMORY},
-    [V] = {OF_X, CUDNN_DATA_BFLOAT16, MEMORY},
-    [V_TURNED] = {OF_X_TURNED, CUDNN_DATA_BFLOAT16, MEMORY},
+    [K_TURNED] = {OF_KV_TURNED, CUDNN_DATA_BFLOAT16, MEMORY},
+    [V] = {OF_KV, CUDNN_DATA_BFLOAT16, MEMORY},
+    [V_TURNED] = {OF_KV_TURNED, CUDNN_DATA_BFLOAT16, MEMORY},
     [Y] = {OF_Y, CUDNN_DATA_BFLOAT16, MEMORY},
     [LOG_SUMS] = {PER_ROW, CUDNN_DATA_FLOAT, MEMORY},
     [DY] = {OF_Y, CUDNN_DATA_BFLOAT16, MEMORY},
     [DQ] = {OF_X, CUDNN_DATA_BFLOAT16, MEMORY},
-    [DK] = {OF_X, CUDNN_DATA_BFLOAT16, MEMORY},
-    [DV] = {OF_X, CUDNN_DATA_BFLOAT16, MEMORY},
+    [DK] = {OF_KV, CUDNN_DATA_BFLOAT16, MEMORY},
+    [DV] = {OF_KV, CUDNN_DATA_BFLOAT16, MEMORY},
     [AT_Y] = {PER_ROW, CUDNN_DATA_FLOAT, MEMORY},
     [SCALE] = {NUMBER, CUDNN_DATA_FLOAT, HOST},
     [NEVER] = {NUMBER, CUDNN_DATA_FLOAT, HOST},
@@ -94,8 +96,10 @@ static const struct {
     [DS] = {SQUARE, CUDNN_DATA_FLOAT, VIRTUAL},
     [DS_SCALED] = {SQUARE, CUDNN_DATA_FLOAT, VIRTUAL},
     [DS_TURNED] = {SQUARE_TURNED, CUDNN_DATA_BFLOAT16, VIRTUAL},
-    [K] = {OF_X, CUDNN_DATA_FLOAT, VIRTUAL},
+    [K] = {OF_KV, CUDNN_DATA_FLOAT, VIRTUAL},
     [DQ_SUM] = {PER_CHANNEL, CUDNN_DATA_FLOAT, MEMORY},
+    [DK_ALL] = {PER_CHANNEL, CUDNN_DATA_BFLOAT16, VIRTUAL},
+    [DV_ALL] = {PER_CHANNEL, CUDNN_DATA_BFLOAT16, VIRTUAL},
 };
 
 /* ---------------------------------------------------------------- operations */
@@ -108,7 +112,7 @@ typedef struct operation {
     name x, b, y;
 } operation;
 
-enum { OPERATIONS = 23, UNORDERED = 2 /* BACKWARD's last ones, which replace the one before if unordered */ };
+enum { OPERATIONS = 25, UNORDERED = 2 /* BACKWARD's last ones, which replace the one before if unordered */ };
 
 static const operation FORWARD[] = {
     {PRODUCT, 0, Q, K_TURNED, SCORES},
@@ -140,13 +144,15 @@ static const operation BACKWARD[] = {
     {SELECT, 0, LOWERED, NEVER, MASKED},
     {EACH, CUDNN_POINTWISE_EXP, MASKED, NONE, POWERS},
     {TURN, 0, POWERS, NONE, P_TURNED},
-    {PRODUCT, 0, P_TURNED, DY, DV},
+    {PRODUCT, 0, P_TURNED, DY, DV_ALL},
+    {OVER_ROW, CUDNN_REDUCE_TENSOR_ADD, DV_ALL, NONE, DV},
     {PRODUCT, 0, DY, V_TURNED, DP},
     {EACH, CUDNN_POINTWISE_SUB, DP, AT_Y, DP_LESS},
     {EACH, CUDNN_POINTWISE_MUL, DP_LESS, POWERS, DS},
     {EACH, CUDNN_POINTWISE_MUL, DS, SCALE, DS_SCALED},
     {TURN, 0, DS_SCALED, NONE, DS_TURNED},
-    {PRODUCT, 0, DS_TURNED, Q, DK},
+    {PRODUCT, 0, DS_TURNED, Q, DK_ALL},
+    {OVER_ROW, CUDNN_REDUCE_TENSOR_ADD, DK_ALL, NONE, DK},
     {TURN, 0, K_TURNED, NONE, K},
     {PRODUCT, 0, DS_SCALED, K, DQ},
     {PRODUCT, 0, DS_SCALED, K, DQ_SUM},
@@ -164,12 +170,14 @@ _Static_assert(NAMES + 2 * OPERATIONS + 1 <= NETS_CUDNN_DESCRIPTORS, "a graph's 
 static mm_status describe_tensor(nets_cudnn_graph *g, const nets_cuda_attention *a, name id,
                                  cudnnBackendDescriptor_t *out) {
     enum { ALIGNMENT = 16 }; /* a head begins at a multiple of 8 elements */
-    const int64_t n = a->samples, h = a->heads, s = a->tokens, d = a->size, w = h * d;
+    const int64_t n = a->samples, h = a->heads, kv = a->kv_heads, s = a->tokens, d = a->size, w = h * d;
+    const int64_t x = w + 2 * kv * d; /* a token's row of x */
     const struct {
         int64_t dims[4], strides[4];
     } forms[] = {
-        [OF_X] = {{n, h, s, d}, {s * 3 * w, d, 3 * w, 1}},
-        [OF_X_TURNED] = {{n, h, d, s}, {s * 3 * w, d, 1, 3 * w}},
+        [OF_X] = {{n, h, s, d}, {s * x, d, x, 1}},
+        [OF_KV] = {{n, kv, s, d}, {s * x, d, x, 1}},
+        [OF_KV_TURNED] = {{n, kv, d, s}, {s * x, d, 1, x}},
         [OF_Y] = {{n, h, s, d}, {s * w, d, w, 1}},
         [SQUARE] = {{n, h, s, s}, {h * s * s, s * s, s, 1}},
         [SQUARE_TURNED] = {{n, h, s, s}, {h * s * s, s * s, 1, s}},
@@ -250,20 +258,30 @@ static mm_status describe_operation(nets_cudnn_graph *g, const operation *o,
     return nets_cudnn_describe(&g->made, KIND[o->kind].operation, WHAT, attributes, out);
 }
 
-static int operations_of(mm_phase phase, bool unordered, operation operations[OPERATIONS]) {
+/* Where each head of q has its own k and v, nothing is summed: the sums' results take the place of what they sum. */
+static bool is_group_sum(const operation *o) { return o->x == DK_ALL || o->x == DV_ALL; }
+
+static name ungrouped(name of) { return of == DK_ALL ? DK : of == DV_ALL ? DV : of; }
+
+static int operations_of(mm_phase phase, bool unordered, bool grouped, operation operations[OPERATIONS]) {
     enum { SHARED = OPERATIONS - UNORDERED - 1 };
     const operation *from = phase == MM_FORWARD ? FORWARD : BACKWARD;
-    const int n = phase == MM_FORWARD ? (int)(sizeof FORWARD / sizeof *FORWARD) : SHARED + 1;
-    memcpy(operations, from, (size_t)n * sizeof *from);
-    if (!unordered) return n;
-    memcpy(operations + SHARED, BACKWARD + SHARED + 1, UNORDERED * sizeof *from);
-    return SHARED + UNORDERED;
+    const int all = phase == MM_FORWARD ? (int)(sizeof FORWARD / sizeof *FORWARD) : OPERATIONS;
+    int n = 0;
+    for (int i = 0; i < all; i++) {
+        if (phase == MM_BACKWARD && (unordered ? i == SHARED : i > SHARED)) continue;
+        if (!grouped && is_group_sum(&from[i])) continue;
+        operations[n] = from[i];
+        if (!grouped) operations[n].y = ungrouped(from[i].y);
+        n++;
+    }
+    return n;
 }
 
 static mm_status make_graph(nets_cudnn_graph *g, const nets_cuda_attention *a, mm_phase phase, bool unordered) {
     cudnnBackendDescriptor_t tensors[NAMES] = {NULL}, made[OPERATIONS];
     operation operations[OPERATIONS];
-    const int n = operations_of(phase, unordered, operations);
+    const int n = operations_of(phase, unordered, a->kv_heads < a->heads, operations);
     for (int i = 0; i < n; i++) {
         const name of[] = {operations[i].x, operations[i].b, operations[i].y};
         for (size_t k = 0; k < sizeof of / sizeof of[0]; k++)
@@ -305,30 +323,32 @@ mm_status nets_cudnn_attention_enqueue(const nets_cudnn_attention_step *step, co
                                        mm_phase phase, const nets_attention_tensors *t) {
     enum { BF16 = 2 };
     const int64_t samples = of->samples / step->parts, width = (int64_t)of->heads * of->size;
+    const int64_t k_at = width * BF16, v_at = k_at + (int64_t)of->kv_heads * of->size * BF16; /* in a row of x */
+    const int64_t x = samples * of->tokens * (2 * v_at - k_at);
     const int64_t y = samples * of->tokens * width * BF16,
                   rows = samples * of->heads * of->tokens * (int64_t)sizeof(float);
     float scale = of->scale, never = -INFINITY, one = 1;
     for (int64_t i = 0; i < step->parts; i++) {
-        char *x_at = (char *)t->x + i * 3 * y, *dx_at = t->dx ? (char *)t->dx + i * 3 * y : NULL;
+        char *x_at = (char *)t->x + i * x, *dx_at = t->dx ? (char *)t->dx + i * x : NULL;
         void *at[NAMES] = {
             [Q] = x_at,
-            [K_TURNED] = x_at + width * BF16,
+            [K_TURNED] = x_at + k_at,
             [Y] = (char *)t->y + i * y,
             [LOG_SUMS] = (char *)t->log_sums + i * rows,
             [SCALE] = &scale,
             [NEVER] = &never,
         };
         if (phase == MM_FORWARD) {
-            at[V] = x_at + 2 * width * BF16;
+            at[V] = x_at + v_at;
         } else {
-            at[V_TURNED] = x_at + 2 * width * BF16;
+            at[V_TURNED] = x_at + v_at;
             at[DY] = (char *)t->dy + i * y;
             at[AT_Y] = (char *)t->workspace + i * rows;
             at[ONE] = &one;
             if (step->unordered) at[DQ_SUM] = (char *)t->workspace + sums_at(of);
             at[DQ] = dx_at;
-            at[DK] = dx_at + width * BF16;
-            at[DV] = dx_at + 2 * width * BF16;
+            at[DK] = dx_at + k_at;
+            at[DV] = dx_at + v_at;
         }
         int64_t ids[NAMES];
         void *tensors[NAMES];

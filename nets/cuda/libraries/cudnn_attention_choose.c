@@ -143,9 +143,10 @@ static mm_status time_step(const trial *t, mm_phase phase, const nets_cudnn_atte
 
 static mm_status start(trial *t) {
     const nets_cuda_attention *of = &t->attention->of;
-    const int64_t y = of->samples * of->tokens * of->heads * of->size * (int64_t)sizeof(uint16_t);
+    const int64_t head = of->samples * of->tokens * of->size * (int64_t)sizeof(uint16_t);
+    const int64_t y = of->heads * head, x = (of->heads + 2 * of->kv_heads) * head;
     t->bytes[OUT_Y] = y;
-    t->bytes[OUT_DX] = 3 * y;
+    t->bytes[OUT_DX] = x;
     t->bytes[OUT_LOG_SUMS] = nets_cuda_attention_backward_bytes(*of);
     t->workspace_bytes = nets_larger(t->attention->cuda->terms.limit_bytes, t->bytes[OUT_LOG_SUMS]);
     for (int o = 0; o < OUTPUTS; o++) {
@@ -155,10 +156,10 @@ static mm_status start(trial *t) {
                 return mm_fail(MM_ERR_NOMEM, "no memory for %lld bytes of results", (long long)t->bytes[o]);
     }
     MM_TRY(nets_cuda_timing_start(&t->timing));
-    MM_TRY(nets_cuda_timing_tensor(&t->timing, 3 * y, true, &t->at.x));
+    MM_TRY(nets_cuda_timing_tensor(&t->timing, x, true, &t->at.x));
     MM_TRY(nets_cuda_timing_tensor(&t->timing, y, true, &t->at.dy));
     MM_TRY(nets_cuda_timing_take(y, &t->at.y));
-    MM_TRY(nets_cuda_timing_take(3 * y, &t->at.dx));
+    MM_TRY(nets_cuda_timing_take(x, &t->at.dx));
     MM_TRY(nets_cuda_timing_take(t->bytes[OUT_LOG_SUMS], &t->at.log_sums));
     MM_TRY(nets_cuda_timing_take(t->workspace_bytes, &t->at.workspace));
     return nets_cuda_dnn_check(cudnnSetStream(t->attention->cuda->dnn, t->timing.stream), "setting a stream");
@@ -188,6 +189,7 @@ static const char *objection(const nets_cudnn_engine *e, bool unordered) {
 /* Creates an engine's plan in step->plan, and times it. *hungry_out is set to true if its workspace is too large. */
 static mm_status try_engine(const trial *t, mm_phase phase, nets_cudnn_attention_step *step, const nets_cudnn_engine *e,
                             int64_t fastest_ns, bool *hungry_out, int64_t *ns_out) {
+    MM_TRY(nets_cuda_timing_go_on(t->attention->cuda)); /* first, because a plan compiles its kernel */
     MM_TRY(nets_cudnn_plan_init(&step->plan, &step->graph, &e->choice));
     mm_status status;
     if (nets_cudnn_attention_bytes(&t->attention->of, phase, step->parts, step->unordered, step->plan.workspace_bytes) >
@@ -295,6 +297,7 @@ static nets_conv_shape key_of(const nets_cuda_attention *of, mm_phase phase) {
     return (nets_conv_shape){
         .direction = phase == MM_FORWARD ? NETS_ATTENTION_FORWARD : NETS_ATTENTION_BACKWARD,
         .x = {(int)of->samples, (int)of->tokens, of->heads, of->size},
+        .groups = of->kv_heads < of->heads ? of->kv_heads : 0,
         .bf16 = NETS_CONV_BF16,
     };
 }
@@ -351,6 +354,7 @@ static mm_status choose_anew(nets_cudnn_attention *a, const nets_conv_terms *ter
                 (long long)a->of.samples, (long long)a->of.tokens, a->of.heads, a->of.size);
     mm_status status = time_all(&t, a->steps, own, theirs);
     end(&t);
+    MM_TRY(nets_cuda_timing_go_on(a->cuda));
     const int64_t own_ns = own[0].ns + own[1].ns, their_ns = theirs[0].ns + theirs[1].ns;
     const bool faster = status == MM_OK && theirs[MM_FORWARD].api && theirs[MM_BACKWARD].api &&
                         NETS_CUDNN_NO_SLOWER * (double)their_ns < (double)own_ns;

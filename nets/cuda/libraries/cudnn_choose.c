@@ -128,6 +128,7 @@ static mm_status launch(const void *ctx, cudaStream_t stream) {
 static mm_status time_candidate(const nets_cudnn_conv *c, const selection *s, candidate *a) {
     const candidate *fastest = fastest_of(s);
     const launching l = {c, &s->memory, a};
+    MM_TRY(nets_cuda_timing_go_on(c->cuda));
     MM_TRY(nets_cuda_timing_run(&s->timing, launch, &l, fastest ? fastest->choice.ns : INT64_MAX, &a->choice.ns));
     report_time(c, a, "");
     return MM_OK;
@@ -141,7 +142,7 @@ static bool has_legacy(const nets_cudnn_conv *c) { return c->legacy.x != NULL; }
 static void add_legacy(nets_cudnn_conv *c, selection *s, int most) {
     nets_conv_choice proposed[LEGACY];
     int n = 0;
-    if (!has_legacy(c)) return;
+    if (!has_legacy(c) || nets_cuda_timing_go_on(c->cuda) != MM_OK) return;
     if (nets_cudnn_legacy_propose(c, s->timed ? &s->memory : NULL, most, proposed, &n) != MM_OK)
         mm_log_send(log_of(c), MM_LOG_DEBUG, "  no algorithm: %s", mm_last_error());
     for (int i = 0; i < n; i++) {
@@ -223,6 +224,7 @@ static mm_status refuse(const nets_cudnn_conv *c, selection *s, const nets_cudnn
 }
 
 static mm_status make_candidate(nets_cudnn_conv *c, selection *s, const nets_cudnn_engine *e, candidate *a) {
+    MM_TRY(nets_cuda_timing_go_on(c->cuda)); /* first, because a plan's kernel may have to be compiled */
     MM_TRY(nets_cudnn_plan_init(&a->plan, &s->graph, &a->choice));
     a->choice.workspace_bytes = a->plan.workspace_bytes;
     mm_status status = MM_OK;
@@ -365,7 +367,8 @@ mm_status nets_cudnn_choose(nets_cudnn_conv *c, bool *timed_out) {
         report_untimed(c);
         guess(c, &s);
     }
-    status = take_best(c, &s);
+    status = nets_cuda_timing_go_on(c->cuda);
+    if (status == MM_OK) status = take_best(c, &s);
     drop_rest(&s);
     return status;
 }

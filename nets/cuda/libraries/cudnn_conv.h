@@ -116,7 +116,7 @@ MM_CHECKED mm_status nets_cudnn_conv_launch(const nets_cudnn_conv *conv, const n
 /* ---------------------------------------------------------------- cudnn_choose.c */
 
 /* Sets conv->of to the best candidates that the precision and the terms allow, and prepares what they need. *timed_out:
- * whether all candidates were timed. */
+ * whether all candidates were timed. MM_ERR_ORDER: the backend was told to stop. */
 MM_CHECKED mm_status nets_cudnn_choose(nets_cudnn_conv *conv, bool *timed_out);
 
 /* ---------------------------------------------------------------- cudnn_legacy.c */

@@ -83,6 +83,11 @@ void nets_cuda_timing_end(nets_cuda_timing *t) {
 
 /* ---------------------------------------------------------------- running */
 
+mm_status nets_cuda_timing_go_on(const nets_cuda_backend *cuda) {
+    const volatile int *stop = cuda->config.stop;
+    return stop && *stop ? mm_fail(MM_ERR_ORDER, "interrupted while algorithms were timed") : MM_OK;
+}
+
 /* Captures n launches as one graph. Launches that cannot be captured are no candidate, because iterations could not be
  * replayed with them. */
 static mm_status record(const nets_cuda_timing *t, nets_cuda_timed_fn launch, const void *ctx, int n,

@@ -25,6 +25,9 @@ MM_CHECKED mm_status nets_cuda_timing_take(int64_t bytes, void **memory_out);
 MM_CHECKED mm_status nets_cuda_timing_tensor(const nets_cuda_timing *timing, int64_t bytes, bool bf16,
                                              void **memory_out);
 
+/* MM_ERR_ORDER: the backend was told to stop (nets_backend_config.stop). */
+MM_CHECKED mm_status nets_cuda_timing_go_on(const nets_cuda_backend *cuda);
+
 /* Enqueues the timed work on the stream, once. */
 typedef mm_status (*nets_cuda_timed_fn)(const void *ctx, cudaStream_t stream);
 

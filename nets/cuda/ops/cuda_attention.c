@@ -52,12 +52,11 @@ static void destroy(nets_op *base) {
     free(base);
 }
 
-/* Whether cuDNN may compute this attention. Its graph here is of causal attention with as many heads of keys as of
- * queries. cuDNN always saves what the backward reads, cannot add to an earlier gradient, and wants heads that begin at
- * multiples of 16 bytes. */
+/* Whether cuDNN may compute this attention. Its graph here is of causal attention. cuDNN always saves what the backward
+ * reads, cannot add to an earlier gradient, and wants heads that begin at multiples of 16 bytes. */
 static bool may_be_dnn(const nets_op_desc *desc, int64_t size) {
-    return desc->maps == MM_BF16 && !desc->attrs.full && nets_kv_heads(&desc->attrs) == desc->attrs.heads &&
-           size % 8 == 0 && desc->training && desc->wants_dx && !desc->adds_earlier;
+    return desc->maps == MM_BF16 && !desc->attrs.full && size % 8 == 0 && desc->training && desc->wants_dx &&
+           !desc->adds_earlier;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
