@@ -16,7 +16,7 @@ typedef struct visit {
 
 static bool is_visit(const mm_plan *plan, int segment) {
     const mm_segment *s = &plan->segments[segment];
-    return s->tensor >= 0 && !s->pinned && s->content == MM_CONTENT_RAW && s->first_node >= 0 &&
+    return s->tensor >= 0 && s->memory == MM_MEM_DEVICE && s->content == MM_CONTENT_RAW && s->first_node >= 0 &&
            mm_plan_visits(plan, s->tensor);
 }
 
