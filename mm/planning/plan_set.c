@@ -68,9 +68,9 @@ static mm_status keep_variants(const mm_plan_set *set, mm_prepared *p) {
 
 static bool is_for(const mm_ready_made_plan *o, const mm_plan_request *a, const mm_graph *graph) {
     return o->plan && o->device_bytes == a->limits.device_bytes && o->plan->pinned_bytes <= a->limits.pinned_bytes &&
-           strcmp(o->plan->policy, a->policy->spec) == 0 && strcmp(o->graph, mm_graph_name(graph)) == 0 &&
-           o->steps == mm_graph_steps(graph) && o->tensors == mm_graph_tensors(graph) &&
-           o->tensor_bytes == mm_facts_tensor_bytes(graph);
+           o->plan->disk_bytes <= a->limits.disk_bytes && strcmp(o->plan->policy, a->policy->spec) == 0 &&
+           strcmp(o->graph, mm_graph_name(graph)) == 0 && o->steps == mm_graph_steps(graph) &&
+           o->tensors == mm_graph_tensors(graph) && o->tensor_bytes == mm_facts_tensor_bytes(graph);
 }
 
 /* Takes an offered plan, if one matches the request. */
