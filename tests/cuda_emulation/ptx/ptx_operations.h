@@ -94,7 +94,7 @@ uint32_t reversed(uint32_t x) {
 template <class R, class A, class F> void one(warp &w, const instruction &i) {
     const A *a = w.at<A>(i.reg[1]);
     R out[LANES];
-    for (int l = 0; l < LANES; l++) out[l] = F::of(a[l]);
+    for (int l = 0; l < LANES; l++) out[l] = F::of(a[l]); // NOLINT(bugprone-signed-char-misuse)
     put(w, i.reg[0], out);
 }
 template <class R, class A, class B, class F> void two(warp &w, const instruction &i) {
