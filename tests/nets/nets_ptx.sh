@@ -23,6 +23,10 @@ lossless_policies_give_the_same_weights_() {
     done
 }
 
+batch_norms_read_maps_that_were_coded_() {
+    trains state --net resnet20@16x16 --precision bf16 --policy freelunch:rate=4
+}
+
 batch_norms_write_and_read_codes_in_step_() {
     local codec
     for codec in zfp:rate=6.4 dpr:fp16; do

@@ -62,6 +62,7 @@ static __device__ inline held<T, V> fetched(const nets_cuda_attention &a, const 
  * the channels of the other tile; DOWN such groups share the own rows. */
 template <int D, typename T_> struct by_units {
     typedef T_ T;
+    typedef int64_t index;
     enum { ACROSS = 16, DOWN = 8, TEAM = ACROSS * DOWN };
     enum { OWN = D > 64 ? 16 : D > 32 ? 32 : 64, OTHER = D > 64 ? 16 : 32, PITCH = D + 4, WIDE = OTHER + 4 };
     enum { ROWS = OWN / DOWN, CHANNELS = D / ACROSS, SCORES = OTHER / ACROSS, LANES = ACROSS, PAIR = 1 };
@@ -147,6 +148,7 @@ template <int D, typename T_> struct by_units {
  * in different banks. */
 template <int D> struct by_cores {
     typedef bf16 T;
+    typedef int index; /* of a row: with 64 bits, by_key spills at 64 channels; by_units does with 32 bits */
     enum { OWN = D > 64 ? 32 : 64, OTHER = D > 64 ? 16 : 32, TEAM = OWN / 16 * WARP, V = PER_LOAD<bf16> };
     enum { ROWS = 2, CHANNELS = D / 4, SCORES = OTHER / 4, LANES = 4, PAIR = 2 };
 

@@ -202,10 +202,10 @@ static __global__ void __launch_bounds__(E::TEAM, 3)
     clear<E>(dv);
     E::fetch(a, h.k, h.x_pitch, first, &k);
     E::fetch(a, h.v, h.x_pitch, first, &v);
-    const int64_t begin = a.full ? 0 : first / E::OTHER * E::OTHER; /* the first row that sees these keys */
+    const typename E::index begin = a.full ? 0 : first / E::OTHER * E::OTHER; /* the first row that sees these keys */
     for (int member = 0; member < group; member++) {
         h = head_at(a, x, (int64_t)blockIdx.y * group + member);
-        for (int64_t row = begin; row < a.tokens; row += E::OTHER) {
+        for (typename E::index row = begin; row < a.tokens; row += E::OTHER) {
             float s[E::ROWS][E::SCORES], dp[E::ROWS][E::SCORES];
             go_on<E>(a, h.q, h.x_pitch, dy + h.y_at, h.y_pitch, row, &q, &g);
             E::multiply(k, q, s);

@@ -84,13 +84,13 @@ class reader {
         size_t end = at;
         while (end < last && (isalnum(text[end]) || strchr("_$", text[end]))) end++;
         if (end > at && text[end] == ':') {
-            const statement label = {text_kind::LABEL, text.substr(at, end - at), here};
+            statement label = {text_kind::LABEL, text.substr(at, end - at), here};
             at = end + 1;
             return label;
         }
         end = text.find(';', at);
-        const statement got = {text[at] == '.' ? text_kind::DIRECTIVE : text_kind::INSTRUCTION,
-                               text.substr(at, end - at), here};
+        statement got = {text[at] == '.' ? text_kind::DIRECTIVE : text_kind::INSTRUCTION, text.substr(at, end - at),
+                         here};
         line += (uint32_t)std::count(got.text.begin(), got.text.end(), '\n');
         at = end + 1;
         return got;

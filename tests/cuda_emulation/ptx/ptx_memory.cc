@@ -79,7 +79,7 @@ template <class E, class R> void load(warp &w, const instruction &i) {
         else
             memcpy(all, from, n * sizeof(E));
         for (int e = 0; e < n; e++)
-            if (i.reg[e] != NO_REGISTER) w.at<R>(i.reg[e])[l] = (R)all[e];
+            if (i.reg[e] != NO_REGISTER) w.at<R>(i.reg[e])[l] = (R)all[e]; // NOLINT(bugprone-signed-char-misuse)
     }
 }
 

@@ -94,7 +94,7 @@ uint32_t reversed(uint32_t x) {
 template <class R, class A, class F> void one(warp &w, const instruction &i) {
     const A *a = w.at<A>(i.reg[1]);
     R out[LANES];
-    for (int l = 0; l < LANES; l++) out[l] = F::of(a[l]);
+    for (int l = 0; l < LANES; l++) out[l] = F::of(a[l]); // NOLINT(bugprone-signed-char-misuse)
     put(w, i.reg[0], out);
 }
 template <class R, class A, class B, class F> void two(warp &w, const instruction &i) {
@@ -148,7 +148,7 @@ void fused_downwards(warp &w, const instruction &i) {
     put(w, i.reg[0], const_cast<const float *>(out));
 }
 
-/* clang-format off: tables */
+/* clang-format off */
 
 /* What a lane computes: of<T> of operands a, b, c, d. */
 #define F1(name, ...)                                                                                                  \
@@ -170,8 +170,8 @@ void fused_downwards(warp &w, const instruction &i) {
 
 F2(f_add, (T)(a + b))
 F2(f_sub, (T)(a - b))
-F2(f_mul, (T)(a *b))
-F2(f_and, (T)(a &b))
+F2(f_mul, (T)(a * b))
+F2(f_and, (T)(a & b))
 F2(f_or, (T)(a | b))
 F2(f_xor, (T)(a ^ b))
 F1(f_not, (T)~a)
@@ -198,14 +198,14 @@ F3(f_shf_l_wrap, (uint32_t)(((uint64_t)b << 32 | a) << (c & 31) >> 32))
 F3(f_shf_r_wrap, (uint32_t)(((uint64_t)b << 32 | a) >> (c & 31)))
 F3(f_shf_l_clamp, c >= 32 ? a : (uint32_t)(((uint64_t)b << 32 | a) << c >> 32))
 F3(f_shf_r_clamp, c >= 32 ? b : (uint32_t)(((uint64_t)b << 32 | a) >> c))
-F2(f_wide, (typename twice<T>::type)a *(typename twice<T>::type)b)
-F2(f_high, (T)((typename twice<T>::type)a *(typename twice<T>::type)b >> BITS<T>))
-F3(f_mad, (T)(a *b + c))
-F3(f_mad_wide, (U)((U)a *(U)b + c))
+F2(f_wide, (typename twice<T>::type)a * (typename twice<T>::type)b)
+F2(f_high, (T)((typename twice<T>::type)a * (typename twice<T>::type)b >> BITS<T>))
+F3(f_mad, (T)(a * b + c))
+F3(f_mad_wide, (U)((U)a * (U)b + c))
 
 F2(f_fadd, canonical(a + b))
 F2(f_fsub, canonical(a - b))
-F2(f_fmul, canonical(a *b))
+F2(f_fmul, canonical(a * b))
 F2(f_fdiv, canonical(a / b))
 F1(f_fneg, -a)
 F1(f_fabs, (T)__builtin_fabs(a))
@@ -272,10 +272,12 @@ using f64 = double;
 #define SIGNED2(op, F)         OF2(op, F, "s16", s16, "h") OF2(op, F, "s32", s32, "w") OF2(op, F, "s64", s64, "d")
 #define PLAIN2(op, F)          OF2(op, F, "u16", u16, "h") OF2(op, F, "u32", u32, "w") OF2(op, F, "u64", u64, "d")
 /* Sums and products have the same bits, with a sign or without; without, they cannot overflow. */
-#define EITHER2(op, F)           PLAIN2(op, F) OF2(op, F, "s16", u16, "h") OF2(op, F, "s32", u32, "w") OF2(op, F, "s64", u64, "d")
+#define EITHER2(op, F) \
+    PLAIN2(op, F) OF2(op, F, "s16", u16, "h") OF2(op, F, "s32", u32, "w") OF2(op, F, "s64", u64, "d")
 #define FLOATS1(op, F)           OF1(op, F, "f32", f32, "w") OF1(op, F, "f64", f64, "d")
 #define FLOATS2(op, F)           OF2(op, F, "f32", f32, "w") OF2(op, F, "f64", f64, "d")
-#define FLOATS3(op, F)           {op ".f32", three<f32, f32, f32, F>, "wwww"}, {op ".f64", three<f64, f64, f64, F>, "dddd"},
+#define FLOATS3(op, F) \
+    {op ".f32", three<f32, f32, f32, F>, "wwww"}, {op ".f64", three<f64, f64, f64, F>, "dddd"},
 #define SHIFT(op, F, type, T, x) {op "." type, two<T, T, u32, F>, x x "w"},
 #define SHIFTS(op, F, t, u)                                                                                            \
     SHIFT(op, F, t "16", u##16, "h") SHIFT(op, F, t "32", u##32, "w") SHIFT(op, F, t "64", u##64, "d")
@@ -295,11 +297,13 @@ using f64 = double;
 #define CONVERT(op, R, A, F, letters) {"cvt." op, one<R, A, F>, letters},
 
 const operation PTX_TABLE[] = {
-    EITHER2("add", f_add) EITHER2("sub", f_sub) EITHER2("mul.lo", f_mul) SIGNED2("min", f_min) PLAIN2("min", f_min)
-        SIGNED2("max", f_max) PLAIN2("max", f_max) SIGNED2("div", f_div) PLAIN2("div", f_udiv) SIGNED2("rem", f_rem)
-            PLAIN2("rem", f_urem) SIGNED1("neg", f_neg) SIGNED1("abs", f_abs) BITS2("and", f_and) BITS2("or", f_or)
-                BITS2("xor", f_xor) BITS1("not", f_not) SHIFTS("shl", f_shl, "b", u) SHIFTS("shr", f_shr, "b", u)
-                    SHIFTS("shr", f_shr, "u", u) SHIFTS("shr", f_sar, "s", s){"popc.b32", one<u32, u32, f_popc>, "ww"},
+    EITHER2("add", f_add) EITHER2("sub", f_sub) EITHER2("mul.lo", f_mul) SIGNED2("min", f_min)
+    PLAIN2("min", f_min) SIGNED2("max", f_max) PLAIN2("max", f_max) SIGNED2("div", f_div)
+    PLAIN2("div", f_udiv) SIGNED2("rem", f_rem) PLAIN2("rem", f_urem) SIGNED1("neg", f_neg)
+    SIGNED1("abs", f_abs) BITS2("and", f_and) BITS2("or", f_or) BITS2("xor", f_xor)
+    BITS1("not", f_not) SHIFTS("shl", f_shl, "b", u) SHIFTS("shr", f_shr, "b", u)
+    SHIFTS("shr", f_shr, "u", u) SHIFTS("shr", f_sar, "s", s)
+    {"popc.b32", one<u32, u32, f_popc>, "ww"},
     {"popc.b64", one<u32, u64, f_popc>, "wd"},
     {"clz.b32", one<u32, u32, f_clz>, "ww"},
     {"clz.b64", one<u32, u64, f_clz>, "wd"},
@@ -307,64 +311,63 @@ const operation PTX_TABLE[] = {
     {"bfind.shiftamt.u32", one<u32, u32, f_bfind_shift>, "ww"},
     {"bfi.b32", four<u32, f_bfi>, "wwwww"},
     {"bfi.b64", four<u64, f_bfi>, "dddww"},
-    WORD3("prmt.b32", f_prmt) WORD3("shf.l.wrap.b32", f_shf_l_wrap) WORD3("shf.r.wrap.b32", f_shf_r_wrap)
-        WORD3("shf.l.clamp.b32", f_shf_l_clamp) WORD3("shf.r.clamp.b32", f_shf_r_clamp) WORD3("mad.lo.s32", f_mad)
-            WORD3("mad.lo.u32", f_mad){"mad.lo.s64", three<u64, u64, u64, f_mad>, "dddd"},
+    WORD3("prmt.b32", f_prmt) WORD3("shf.l.wrap.b32", f_shf_l_wrap)
+    WORD3("shf.r.wrap.b32", f_shf_r_wrap) WORD3("shf.l.clamp.b32", f_shf_l_clamp)
+    WORD3("shf.r.clamp.b32", f_shf_r_clamp) WORD3("mad.lo.s32", f_mad) WORD3("mad.lo.u32", f_mad)
+    {"mad.lo.s64", three<u64, u64, u64, f_mad>, "dddd"},
     {"mad.wide.s32", three<s64, s32, s64, f_mad_wide>, "dwwd"},
     {"mad.wide.u32", three<u64, u32, u64, f_mad_wide>, "dwwd"},
     {"mul.wide.s16", two<s32, s16, s16, f_wide>, "whh"},
     {"mul.wide.u16", two<u32, u16, u16, f_wide>, "whh"},
     {"mul.wide.s32", two<s64, s32, s32, f_wide>, "dww"},
     {"mul.wide.u32", two<u64, u32, u32, f_wide>, "dww"},
-    SIGNED2("mul.hi", f_high) PLAIN2("mul.hi", f_high)
-
-        FLOATS2("add.rn", f_fadd) FLOATS2("add", f_fadd) FLOATS2("sub.rn", f_fsub) FLOATS2("sub", f_fsub)
-            FLOATS2("mul.rn", f_fmul) FLOATS2("mul", f_fmul)
-                FLOATS2("div.rn", f_fdiv){"div.approx.f32", two<f32, f32, f32, f_fdiv>, "www"},
-    FLOATS3("fma.rn", f_fma){"fma.rm.f32", fused_downwards, "wwww"},
-    FLOATS1("rcp.rn", f_rcp) FLOATS1("sqrt.rn", f_sqrt) FLOATS1("neg", f_fneg) FLOATS1("abs", f_fabs)
-        FLOATS2("min", f_fmin) FLOATS2("min.NaN", f_fmin_nan) FLOATS2("max", f_fmax)
-            FLOATS2("max.NaN", f_fmax_nan){"copysign.f32", two<f32, f32, f32, f_copysign>, "www"},
+    SIGNED2("mul.hi", f_high) PLAIN2("mul.hi", f_high) FLOATS2("add.rn", f_fadd)
+    FLOATS2("add", f_fadd) FLOATS2("sub.rn", f_fsub) FLOATS2("sub", f_fsub)
+    FLOATS2("mul.rn", f_fmul) FLOATS2("mul", f_fmul) FLOATS2("div.rn", f_fdiv)
+    {"div.approx.f32", two<f32, f32, f32, f_fdiv>, "www"},
+    FLOATS3("fma.rn", f_fma)
+    {"fma.rm.f32", fused_downwards, "wwww"},
+    FLOATS1("rcp.rn", f_rcp) FLOATS1("sqrt.rn", f_sqrt) FLOATS1("neg", f_fneg)
+    FLOATS1("abs", f_fabs) FLOATS2("min", f_fmin) FLOATS2("min.NaN", f_fmin_nan)
+    FLOATS2("max", f_fmax) FLOATS2("max.NaN", f_fmax_nan)
+    {"copysign.f32", two<f32, f32, f32, f_copysign>, "www"},
     {"ex2.approx.ftz.f32", one<f32, f32, f_exp2>, "ww"},
     {"rcp.approx.ftz.f32", one<f32, f32, f_rcp_flush>, "ww"},
     {"rcp.approx.ftz.f64", one<f64, f64, f_rcp_gross>, "dd"},
-
-    COMPARE_WORDS("eq", c_eq) COMPARE_FLOATS("eq", c_eq) COMPARE_FLOATS("equ", c_equ) COMPARE_WORDS("ne", c_neu)
-        COMPARE_FLOATS("ne", c_ne) COMPARE_FLOATS("neu", c_neu) COMPARE_WORDS("lt", c_lt) COMPARE_FLOATS("lt", c_lt)
-            COMPARE_FLOATS("ltu", c_ltu) COMPARE_WORDS("le", c_le) COMPARE_FLOATS("le", c_le)
-                COMPARE_FLOATS("leu", c_leu) COMPARE_WORDS("gt", c_gt) COMPARE_FLOATS("gt", c_gt)
-                    COMPARE_FLOATS("gtu", c_gtu) COMPARE_WORDS("ge", c_ge) COMPARE_FLOATS("ge", c_ge)
-                        COMPARE_FLOATS("geu", c_geu) COMPARE_FLOATS("nan", c_nan){"and.pred", predicates<f_and>, "ppp"},
+    COMPARE_WORDS("eq", c_eq) COMPARE_FLOATS("eq", c_eq) COMPARE_FLOATS("equ", c_equ)
+    COMPARE_WORDS("ne", c_neu) COMPARE_FLOATS("ne", c_ne) COMPARE_FLOATS("neu", c_neu)
+    COMPARE_WORDS("lt", c_lt) COMPARE_FLOATS("lt", c_lt) COMPARE_FLOATS("ltu", c_ltu)
+    COMPARE_WORDS("le", c_le) COMPARE_FLOATS("le", c_le) COMPARE_FLOATS("leu", c_leu)
+    COMPARE_WORDS("gt", c_gt) COMPARE_FLOATS("gt", c_gt) COMPARE_FLOATS("gtu", c_gtu)
+    COMPARE_WORDS("ge", c_ge) COMPARE_FLOATS("ge", c_ge) COMPARE_FLOATS("geu", c_geu)
+    COMPARE_FLOATS("nan", c_nan)
+    {"and.pred", predicates<f_and>, "ppp"},
     {"or.pred", predicates<f_or>, "ppp"},
     {"xor.pred", predicates<f_xor>, "ppp"},
     {"not.pred", not_predicate, "pp"},
     {"mov.pred", move_predicate, "pp"},
-    OF_ANY_TYPE(SELECT) OF_ANY_TYPE(MOVE)
-
-        CONVERT("s64.s32", s64, s32, to<s64>, "dw") CONVERT("u64.u32", u64, u32, to<u64>, "dw")
-            CONVERT("u64.u16", u64, u16, to<u64>, "dh") CONVERT("u32.u16", u32, u16, to<u32>, "wh")
-                CONVERT("s32.s16", s32, s16, to<s32>, "wh") CONVERT("u32.u64", u32, u64, to<u32>, "wd")
-                    CONVERT("u16.u32", u16, u32, to<u16>, "hw") CONVERT("u16.u64", u16, u64, to<u16>, "hd")
-                        CONVERT("s64.s32.d", s64, u64, to<s32>, "dd") /* from 32 bits of a wider register */
-    CONVERT("s32.s8", s32, u32, to<int8_t>, "ww")                     /* from 8 bits of one */
+    OF_ANY_TYPE(SELECT) OF_ANY_TYPE(MOVE) CONVERT("s64.s32", s64, s32, to<s64>, "dw")
+    CONVERT("u64.u32", u64, u32, to<u64>, "dw") CONVERT("u64.u16", u64, u16, to<u64>, "dh")
+    CONVERT("u32.u16", u32, u16, to<u32>, "wh") CONVERT("s32.s16", s32, s16, to<s32>, "wh")
+    CONVERT("u32.u64", u32, u64, to<u32>, "wd") CONVERT("u16.u32", u16, u32, to<u16>, "hw")
+    CONVERT("u16.u64", u16, u64, to<u16>, "hd")
+    CONVERT("s64.s32.d", s64, u64, to<s32>, "dd") /* from 32 bits of a wider register */
+    CONVERT("s32.s8", s32, u32, to<int8_t>, "ww") /* from 8 bits of one */
     CONVERT("rn.f32.s16", f32, s16, to<f32>, "wh") CONVERT("rn.f32.u16", f32, u16, to<f32>, "wh")
-        CONVERT("rn.f32.s32", f32, s32, to<f32>, "ww") CONVERT("rn.f32.u32", f32, u32, to<f32>, "ww")
-            CONVERT("rn.f32.s64", f32, s64, to<f32>, "wd") CONVERT("rn.f32.u64", f32, u64, to<f32>, "wd")
-                CONVERT("rn.f64.s32", f64, s32, to<f64>, "dw") CONVERT("rn.f64.u32", f64, u32, to<f64>, "dw")
-                    CONVERT("rn.f64.s64", f64, s64, to<f64>, "dd") CONVERT("rn.f64.u64", f64, u64, to<f64>, "dd")
-                        CONVERT("f64.f32", f64, f32, to<f64>, "dw") CONVERT("rn.f32.f64", f32, f64, f_narrowed, "wd")
-                            CONVERT("rzi.s32.f32", s32, f32, to_cut<s32>, "ww")
-                                CONVERT("rzi.u32.f32", u32, f32, to_cut<u32>, "ww")
-                                    CONVERT("rzi.s64.f32", s64, f32, to_cut<s64>, "dw")
-                                        CONVERT("rni.s32.f32", s32, f32, to_rounded<s32>, "ww")
-                                            CONVERT("rni.u32.f32", u32, f32, to_rounded<u32>, "ww")
-                                                CONVERT("rzi.f32.f32", f32, f32, f_trunc, "ww")
-                                                    CONVERT("rzi.f64.f64", f64, f64, f_trunc, "dd")
-                                                        CONVERT("rmi.f32.f32", f32, f32, f_floor, "ww")
-                                                            CONVERT("rni.f32.f32", f32, f32, f_near, "ww")
-                                                                CONVERT("sat.f32.f32", f32, f32, f_saturate,
-                                                                        "ww"){"cvt.rn.bf16x2.f32",
-                                                                              two<u32, f32, f32, f_bf16x2>, "www"},
+    CONVERT("rn.f32.s32", f32, s32, to<f32>, "ww") CONVERT("rn.f32.u32", f32, u32, to<f32>, "ww")
+    CONVERT("rn.f32.s64", f32, s64, to<f32>, "wd") CONVERT("rn.f32.u64", f32, u64, to<f32>, "wd")
+    CONVERT("rn.f64.s32", f64, s32, to<f64>, "dw") CONVERT("rn.f64.u32", f64, u32, to<f64>, "dw")
+    CONVERT("rn.f64.s64", f64, s64, to<f64>, "dd") CONVERT("rn.f64.u64", f64, u64, to<f64>, "dd")
+    CONVERT("f64.f32", f64, f32, to<f64>, "dw") CONVERT("rn.f32.f64", f32, f64, f_narrowed, "wd")
+    CONVERT("rzi.s32.f32", s32, f32, to_cut<s32>, "ww")
+    CONVERT("rzi.u32.f32", u32, f32, to_cut<u32>, "ww")
+    CONVERT("rzi.s64.f32", s64, f32, to_cut<s64>, "dw")
+    CONVERT("rni.s32.f32", s32, f32, to_rounded<s32>, "ww")
+    CONVERT("rni.u32.f32", u32, f32, to_rounded<u32>, "ww")
+    CONVERT("rzi.f32.f32", f32, f32, f_trunc, "ww") CONVERT("rzi.f64.f64", f64, f64, f_trunc, "dd")
+    CONVERT("rmi.f32.f32", f32, f32, f_floor, "ww") CONVERT("rni.f32.f32", f32, f32, f_near, "ww")
+    CONVERT("sat.f32.f32", f32, f32, f_saturate, "ww")
+    {"cvt.rn.bf16x2.f32", two<u32, f32, f32, f_bf16x2>, "www"},
     {nullptr, nullptr, nullptr},
 };
 
