@@ -342,7 +342,7 @@ template <typename F> void death_of(F launch, char *words, size_t capacity) {
 
 /* Runs a kernel on this thread, without a stream: a forked child does not have the stream's thread. */
 void kernel_alone(const char *name, unsigned threads, void (*body)(const void *)) {
-    cuda_emulation::run({name, dim3(1), dim3(threads), 0, body, 0}, nullptr);
+    cuda_emulation::run({name, nullptr, dim3(1), dim3(threads), 0, body, nullptr, 0}, nullptr);
 }
 
 alignas(16) const char bytes[32] = {};
