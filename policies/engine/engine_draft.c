@@ -33,7 +33,7 @@ static mm_status bound_early(const mm_engine *e, const mm_engine_wanted *wanted,
 }
 
 static uint64_t digest_of(const mm_schedule *s) {
-    uint64_t digest = mm_plan_digest(s->plan);
+    uint64_t digest = mm_hash_word(mm_plan_digest(s->plan), s->lends);
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {
         const mm_group *group = &s->groups[s->segment_group[i]];
         digest = mm_hash_word(digest, (uint64_t)s->segment_group[i] << 32 | (uint64_t)group->region);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/cuda_emulation/check.h"
+#include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/ptx/ptx.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -339,7 +340,8 @@ void run_ptx(const grid &of, const void *arguments) {
               of.shared_bytes,
               p.count,
               p.at,
-              p.bytes});
+              p.bytes,
+              cuda_emulation_memory_at});
 }
 
 } // namespace

@@ -119,7 +119,7 @@ static int run_out(nets_update_when update, int stride) {
 TEST_CASE(memory_that_runs_out_at_any_task_changes_no_weight) { assert_int_equal(run_out(NETS_UPDATE_AT_END, 3), 0); }
 
 TEST_CASE(memory_that_runs_out_between_updates_ends_the_training) {
-    assert_true(run_out(NETS_UPDATE_IN_BACKWARD, 7) > 0);
+    assert_true(run_out(NETS_UPDATE_IN_BACKWARD, 5) > 0);
 }
 
 /* Without a ladder, training fails where memory runs out, and keeps the results of the iterations before. */
@@ -133,7 +133,7 @@ TEST_CASE(memory_that_runs_out_without_a_ladder_ends_the_training) {
     session_config config = config_of(net, &target);
     config.no_ladder = true;
     expect_ok(session_init(&s, &config));
-    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 50);
+    device_fault_set(DEVICE_FAULT_MEMORY_TASK, 40);
     assert_int_equal(train(&s, &r), MM_ERR_NOMEM);
     device_fault_set(DEVICE_FAULT_NONE, 0);
     int64_t updates;

@@ -20,6 +20,8 @@ struct launch {
     int parameters;
     const void *const *parameter;
     const size_t *parameter_bytes;
+    /* The memory that kernels may access around a byte: its bytes, and where it begins. 0: they may not access it. */
+    size_t (*memory_at)(const void *byte, const void **base_out);
 };
 
 /* Whether MM_PTX is set. */

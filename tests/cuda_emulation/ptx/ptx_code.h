@@ -111,6 +111,7 @@ struct block {
     size_t shared_bytes;
     const char *known; /* device memory that was found last */
     size_t known_bytes;
+    size_t (*memory_at)(const void *byte, const void **base_out); /* the launch's */
 };
 
 /* Prints the kernel, the block, the lane's thread, the instruction and the text, and aborts. */

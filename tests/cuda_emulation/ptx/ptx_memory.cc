@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <stdlib.h>
 
-#include "tests/cuda_emulation/enqueue.h"
 #include "tests/cuda_emulation/ptx/ptx_code.h"
 #include "tests/cuda_emulation/ptx/ptx_module.h"
 
@@ -26,7 +25,7 @@ bool find_global(warp &w, uint64_t at, size_t bytes) {
     block *b = w.of;
     if (within(at, bytes, b->known, b->known_bytes)) return true;
     const void *base = nullptr;
-    size_t size = cuda_emulation_memory_at(reinterpret_cast<const void *>(at), &base);
+    size_t size = b->memory_at(reinterpret_cast<const void *>(at), &base);
     if (size == 0) size = module_variable_at(*b->code->of, reinterpret_cast<const void *>(at), &base);
     if (size == 0) return false;
     b->known = static_cast<const char *>(base);

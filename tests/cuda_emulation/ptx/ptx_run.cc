@@ -320,6 +320,7 @@ void run(const launch &l) {
     block b = {};
     b.code = &k;
     b.parameters = parameters.data();
+    b.memory_at = l.memory_at;
     b.shared_bytes = k.shared_bytes + l.shared_bytes;
     void *shared;
     if (posix_memalign(&shared, SHARED_ALIGNMENT, b.shared_bytes + 1) != 0) abort();
