@@ -234,7 +234,7 @@ static void check_orders(const char *name, int64_t batch) {
     subject_init(&s, name, batch);
     int64_t before = plan_within(&s, "liveness", 0).ns;
     for (int p = 0; p < 5; p++) {
-        int64_t ns = plan_within(&s, published[p], 0).ns;
+        int64_t ns = plan_within(&s, published[p], INT64_MAX).ns;
         if (ns < before)
             fail_msg("%s is faster than the policy before it: %lld, %lld ns", published[p], (long long)ns,
                      (long long)before);

@@ -117,11 +117,11 @@ an_action_that_needs_more_than_the_budget_does_so_() {
 
 an_action_that_is_faster_or_slower_is_so_() {
     local rest="*=swap,when=always" own changed
-    expect 0 plan --net resnet8 --batch 32 --policy "rules:$rest" --facts "$machine" --explain --json row
+    expect 0 plan --net resnet8 --batch 32 --policy "rules:$rest" --budget 30MiB --facts "$machine" --explain --json row
     [[ $(instead layer2.0.conv1 keep reason) == faster ]] || fail "$(instead layer2.0.conv1 keep reason)"
     says out "ms less; the policy did not do that"
     own=$(value row iteration_seconds_predicted)
-    expect 0 plan --net resnet8 --batch 32 --policy "rules:layer2.0.conv1=keep;$rest" --facts "$machine" --json other
+    expect 0 plan --net resnet8 --batch 32 --policy "rules:layer2.0.conv1=keep;$rest" --budget 30MiB --facts "$machine" --json other
     changed=$(value other iteration_seconds_predicted)
     awk "BEGIN { d = $own - $changed + $(instead layer2.0.conv1 keep more_seconds); exit !(d * d < 1e-12) }" ||
         fail "$own s, $changed s, told $(instead layer2.0.conv1 keep more_seconds) s"

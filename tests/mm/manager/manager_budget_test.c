@@ -31,7 +31,7 @@ TEST_CASE(one_byte_under_the_minimum_is_refused_naming_it_and_the_layer) {
     mm_graph *graph = rig_random_graph(SEED, LAYERS, 4);
     for (int p = 0; p < POLICIES; p++) {
         char need[64];
-        int64_t minimum = rig_minimum(graph, policies[p]);
+        int64_t minimum = rig_needs(graph, policies[p], 0, INT64_MAX).device_bytes;
         snprintf(need, sizeof need, "needs at least %lld bytes", (long long)minimum);
         mm_options options = {.device_bytes = minimum - 1, .policy = policies[p]};
         mm_manager *m = rig_manager(&options);
