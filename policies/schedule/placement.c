@@ -144,9 +144,8 @@ static int64_t goal_of(const mm_schedule *s, mm_region region) {
 static mm_status place_by_life(mm_schedule *s, mm_region region) {
     region_items r;
     const int64_t lent = lent_bytes(s, region), room = goal_of(s, region);
-    /* what is lent is given, so no goal may be below it; without room above it, none can be met */
-    const bool no_goal = lent > 0 && room <= 0 && s->layout == MM_LAYOUT_FIT;
-    const mm_layout_algorithm layout = no_goal ? MM_LAYOUT_EXACT : s->layout;
+    /* What is lent is given, so no goal may be below it; and FIT would search for seconds around it. */
+    const mm_layout_algorithm layout = lent > 0 && s->layout == MM_LAYOUT_FIT ? MM_LAYOUT_EXACT : s->layout;
     int64_t height = 0;
     MM_TRY(items_by_life(s, region, &r));
     /* as little pinned memory as can be had, even if there is no limit of it */
