@@ -352,8 +352,11 @@ static mm_status compare(contest *c) {
     c->eligible = count_eligible(c, c->of_rule);
     if (c->n > 0 && c->candidates[0].bytes <= c->limits.device_bytes) MM_TRY(plan_one(c, none, MM_LAYOUT_BEST));
     if (c->fits) return MM_OK;
-    for (int i = 0; i < WAYS; i++)
+    for (int i = 0; i < WAYS; i++) {
+        /* of auto's configurations, those that wait need least; lending would only shift its least budget */
+        if (ways[i].lends && c->like) continue;
         if (makes_a_difference(&ways[i], c->config)) MM_TRY(enter_way(c, &ways[i]));
+    }
     MM_TRY(find_fastest(c));
     MM_TRY(find_least(c));
     /* If only the plan that keeps all maps is left, because the others need too many buffers, returns their failure. */

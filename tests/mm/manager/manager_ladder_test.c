@@ -256,11 +256,11 @@ TEST_CASE(a_policy_that_is_set_while_memory_is_short_is_run_once_it_fits) {
     fixture f;
     begin_with_manager(&f);
     assert_int_equal(mm_budget_set(f.m, f.least), MM_OK);
-    assert_int_equal(mm_policy_set(f.m, "recompute:mode=sqrt,when=always"), MM_OK);
-    expect_told(&f, 2, "instead of recompute:mode=sqrt,when=always");
+    assert_int_equal(mm_policy_set(f.m, "vdnn-conv:when=always"), MM_OK);
+    expect_told(&f, 2, "instead of vdnn-conv:when=always");
     iterate(&f);
     assert_int_equal(mm_budget_set(f.m, f.most), MM_OK);
-    assert_string_equal(mm_policy_now(f.m), "recompute:mode=sqrt,when=always");
+    assert_string_equal(mm_policy_now(f.m), "vdnn-conv:when=always");
     iterate(&f);
     end(&f);
 }
