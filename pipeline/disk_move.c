@@ -51,6 +51,7 @@ void mm_disk_moves_fini(mm_execution *p) {
     p->disk_moves = NULL;
 }
 
+/* Blocking: CUDA would drop the failure of a function that it calls itself, and steps would read what is not there. */
 mm_status mm_disk_move_async(mm_dispatch *d, const mm_piece *piece, mm_stream *stream) {
-    return mm_call_async(stream, &d->execution->disk_moves[piece - d->execution->program->pieces].call);
+    return mm_call_blocking(stream, &d->execution->disk_moves[piece - d->execution->program->pieces].call, NULL);
 }
