@@ -183,7 +183,8 @@ static void take_out(skyline *s, int32_t box) {
     }
 }
 
-/* A search among the unplaced boxes `from` to `end` - 1 that end at `last` or before. best: the smallest rank so far. */
+/* A search among the unplaced boxes `from` to `end` - 1 that end at `last` or before. best: the smallest rank so
+ * far. */
 typedef struct sought {
     int32_t from, end, last, best;
 } sought;

@@ -136,7 +136,11 @@ static inline bool nets_exec_checks_own(const nets_exec *exec) {
     const nets_divider *d = &exec->divider;
     return exec->optimizer.only_finite && (nets_divider_sums(d) ? d->memory != NULL : nets_exec_updates_in_parts(exec));
 }
-/* If so: checks parts of a gradient, which lie one after the other; `parts` is read when the stream comes to it. */
+/* Checks the gradients of n parameters (most, late: nets_update_args), and the loss unless `loss` is NULL. */
+MM_CHECKED mm_status nets_exec_enqueue_check(const nets_exec *exec, const nets_update_param *params, int n, float most,
+                                             bool late, const float *loss, mm_stream *stream);
+/* With nets_exec_checks_own: checks parts of a gradient, which lie one after the other; `parts` is read when the stream
+ * comes to it. */
 MM_CHECKED mm_status nets_exec_check_parts(const nets_exec *exec, const nets_update_param *parts, mm_stream *stream);
 /* Sets NETS_RNG's halted word on all ranks if it is set on any. */
 MM_CHECKED mm_status nets_exec_enqueue_vote(nets_exec *exec, mm_stream *stream);

@@ -30,18 +30,6 @@ static mm_status enqueue_result(const nets_exec *exec, const nets_iteration *it)
     return mm_copy_async(it->stream, &to->halted, rng + NETS_RNG_HALTED, sizeof to->halted, MM_COPY_OUT);
 }
 
-/* Checks the gradients of n parameters (late: nets_update_args), and the loss unless `loss` is NULL. */
-static mm_status enqueue_check(const nets_exec *exec, const nets_update_param *params, int n, float most, bool late,
-                               const float *loss, mm_stream *stream) {
-    const nets_update_args args = {.params = params,
-                                   .n_checked = n,
-                                   .most = most,
-                                   .late = late,
-                                   .loss = loss,
-                                   .rng = nets_exec_place(exec, exec->lowered->rng)};
-    return exec->backend->ops->check(exec->backend, &args, stream);
-}
-
 /* Where the step that is under way finds the tensor; NULL: absent. */
 static void *place_of(const nets_exec *exec, mm_tensor tensor) {
     return tensor < 0 ? NULL : mm_tensor_data(exec->manager, tensor);
@@ -75,14 +63,9 @@ static mm_status check_gradients(const nets_exec *exec, const nets_step *step, f
         if (gradient < 0) continue;
         nets_update_param *written = &exec->written[exec->param_of[gradient]];
         set_place(exec, gradient, &written->gradient);
-        MM_TRY(enqueue_check(exec, written, 1, most, false, NULL, stream));
+        MM_TRY(nets_exec_enqueue_check(exec, written, 1, most, false, NULL, stream));
     }
     return MM_OK;
-}
-
-mm_status nets_exec_check_parts(const nets_exec *exec, const nets_update_param *parts, mm_stream *stream) {
-    const float most = NETS_GRADIENT_MOST / (float)exec->lowered->allreduce.n;
-    return nets_exec_checks_own(exec) ? enqueue_check(exec, parts, 1, most, false, NULL, stream) : MM_OK;
 }
 
 /* Checks the loss and the running statistics, which have been all-reduced already. If each rank has checked its own
@@ -91,7 +74,8 @@ static mm_status agree(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     const int statistics = exec->n_checked - exec->n_params;
     bind(exec, exec->n_params, statistics);
-    MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss, stream));
+    MM_TRY(nets_exec_enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, false, loss,
+                                   stream));
     if (nets_exec_checks_own(exec)) return nets_exec_enqueue_vote(exec, stream);
     int32_t *rng = nets_exec_place(exec, exec->lowered->rng);
     return nets_divider_agree(&exec->divider, rng + NETS_RNG_HALTED, stream);
@@ -115,8 +99,8 @@ static mm_status check_places(const nets_exec *exec, int first, int n) {
 /* In the backward pass: checks the gradients that the step updates by, all of them before a first strip. */
 static mm_status check_update(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
     if (exec->optimizer.only_finite && step->strip == 0)
-        MM_TRY(enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
-                             step->part > 0, NULL, it->stream));
+        MM_TRY(nets_exec_enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
+                                       step->part > 0, NULL, it->stream));
     return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
 }
 
@@ -144,7 +128,7 @@ static mm_status check_for_host(const nets_exec *exec, const nets_step *step, mm
             if (param < 0 || param >= update->n_updated) continue;
             nets_update_param *written = &exec->written[update->first_updated + param];
             set_place(exec, gradient, &written->gradient);
-            MM_TRY(enqueue_check(exec, written, 1, NETS_GRADIENT_MOST, true, NULL, stream));
+            MM_TRY(nets_exec_enqueue_check(exec, written, 1, NETS_GRADIENT_MOST, true, NULL, stream));
         }
     return MM_OK;
 }
@@ -155,7 +139,8 @@ static mm_status end_on_host(nets_exec *exec, mm_stream *stream) {
     const float *loss = nets_exec_place(exec, exec->lowered->loss);
     bind(exec, exec->n_params, statistics);
     if (exec->optimizer.only_finite)
-        MM_TRY(enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, true, loss, stream));
+        MM_TRY(nets_exec_enqueue_check(exec, exec->params + exec->n_params, statistics, NETS_GRADIENT_MOST, true, loss,
+                                       stream));
     const nets_update_args args = {.params = exec->params,
                                    .lr = nets_exec_place(exec, exec->lowered->lr),
                                    .optimizer = {.id = NETS_PLAIN_SGD, .only_finite = exec->optimizer.only_finite},
@@ -268,8 +253,8 @@ static mm_status check_shares(const nets_exec *exec, const nets_step *step, mm_s
     for (int i = 0; i < NETS_MAX_PARAMS; i++) {
         const mm_tensor gradient = step->tensors[NETS_DPARAM + i];
         if (gradient >= 0)
-            MM_TRY(enqueue_check(exec, &exec->divider.own[exec->param_of[gradient]], 1, NETS_GRADIENT_MOST, false, NULL,
-                                 stream));
+            MM_TRY(nets_exec_enqueue_check(exec, &exec->divider.own[exec->param_of[gradient]], 1, NETS_GRADIENT_MOST,
+                                           false, NULL, stream));
     }
     return MM_OK;
 }

@@ -15,10 +15,6 @@ static inline bool nets_lowered_updates(const nets_lowered *out) {
     return out->mode == NETS_TRAIN && !out->pass.goes_on;
 }
 
-/* Adds a step of no layer of the net, and a layer for it. */
-MM_CHECKED mm_status nets_lower_own_step(nets_lowered *out, const char *name, mm_phase phase, const mm_use *uses,
-                                         size_t n, int64_t workspace_bytes);
-
 /* Adds all these tensors and those of the batch. Sets out->params, images, labels, loss, correct, rng, lr and step. */
 MM_CHECKED mm_status nets_lower_persistent(nets_lowered *out, const nets_backend *backend);
 

@@ -6,7 +6,7 @@
 
 #include "mm/core/graph/graph.h"
 #include "nets/contract/op_sizes.h"
-#include "nets/lower/lower_persistent.h"
+#include "nets/lower/own_step.h"
 
 /* A gradient of fewer bytes stays whole. A part has PART_BYTES, in whole multiples of ROWS_UNIT rows, of which there
  * are at least so many. Chosen: of a matrix of 50257 x 768, parts of 96 KiB, which are products as fast as larger

@@ -11,13 +11,6 @@
 #include "policies/rules/rules.h"
 #include "policies/schedule/draft_time.h"
 
-bool mm_engine_may_lend(const mm_engine_config *config) {
-    bool lends = config->buffers == MM_REGION_BUFFERS;
-    for (int r = 0; r < config->n_rules; r++)
-        lends |= config->rules[r].action == MM_ACTION_CODE && config->codes == MM_REGION_CODES;
-    return lends && config->sharing.layout == MM_PLACING_SEARCHED; /* groups know no given places */
-}
-
 /* Plans for all maps, placed to the budget. Where they do not fit, regions lend their idle bytes. */
 static mm_status plan_all_within(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                  const mm_engine_config *config, mm_plan **plan_out) {

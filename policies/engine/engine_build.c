@@ -369,3 +369,10 @@ mm_status mm_engine_make(mm_engine *e, const mm_survey *survey, const mm_engine_
     if (status != MM_OK) mm_engine_fini(e);
     return status;
 }
+
+bool mm_engine_may_lend(const mm_engine_config *config) {
+    bool lends = config->buffers == MM_REGION_BUFFERS;
+    for (int r = 0; r < config->n_rules; r++)
+        lends |= config->rules[r].action == MM_ACTION_CODE && config->codes == MM_REGION_CODES;
+    return lends && config->sharing.layout == MM_PLACING_SEARCHED; /* groups know no given places */
+}

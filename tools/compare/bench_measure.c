@@ -91,7 +91,7 @@ static mm_status profile(const session_config *measured, row *r) {
     return MM_OK;
 }
 
-/* Records kernels, on the host steps, for --kernels. Where CUPTI is missing, prints one line and turns --kernels off. */
+/* Records kernels, on the host steps, for --kernels. Where CUPTI is missing, says so once and turns --kernels off. */
 static mm_status see_kernels(bench *b, session *s, const row *r) {
     if (!b->kernels || *b->interrupted) return MM_OK;
     if (target_is_host(b->target.device)) return bench_steps(b, s, r);
