@@ -3,7 +3,7 @@
  * weights' gradient, which reads the same map (an epilogue, gemm.h); a kernel of ours reads the map once more. The
  * epilogue is taken if the library has it, its sums agree with the kernel's and repeat their bits, and it costs the
  * product less time than the kernel takes. The choice is made when an op is created, or comes from the cache. If it
- * cannot be timed, the kernel is taken. Internal. */
+ * cannot be timed, and if the backend is deterministic, the kernel is taken. Internal. */
 #ifndef NETS_CUDA_LIBRARIES_BIAS_GRADIENT_H
 #define NETS_CUDA_LIBRARIES_BIAS_GRADIENT_H
 
