@@ -92,7 +92,7 @@ static void the_weights_product_gives_the_biass_gradient(void **state) {
             f->config.deterministic = deterministic;
             const computed c = backward(f, by_output, MM_BF16);
             assert_int_equal(c.products, 2);
-            assert_int_equal(c.launches, 2);
+            assert_int_equal(c.launches, deterministic ? 3 : 2); /* a choice by times is none of its bits */
             check_sums(&c);
         }
     assert_int_equal(f->warnings, 0);

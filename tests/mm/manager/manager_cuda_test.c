@@ -147,7 +147,7 @@ TEST_CASE(managers_on_two_gpus_run_by_turns_whatever_is_current) {
         for (int d = 0; d < 2; d++) {
             strcpy(name, devices[d]);
             start_beside(&f[d], "swap-async:when=always", how == REPLAYED ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
-                         (mm_options){.device = name, .measure_times = how == DRAINED});
+                         (mm_options){.device = name, .device_bytes = 1 << 20, .measure_times = how == DRAINED});
             strcpy(name, "overwritten"); /* the manager has its own copy of the name */
         }
         for (int i = 0; i < ITERATIONS; i++)
