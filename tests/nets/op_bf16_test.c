@@ -376,6 +376,15 @@ static void a_relu_with_a_bias_is_rounded_once(void **state) {
     }
 }
 
+static void a_product_with_a_silu_is_rounded_once(void **state) {
+    (void)state;
+    for (int channels = 13; channels <= 64; channels += 51) {
+        op_rig rig;
+        op_rig_init_fused(&rig, NETS_MUL, NULL, (const int64_t[]){4, 5, 5, channels}, 2, true, true);
+        check(&rig, false, false);
+    }
+}
+
 static void the_losss_probabilities_are_f32(void **state) {
     (void)state;
     for (int classes = 10; classes <= 16; classes += 6) {
@@ -395,6 +404,7 @@ int main(void) {
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),
+        cmocka_unit_test(a_product_with_a_silu_is_rounded_once),
         cmocka_unit_test(a_relu_with_a_bias_is_rounded_once),
         cmocka_unit_test(the_losss_probabilities_are_f32),
     };
