@@ -245,7 +245,7 @@ class decoder {
 
     reg new_register(int width) {
         const reg r = {(uint32_t)k.register_bytes, width};
-        k.register_bytes += width == 0 ? 4 : (size_t)width * LANES;
+        k.register_bytes += width == 0 ? 16 : (size_t)width * LANES; // 16: those of 8 bytes stay aligned
         return r;
     }
 
