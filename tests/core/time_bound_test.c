@@ -291,7 +291,7 @@ TEST_CASE(states_that_cannot_stay_load_both_directions_of_the_link) {
     small_step(s.graph, small_layer(s.graph, "first", MM_LAYER_OTHER), MM_FORWARD,
                (mm_use[]){{x, MM_WRITE, MM_FORM_VALUE}}, 1, 0);
     for (int i = 0; i < STATES; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "state %d", i);
         const mm_tensor state = small_tensor(s.graph, name, MM_OPTIMIZER, MM_PERSISTENT, A_BYTES);
         small_step(s.graph, small_layer(s.graph, name, MM_LAYER_OTHER), MM_FORWARD,

@@ -89,10 +89,10 @@ TEST_CASE(a_lossy_policy_gives_relu_exact_signs_and_trains) {
 
 TEST_CASE(the_least_budget_trains_and_a_byte_less_is_refused) {
     char arguments[64], output[1024];
-    outcome o = train("liveness");
-    snprintf(arguments, sizeof arguments, "liveness %lld", o.peak);
+    const outcome o = train("liveness 0");
+    snprintf(arguments, sizeof arguments, "liveness %lld", o.budget);
     assert_string_equal(train(arguments).last, o.last);
-    snprintf(arguments, sizeof arguments, "liveness %lld", o.peak - 1);
+    snprintf(arguments, sizeof arguments, "liveness %lld", o.budget - 1);
     assert_int_equal(run(arguments, output, sizeof output), 1);
     assert_non_null(strstr(output, "needs at least"));
     assert_int_equal(strlen(output), strcspn(output, "\n") + 1); /* one line */
@@ -100,8 +100,8 @@ TEST_CASE(the_least_budget_trains_and_a_byte_less_is_refused) {
 
 TEST_CASE(without_a_budget_it_takes_what_the_graphs_need) {
     const outcome least = train("liveness 0"), given = train("liveness");
-    assert_int_equal(least.budget, given.peak);
-    assert_int_equal(least.peak, given.peak);
+    assert_int_equal(least.peak, least.budget);
+    assert_true(least.budget <= given.peak); /* where memory is short, codes lend bytes that are idle */
     assert_string_equal(least.last, given.last);
     assert_true(train("naive 0").budget > least.budget);
 }
