@@ -14,7 +14,8 @@ typedef struct mm_disk_move mm_disk_move;
 MM_CHECKED mm_status mm_disk_moves_init(mm_execution *execution);
 void mm_disk_moves_fini(mm_execution *execution);
 
-/* Enqueues the access of a piece of a store or load. */
+/* Enqueues the access of a piece of a store or load. Where functions of streams may not block (CUDA), waits for the
+ * stream's tasks and makes the access on the calling thread, whose failure is then the iteration's. */
 MM_CHECKED mm_status mm_disk_move_async(mm_dispatch *dispatch, const mm_piece *piece, mm_stream *stream);
 
 #endif
