@@ -985,7 +985,7 @@ measured_times_are_planned_by_() {
     local plan=(--net tiny --batch 4 --policy hybrid:when=needed --budget) least
     expect 0 bench --net tiny --batch 4 --iterations 3 --policies liveness,hybrid:when=always --facts facts --quiet
     least=$(minimum tiny 4 hybrid)
-    expect 0 plan "${plan[@]}" $((least + 4096)) --facts facts --json planned
+    expect 0 plan "${plan[@]}" $((least + 4096)) --facts facts --minimum --json planned
     expect 0 train "${plan[@]}" $((least + 4096)) --facts facts --json row --iterations 2 --quiet
     [[ ! -s err ]] || fail "$(<err)"
     [[ $(values row minimum_bytes) == $(values planned minimum_bytes) ]] || fail "other minima"
