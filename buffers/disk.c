@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mm/core/size.h"
@@ -55,9 +56,9 @@ static bool make_direct(int file) {
  * it. */
 static int64_t memory_align_of(int file) {
 #ifdef STATX_DIOALIGN
-    struct statx info;
-    if (statx(file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 && (info.stx_mask & STATX_DIOALIGN) != 0 &&
-        info.stx_dio_mem_align > 0)
+    struct statx info; /* by the system call: glibc has a function since 2.28, and libmm.so loads with 2.17 */
+    if (syscall(SYS_statx, file, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 &&
+        (info.stx_mask & STATX_DIOALIGN) != 0 && info.stx_dio_mem_align > 0)
         return info.stx_dio_mem_align;
 #endif
     (void)file;
