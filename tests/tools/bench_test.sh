@@ -9,6 +9,7 @@ link_orders=$(realpath "$3")
 codec_bench=$(realpath "$4")
 workflow=$(realpath "$5")
 gradients=$(realpath "$6")
+profile_sub_batch=$(realpath "$7")
 simulate_any=(bench --simulate "$machine" --net tiny --quiet)
 simulate=("${simulate_any[@]}" --batch 32)
 measure_any=(bench --net tiny --iterations 2 --quiet)
@@ -148,12 +149,9 @@ sub_batches_that_cannot_be_are_refused_before_anything_runs_() {
     refused 2 "--facts measures whole batches" "${measure[@]}" --sub-batch 2 --facts facts
     refused 2 "--predict measures whole batches" "${measure[@]}" --policies vdnn-all:subbatch=2 --predict
     expect 0 "${measure[@]}" --policies vdnn-all:subbatch=auto --facts facts
-    refused 2 "--simulate facts: was measured with whole batches" bench --simulate facts --policies vdnn-all:subbatch=4
-    refused 2 "--facts facts: was measured with whole batches" plan --facts facts --net tiny --batch 8 --sub-batch 4
-    refused 2 "--facts facts: was measured with whole batches" train --facts facts --net tiny --batch 8 --sub-batch 4
 }
 
-# A machine's rates fit any sub-batch; measured facts fit only the batch that was measured.
+# A machine's rates fit any sub-batch. Of facts that were measured with one batch, sub-batches must be asked for.
 measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     local run=(--net tiny --policy modnn --budget 400KB --facts facts --threads 1 --json rows)
     expect 0 bench --net tiny --batch 4 --iterations 2 --policies modnn --facts facts --threads 1 --quiet
@@ -163,13 +161,51 @@ measured_facts_keep_a_policy_that_chooses_to_whole_batches_() {
     [[ $(value rows sub_batch) == 4 ]] || fail "mm train: $(value rows sub_batch) images at a time"
     expect 0 bench --simulate facts --policies modnn --budgets 400KB,sweep:2 --threads 1 --json rows --quiet
     [[ $(rows_with rows status ok) == 3 && $(rows_with rows sub_batch 4) == 3 ]] || fail "not three rows of batch 4"
-    expect 1 bench --simulate facts --policies modnn --sub-batch auto --budgets sweep:2 --threads 1 --json rows --quiet
-    [[ $(values rows status) == *"measured with whole batches"*$'\n'ok ]] ||
-        fail "one that is asked for: $(values rows status)"
+    expect 0 bench --simulate facts --policies modnn --sub-batch 2 --budgets 400KB --threads 1 --json rows --quiet
+    (($(rows_with rows sub_batch 2) == 1)) || fail "one that is asked for: $(<rows)"
     refused 2 "facts: was measured with batch 4, but this is batch 8" plan "${run[@]}" --batch 8
-    refused 2 "facts: was measured with batch 4, but this is batch 8" plan "${run[@]}" --batch 8 --sub-batch 4
+    expect 0 plan "${run[@]}" --batch 8 --sub-batch 4
     expect 0 plan --net tiny --policy modnn --budget 300KB --facts "$machine" --batch 4 --json rows
     (($(value rows sub_batch) < 4)) || fail "by a machine's rates the batch is whole"
+}
+
+# Times of other batches follow from those that were measured, as they do from a machine's rates.
+several_batches_that_were_measured_give_times_of_any_() {
+    local n budget=(--net tiny --batch 16 --policy modnn --budget 500KB --threads 1 --json row)
+    for n in 2 8; do
+        expect 0 bench --net tiny --batch $n --iterations 2 --policies liveness,modnn --facts facts$n --threads 1 --quiet
+    done
+    expect 0 plan "${budget[@]}" --facts facts2,facts8
+    (($(value row sub_batch) < 16)) || fail "with two files the batch is whole"
+    expect 0 train "${budget[@]}" --facts facts2,facts8 --iterations 1 --quiet
+    (($(value row sub_batch) < 16)) || fail "mm train: the batch is whole"
+    expect 0 plan --net tiny --batch 4 --policy liveness --threads 1 --facts facts2,facts8 --json row
+    refused 2 "facts2: is of the same batch as another file" plan "${budget[@]}" --facts facts2,facts2
+    refused 2 "$machine: does not hold measured facts" plan "${budget[@]}" --facts "facts2,$machine"
+    refused 1 "facts file missing: cannot be read" plan "${budget[@]}" --facts facts2,missing
+    refused 1 "is for another graph" plan --net resnet8 --batch 4 --policy liveness --facts facts2,facts8
+}
+
+# moDNN's loop ends with a size that was measured, and its facts choose that size again.
+sub_batches_are_measured_and_chosen_in_turns_() {
+    local loop=("$profile_sub_batch" --net tiny --batch 16 --budget 400KB --mm "$mm" --iterations 2 --threads 1 --work w)
+    local size facts
+    "${loop[@]}" >out 2>err || fail "the loop failed"
+    size=$(tail -2 out | head -1)
+    [[ $size =~ ^([0-9]+)\ images?\ at\ a\ time,\ predicted ]] || fail "no size: $size"
+    size=${BASH_REMATCH[1]}
+    [[ -e w/tiny-$size.json && $(ls w) != *chosen* ]] || fail "$(ls w)"
+    [[ $(tail -1 out) == *"mm train "*"--sub-batch $size --facts w/tiny-"*".json,w/tiny-"* ]] || fail "no command"
+    facts=$(tail -1 out)
+    expect 0 plan --net tiny --batch 16 --budget 400KB --policy modnn --threads 1 --sub-batch auto \
+        --facts "${facts##*--facts }" --json row
+    [[ $(value row sub_batch) == "$size" ]] || fail "$(value row sub_batch), not $size"
+    facts=$(ls -l --time-style=full-iso w)
+    "${loop[@]}" >out 2>err || fail "the second loop failed"
+    [[ $(ls -l --time-style=full-iso w) == "$facts" && $(wc -l <out) == 2 ]] || fail "it measured again"
+    ! "${loop[@]}" --net nope >out 2>err || fail "a network that is not there is measured"
+    says err "nope"
+    [[ $(wc -l <err) -le 2 ]] || fail "no short message"
 }
 
 # The size that --sub-batch auto chooses is as fast as any size that fits.

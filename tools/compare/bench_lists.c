@@ -48,7 +48,7 @@ static int spread(int64_t low, int64_t high, int n, int64_t *values) {
 
 mm_status bench_sub_batch(const bench *b, const char *policy, int64_t batch, int64_t *sub_batch_out) {
     const bool whole = b->facts || b->predict;
-    MM_TRY(sub_batch_read(b->sub_batch, policy, batch, whole || sub_batch_is_measured(b->source), sub_batch_out));
+    MM_TRY(sub_batch_read(b->sub_batch, policy, batch, whole || sub_batch_is_measured_once(b->source), sub_batch_out));
     if (!whole || *sub_batch_out == batch) return MM_OK;
     return mm_fail(MM_ERR_INVALID, "--%s measures whole batches only; it cannot go with %s",
                    b->facts ? "facts" : "predict", b->sub_batch ? "--sub-batch" : policy);
@@ -181,7 +181,7 @@ static mm_status find_need(const bench *b, const char *policy, int64_t *sub_batc
     bench_planned planned;
     int64_t own;
     MM_TRY(bench_sub_batch(b, policy, b->batch, &own));
-    *sub_batch = own > 0 ? own : sub_batch_is_measured(b->source) ? b->batch : *sub_batch;
+    *sub_batch = own > 0 ? own : sub_batch_is_measured_once(b->source) ? b->batch : *sub_batch;
     const need_case c = bench_need(b, policy, *sub_batch, b->pinned_bytes);
     MM_TRY(bench_plan(&c, 0, &planned));
     *bytes_out = planned.as.peak_bytes;

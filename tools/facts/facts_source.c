@@ -9,6 +9,7 @@
 #include "mm/core/graph/graph.h"
 #include "mm/core/json_text.h"
 #include "mm/core/status.h"
+#include "mm/core/text.h"
 
 /* Takes network and batch from a training graph's name, which nets/lower/lower.c makes: "resnet32 train 128". */
 static void read_subject(const char *name, facts_source *source) {
@@ -35,7 +36,7 @@ mm_status facts_source_open_gpu(const char *name, facts_source *source_out) {
 /* Whether to look for a GPU of that name: there is no such file, and it does not look like a path. */
 static bool may_be_gpu(const char *path) { return !strpbrk(path, "/.") && access(path, F_OK) != 0 && errno == ENOENT; }
 
-mm_status facts_source_open(const char *path, facts_source *source_out) {
+static mm_status open_one(const char *path, facts_source *source_out) {
     facts_source source = {.path = path};
     json_t *root;
     mm_failure no_gpu = {0};
@@ -52,21 +53,65 @@ mm_status facts_source_open(const char *path, facts_source *source_out) {
     }
     MM_TRY(status);
     source.is_machine = machine_is(root);
-    status = source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_parse(path, root, &source.facts);
+    status = source.is_machine ? machine_read(path, root, &source.machine) : mm_facts_parse(path, root, source.facts);
     json_decref(root);
     MM_TRY(status);
-    if (source.facts) {
-        read_subject(source.facts->graph, &source);
-        source.threads = source.facts->by_name.threads;
+    if (!source.is_machine) {
+        source.n_facts = 1;
+        read_subject(source.facts[0]->graph, &source);
+        source.threads = source.facts[0]->by_name.threads;
     }
     *source_out = source;
     return MM_OK;
 }
 
+/* Adds the facts of one more file. */
+static mm_status add(const char *path, const char *all, facts_source *source) {
+    facts_source one;
+    if (source->n_facts == FACTS_FILES_MOST)
+        return mm_fail(MM_ERR_INVALID, "%s: more than %d files of facts", MM_BRIEF(all), FACTS_FILES_MOST);
+    MM_TRY(open_one(path, &one));
+    const char *why = one.is_machine || one.batch == 0 ? "does not hold measured facts of a network and batch" : NULL;
+    if (!why && source->n_facts > 0 && strcmp(one.net, source->net) != 0)
+        why = "is of another network than the first file";
+    if (!why && source->n_facts > 0 && one.threads != source->threads)
+        why = "was measured with other threads than the first file";
+    for (int i = 0; !why && i < source->n_facts; i++)
+        if (source->facts[i]->tensor_bytes == one.facts[0]->tensor_bytes) why = "is of the same batch as another file";
+    if (why) {
+        facts_source_close(&one);
+        return mm_fail(MM_ERR_INVALID, "%s: %s", path, why);
+    }
+    if (source->n_facts == 0)
+        *source = one;
+    else
+        source->facts[source->n_facts++] = one.facts[0];
+    return MM_OK;
+}
+
+bool facts_source_is_list(const char *path) { return strchr(path, ',') && access(path, F_OK) != 0; }
+
+mm_status facts_source_open(const char *path, facts_source *source_out) {
+    if (!facts_source_is_list(path)) return open_one(path, source_out);
+    facts_source source = {0};
+    mm_status status = MM_OK;
+    for (const char *at = path; status == MM_OK && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[4096];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        status = add(one, path, &source);
+    }
+    source.path = path;
+    if (status == MM_OK)
+        *source_out = source;
+    else
+        facts_source_close(&source);
+    return status;
+}
+
 void facts_source_close(facts_source *source) {
-    mm_facts_destroy(source->facts);
+    for (int i = 0; i < source->n_facts; i++) mm_facts_destroy(source->facts[i]);
     json_decref(source->study);
-    source->facts = NULL;
+    source->n_facts = 0;
     source->study = NULL;
 }
 
@@ -184,6 +229,23 @@ static void add_exchanges(const mm_graph *graph, mm_graph_facts *facts) {
     }
 }
 
+/* Whether the graph trains the measured network. */
+static bool is_of_network(const facts_source *source, const mm_graph *graph) {
+    facts_source subject = {0};
+    read_subject(mm_graph_name(graph), &subject);
+    return subject.batch > 0 && strcmp(subject.net, source->net) == 0;
+}
+
+/* Takes the facts of the file that was measured on this graph. If there is none, they follow from those of other
+ * batches. Of graphs that are no batch of the measured network, the error says what differs. */
+static mm_status fill_measured(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
+    const mm_facts *same = is_of_network(source, graph) ? NULL : source->facts[0];
+    for (int i = 0; !source->only_between && !same && i < source->n_facts; i++)
+        if (strcmp(source->facts[i]->graph, mm_graph_name(graph)) == 0) same = source->facts[i];
+    if (same) return mm_facts_apply(same, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts);
+    return mm_facts_apply_between((const mm_facts *const *)source->facts, source->n_facts, graph, facts);
+}
+
 mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts) {
     size_t i;
     json_t *row;
@@ -192,11 +254,19 @@ mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, m
         facts->out_bytes_per_s = facts->in_bytes_per_s = source->link_bytes_per_s;
         facts->out_both_bytes_per_s = facts->in_both_bytes_per_s = 0;
     } else if (!source->is_machine)
-        MM_TRY(mm_facts_apply(source->facts, graph, source->for_run ? MM_FACTS_TIMES : MM_FACTS_ALL, facts));
+        MM_TRY(fill_measured(source, graph, facts));
     json_array_foreach(source->study, i, row) take_ratio(source, row, graph, facts);
     if (source->ranks > 1) {
         mm_facts_set_ranks(facts, source->ranks, source->sum_at);
         add_exchanges(graph, facts);
     }
     return MM_OK;
+}
+
+static mm_status fill(const void *source, const mm_graph *graph, mm_graph_facts *facts) {
+    return facts_source_fill(source, graph, facts);
+}
+
+mm_status facts_source_facts(const facts_source *source, mm_facts **facts_out) {
+    return mm_facts_of(fill, source, facts_out);
 }

@@ -9,21 +9,12 @@
 #include "tools/host_rates/cache.h"
 #include "tools/need/policy_marks.h"
 
-/* ---------------------------------------------------------------- rates of every graph */
-
-/* A mm_facts_fill: the machine's times, over the link that is simulated if one is. */
-static mm_status fill(const void *ctx, const mm_graph *graph, mm_graph_facts *facts) {
-    return facts_source_fill(ctx, graph, facts);
-}
-
-/* Takes the machine that was read as a source of facts of every graph. */
-static mm_status use(host_rates *r, const target *target) {
+/* Takes the machine that was read as a source of facts of every graph, over the link that is simulated if one is. */
+static void use(host_rates *r, const target *target) {
     r->source.path = r->path;
     r->source.is_machine = r->source.for_run = true;
     r->source.link_bytes_per_s = target->link_bytes_per_s;
-    MM_TRY(mm_facts_of(fill, &r->source, &r->source.facts));
     r->from = HOST_RATES_CACHE;
-    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- choosing */
@@ -76,8 +67,8 @@ mm_status host_rates_open(host_rates *r, const char *command, const host_rates_c
     r->why = why_nominal(c, nominal, traits.lossy);
     if (r->why) return MM_OK;
     const mm_status status = host_cache_read(c->target, r->path, &r->source.machine, r->measured);
-    if (status == MM_OK) return use(r, c->target);
-    if (status == MM_ERR_NOMEM) return status;
+    if (status == MM_OK) use(r, c->target);
+    if (status == MM_OK || status == MM_ERR_NOMEM) return status;
     if (status != MM_ERR_NOT_FOUND && !c->quiet) fprintf(stderr, "mm %s: %s\n", command, mm_last_error());
     r->from = c->same_plan ? HOST_RATES_NOMINAL : HOST_RATES_RUN;
     r->why = "'mm device --facts' measures this host's";

@@ -31,10 +31,9 @@ static mm_status parse(const char *text, int64_t batch, int64_t *sub_batch_out) 
     return MM_OK;
 }
 
-bool sub_batch_is_measured(const facts_source *facts) { return facts && !facts->is_machine; }
+bool sub_batch_is_measured_once(const facts_source *facts) { return facts && facts->n_facts == 1; }
 
-mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, bool measured,
-                         int64_t *sub_batch_out) {
+mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batch, bool whole, int64_t *sub_batch_out) {
     if (text) return parse(text, batch, sub_batch_out);
     mm_policy policy;
     MM_TRY(mm_policy_parse(policy_spec, &policy));
@@ -43,12 +42,12 @@ mm_status sub_batch_read(const char *text, const char *policy_spec, int64_t batc
     if (n > batch)
         return mm_fail(MM_ERR_INVALID, "policy %s: subbatch=%lld: must be at most the batch, %lld",
                        MM_BRIEF(policy_spec), (long long)n, (long long)batch);
-    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n != MM_SUB_BATCH_AUTO ? n : measured ? batch : 0;
+    *sub_batch_out = n == MM_SUB_BATCH_OFF ? batch : n != MM_SUB_BATCH_AUTO ? n : whole ? batch : 0;
     return MM_OK;
 }
 
 mm_status sub_batch_find(const char *text, const need_case *c, int64_t *sub_batch_out) {
-    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured(c->facts), sub_batch_out));
+    MM_TRY(sub_batch_read(text, c->policy, c->batch, sub_batch_is_measured_once(c->facts), sub_batch_out));
     if (*sub_batch_out > 0) return MM_OK;
     if (c->budget_bytes > 0) return sub_batch_choose(c, sub_batch_out);
     if (text) return mm_fail(MM_ERR_INVALID, "--sub-batch auto: needs a --budget to fit into");
@@ -57,16 +56,12 @@ mm_status sub_batch_find(const char *text, const need_case *c, int64_t *sub_batc
 }
 
 mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch, int64_t sub_batch) {
-    if (!sub_batch_is_measured(facts)) return MM_OK;
-    if (facts->batch > 0 && facts->batch != batch)
-        return mm_fail(MM_ERR_INVALID,
-                       "%s %s: was measured with batch %lld, but this is batch %lld; give facts measured with that",
-                       option, facts->path, (long long)facts->batch, (long long)batch);
-    if (sub_batch == batch) return MM_OK;
-    return mm_fail(MM_ERR_INVALID,
-                   "%s %s: was measured with whole batches, but this computes %lld of %lld images at a time; give a "
-                   "machine file, or compute batches whole: --sub-batch %lld",
-                   option, facts->path, (long long)sub_batch, (long long)batch, (long long)batch);
+    if (!facts || facts->n_facts != 1 || facts->batch == 0 || facts->batch == batch || sub_batch < batch) return MM_OK;
+    return mm_fail(
+        MM_ERR_INVALID,
+        "%s %s: was measured with batch %lld, but this is batch %lld; give facts measured with that, or with "
+        "several batches: FILE,FILE",
+        option, facts->path, (long long)facts->batch, (long long)batch);
 }
 
 bool sub_batch_changes_statistics(const nets_net *net) {
@@ -334,13 +329,19 @@ static mm_status choose(const need_case *c, int64_t *n) {
 mm_status sub_batch_choose(const need_case *given, int64_t *sub_batch_out) {
     need_case c = *given;
     struct target untimed = *c.target;
-    if (sub_batch_is_measured(c.facts)) c.facts = NULL;
+    facts_source between;
     mm_status status = nets_backend_open_bound(untimed.backend, &untimed.backend);
     if (status == MM_ERR_UNSUPPORTED) return choose(&c, sub_batch_out);
     MM_TRY(status);
     c.target = &untimed;
+    if (c.facts) {
+        between = *c.facts;
+        between.only_between = true;
+        c.facts = &between;
+    }
     status = choose(&c, sub_batch_out);
     target_fini(&untimed);
     c.target = given->target;
+    c.facts = given->facts;
     return status == MM_OK ? halve(&c, sub_batch_out) : status;
 }

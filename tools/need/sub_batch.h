@@ -7,14 +7,14 @@
 #include "tools/need/need.h"
 
 /* Reads the sub-batch: from 1 to the batch, or 0 for the largest that suits the budget. text: the value of --sub-batch;
- * NULL: not given, the policy sets it; "": whole batches, as in a saved state. measured: the facts were measured with
- * whole batches, so a policy with subbatch=auto gets whole batches. MM_ERR_INVALID: not `auto` nor from 1 to the batch;
- * the message names the option. */
-MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool measured,
+ * NULL: not given, the policy sets it; "": whole batches, as in a saved state. whole: a policy with subbatch=auto gets
+ * whole batches. MM_ERR_INVALID: not `auto` nor from 1 to the batch; the message names the option. */
+MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool whole,
                                     int64_t *sub_batch_out);
 
-/* Whether the facts were measured, which is done with whole batches, and are not a machine's rates. NULL: false. */
-bool sub_batch_is_measured(const facts_source *facts);
+/* Whether the facts were measured with a single batch. Then a policy with subbatch=auto gets whole batches: nothing says
+ * how fast smaller ones are, so these must be asked for with --sub-batch. NULL: false. */
+bool sub_batch_is_measured_once(const facts_source *facts);
 
 /* Reads the sub-batch for a case, whose own sub_batch is ignored. If it is to suit the budget, chooses it; a policy
  * with subbatch=auto gets whole batches without a budget. MM_ERR_INVALID as above, or --sub-batch auto without a
@@ -24,8 +24,8 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const need_case *c, int64_
 /* Chooses the sub-batch as moDNN does (Chen et al., equation 8): the largest in which any 15 % of the steps in a row
  * fit together, with the largest workspace of their fastest algorithms, rounded down to a multiple of 64, or to 32, 16
  * and so on; above 1024 to a multiple of an eighth of a power of two. Takes a larger one if all maps fit with it.
- * Halves it until the policy's plans fit. With a machine's rates, then takes the one of all such sizes that is
- * predicted to be the fastest. MM_ERR_INFEASIBLE: not even one image fits: *sub_batch_out is 1, and the message says
+ * Halves it until the policy's plans fit. With facts, then takes the one of all such sizes that is predicted to be the
+ * fastest. MM_ERR_INFEASIBLE: not even one image fits: *sub_batch_out is 1, and the message says
  * what one image needs. */
 MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out);
 
@@ -36,8 +36,9 @@ MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out
 MM_CHECKED mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns,
                                     int64_t *sub_batch_out, int64_t *ns_out);
 
-/* Checks that facts suit a run. MM_ERR_INVALID: they were measured, with whole batches of one size, and the run has
- * sub-batches or another batch. option: the option that names the facts, for the message. */
+/* Checks that facts suit a run. MM_ERR_INVALID: they were measured with one batch, and the run has whole batches of
+ * another size. Times of sub-batches follow from those of any batch (facts_source_fill). option: the option that names
+ * the facts, for the message. */
 MM_CHECKED mm_status sub_batch_check_facts(const char *option, const facts_source *facts, int64_t batch,
                                            int64_t sub_batch);
 

@@ -84,7 +84,7 @@ mm_status sub_batch_offer_find(const need_case *c, int64_t own_ns, sub_batch_off
     char *tried = NULL;
     bool may;
     mm_status status = specs_of(c->policy, &offer.spec, &tried, &may);
-    if (status == MM_OK && may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured(c->facts))
+    if (status == MM_OK && may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured_once(c->facts))
         status = find(c, tried, own_ns, &offer);
     free(tried);
     if (status == MM_OK)

@@ -8,11 +8,11 @@
 #include "policies/policy.h"
 #include "tools/need/sub_batch.h"
 
-mm_status update_runs_add(update_runs *runs, const char *text, const char *policy_spec, int64_t batch, bool measured,
+mm_status update_runs_add(update_runs *runs, const char *text, const char *policy_spec, int64_t batch, bool whole,
                           bool has_budget) {
     mm_policy policy;
     int64_t n;
-    MM_TRY(sub_batch_read(text, policy_spec, batch, measured, &n));
+    MM_TRY(sub_batch_read(text, policy_spec, batch, whole, &n));
     MM_TRY(mm_policy_parse(policy_spec, &policy));
     runs->compares |= policy.ops->observer && policy.config.comet.guard;
     mm_policy_fini(&policy);

@@ -15,10 +15,10 @@ typedef struct update_runs {
     bool compares;    /* a policy compares gradients of whole iterations (comet's guard) */
 } update_runs;
 
-/* Adds a run of whole or divided batches under a policy. text: the value of --sub-batch; NULL: none. measured: facts
- * were measured with whole batches. */
-MM_CHECKED mm_status update_runs_add(update_runs *runs, const char *text, const char *policy, int64_t batch,
-                                     bool measured, bool has_budget);
+/* Adds a run of whole or divided batches under a policy. text: the value of --sub-batch; NULL: none. whole: a policy with
+ * subbatch=auto gets whole batches. */
+MM_CHECKED mm_status update_runs_add(update_runs *runs, const char *text, const char *policy, int64_t batch, bool whole,
+                                     bool has_budget);
 
 /* Sets target->update from target->update_text. With `auto`, says on stderr if that is at the end, and why.
  * MM_ERR_INVALID: an unknown word, or the runs cannot have it. Call it before networks are lowered, once

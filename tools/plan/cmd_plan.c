@@ -107,17 +107,17 @@ static mm_status check_sub_batch(const plan_command *c) {
     if (c->sub_batch && c->search)
         return mm_fail(MM_ERR_INVALID, "--sub-batch and %s: give one of them", plan_search_option(c->search));
     for (int i = 0; !c->search && i < c->policies.n; i++) {
-        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured(facts), &n));
+        MM_TRY(sub_batch_read(c->sub_batch, c->policies.text[i], c->batch, sub_batch_is_measured_once(facts), &n));
         if (n > 0) MM_TRY(sub_batch_check_facts("--facts", facts, c->batch, n));
     }
     return MM_OK;
 }
 
 static mm_status read_update(plan_command *c) {
-    const bool measured = sub_batch_is_measured(c->facts ? &c->source : NULL);
+    const bool whole = sub_batch_is_measured_once(c->facts ? &c->source : NULL);
     update_runs runs = {.command = "plan"};
     for (int i = 0; i < c->policies.n; i++)
-        MM_TRY(update_runs_add(&runs, c->search ? "" : c->sub_batch, c->policies.text[i], c->batch, measured,
+        MM_TRY(update_runs_add(&runs, c->search ? "" : c->sub_batch, c->policies.text[i], c->batch, whole,
                                c->budget_bytes > 0 || c->which_gpu));
     return update_when_read(&c->target, &runs);
 }
@@ -276,7 +276,8 @@ static const char help_text[] =
     "exits with 1 if a policy does not fit; the smallest budget is found where it does not, and with --minimum or\n"
     "--explain. With --facts, also predicts the time of an iteration; FILE is what\n"
     "'mm bench --facts' measured for this network, batch and the policies' codecs, or a machine file, such as\n"
-    "tools/facts/titanx.json. --link replaces the link's speed.\n"
+    "tools/facts/titanx.json. FILE,FILE are what it measured with several batches: times of any batch, and of\n"
+    "sub-batches, follow from these. --link replaces the link's speed.\n"
     "\n"
     "--gpu A100-40 takes a GPU's rates, estimated from data sheet and assumptions; 'mm gpus' lists the names. Without\n"
     "--budget, the budget is the GPU's memory, less 1 GiB for the CUDA context and libraries. --pinned says how much\n"

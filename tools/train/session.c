@@ -89,6 +89,7 @@ static mm_status start_trace(session *s) {
 
 static mm_status open_manager(session *s) {
     const session_config *c = &s->config;
+    if (c->facts) MM_TRY(facts_source_facts(c->facts, &s->facts));
     mm_options options = {.device = c->target.device,
                           .device_bytes = c->budget_bytes,
                           .pinned_bytes = s->pinned_needed_bytes, /* the manager reserves it at once */
@@ -108,7 +109,7 @@ static mm_status open_manager(session *s) {
                           .measure_times = c->measure_times || session_plans_again(s),
                           .alloc_cost_ns = c->alloc_cost_ns,
                           .codec_threads = (int)c->target.codec_threads,
-                          .facts = c->facts ? c->facts->facts : NULL,
+                          .facts = s->facts,
                           .stop_search = c->stop,
                           .trace_bytes = c->trace || c->replan_percent > 0 ? MM_TIMELINE_BYTES : 0};
     MM_TRY(mm_manager_create(&options, &s->manager));
@@ -189,10 +190,12 @@ void session_fini(session *s) {
     nets_exec_destroy(s->train_last);
     nets_exec_destroy(s->train);
     mm_manager_destroy(s->manager);
+    mm_facts_destroy(s->facts);
     nets_reader_destroy(s->test_data);
     nets_reader_destroy(s->train_data);
     s->eval_last = s->eval = s->train_last = s->train = NULL;
     s->manager = NULL;
+    s->facts = NULL;
     s->test_data = s->train_data = NULL;
 }
 

@@ -61,6 +61,7 @@ enum { SESSION_RAN_MAX = 2 * ARG_TEXTS_MAX };
 
 typedef struct session {
     session_config config;
+    mm_facts *facts; /* config.facts for the manager; NULL: none */
     mm_manager *manager;
     /* Submit iterations ahead (mm_iteration_end_async). False on the host device: it would not be faster, and each
      * iteration's time is measured better. */

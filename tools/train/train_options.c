@@ -246,7 +246,8 @@ static mm_status read_update(train *t) {
     if (!stop && strcmp(t->on_overflow, "undo") != 0)
         return mm_fail(MM_ERR_INVALID, "--on-overflow %s: must be undo or stop", t->on_overflow);
     if (stop && t->keep_going) return mm_fail(MM_ERR_INVALID, "--on-overflow stop and --keep-going: give one of them");
-    MM_TRY(update_runs_add(&runs, t->sub_batch_text, t->policy, t->part, t->facts != NULL, t->budget_bytes > 0));
+    MM_TRY(update_runs_add(&runs, t->sub_batch_text, t->policy, t->part, t->facts && !facts_source_is_list(t->facts),
+                           t->budget_bytes > 0));
     for (int i = 0; i < t->n_switches; i++)
         MM_TRY(update_runs_add(&runs, "", t->switches[i].policy, t->part, false, false));
     MM_TRY(update_when_read(&t->target, &runs));

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/core/facts/facts.h"
+#include "mm/core/facts/facts_match.h"
 #include "mm/core/graph/graph.h"
 #include "mm/core/status.h"
 
@@ -44,8 +44,7 @@ static mm_status check_graph(const matching *m) {
                    mm_graph_tensors(m->graph), (long long)bytes);
 }
 
-/* The step of that layer and phase, by bisection; -1: there is none. */
-static int find_step(const mm_facts *file, const char *layer, mm_phase phase) {
+int mm_facts_find_step(const mm_facts *file, const char *layer, mm_phase phase) {
     int low = 0, high = file->by_name.n_steps;
     while (low < high) {
         int middle = low + (high - low) / 2, order = strcmp(file->layers[middle], layer);
@@ -64,7 +63,7 @@ static mm_status match_steps(matching *m) {
     for (int s = 0; s < mm_graph_steps(m->graph); s++) {
         const mm_step_info *step = mm_graph_step(m->graph, s);
         const char *layer = mm_graph_layer(m->graph, step->layer)->name;
-        int from = m->step_from[s] = m->file ? find_step(m->file, layer, step->phase) : s;
+        int from = m->step_from[s] = m->file ? mm_facts_find_step(m->file, layer, step->phase) : s;
         if (!m->file || from < 0) continue;
         if (m->step_to[from] >= 0)
             return mm_fail(MM_ERR_FORMAT, "graph %s has two layers named %s: facts cannot tell them apart",
@@ -187,8 +186,7 @@ static int missing_slots(const mm_graph_facts *from, const mm_graph_facts *old) 
     return unknown > empty ? unknown - empty : 0;
 }
 
-/* Copies the device's rates and times, which do not depend on the graph. */
-static void take_rates(const mm_graph_facts *from, mm_graph_facts *merged) {
+void mm_facts_take_rates(const mm_graph_facts *from, mm_graph_facts *merged) {
     mm_graph_facts rates = *from;
     rates.n_steps = merged->n_steps;
     rates.variant_first = merged->variant_first;
@@ -221,7 +219,7 @@ static mm_status merge(const matching *m, mm_facts_part part, mm_graph_facts *fa
     mm_status status = merge_variants(m, facts, merged);
     if (status == MM_OK) {
         for (int c = 0; c < m->from->n_codecs; c++) merge_codec(m, part, c, merged);
-        take_rates(m->from, merged);
+        mm_facts_take_rates(m->from, merged);
         mm_graph_facts before = *facts;
         *facts = *merged;
         *merged = before;
