@@ -6,7 +6,6 @@
 #include <unordered_map>
 
 #include "tests/cuda_emulation/ptx/ptx_module.h"
-#include "tests/cuda_emulation/ptx/ptx_text.h"
 
 namespace ptx {
 namespace {

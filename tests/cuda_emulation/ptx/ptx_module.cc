@@ -7,8 +7,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/cuda_emulation/ptx/ptx_text.h"
-
 namespace ptx {
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tests/cuda_emulation/ptx/ptx_text.h"
+#include "tests/cuda_emulation/ptx/ptx_module.h"
 
 #include <stdlib.h>
 #include <string.h>
