@@ -267,7 +267,8 @@ static void check_compiled(const nets_conv_shape *s, const char *kernel, int64_t
                                             [NETS_CONV_BY_WEIGHTS] = "wgrad2d_"};
     const char *expected = (s->groups > 1 ? DEPTHWISE : DENSE)[s->direction];
     if (!expected || strncmp(kernel, expected, strlen(expected)) != 0) fail_for(s, kernel);
-    if (workspace_bytes > (s->groups > 1 ? NETS_WORKSPACE_LIMIT_BYTES : 0)) fail_for(s, "workspace of what it compiles");
+    if (workspace_bytes > (s->groups > 1 ? NETS_WORKSPACE_LIMIT_BYTES : 0))
+        fail_for(s, "workspace of what it compiles");
 }
 
 /* Plans all engines of the first list that may be chosen. Only those that are said to compile load a kernel. */
@@ -318,8 +319,8 @@ static void plan_card(fixture *f, nets_cuda_backend *cuda, bool bf16, proposals 
 }
 
 /* How many kernels cuDNN 9.19 compiles for a card in bf16, but for depthwise convolutions; none in TF32. */
-static const int COMPILED[CARDS] = {[H200] = 2, [H100] = 2, [A100] = 47, [RTX3090] = 32, [L40S] = 47, [RTX4090] = 47,
-                                    [B200] = 0, [RTX5090] = 12};
+static const int COMPILED[CARDS] = {
+    [H200] = 2, [H100] = 2, [A100] = 47, [RTX3090] = 32, [L40S] = 47, [RTX4090] = 47, [B200] = 0, [RTX5090] = 12};
 
 /* An H200 and, with --deep, all others; 15 seconds each for those that compile most. */
 static void every_card_has_engines_for_the_networks_that_are_trained(void **state) {
