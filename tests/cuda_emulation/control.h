@@ -4,6 +4,7 @@
 #define TESTS_CUDA_EMULATION_CONTROL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <cuda_runtime_api.h>
 
@@ -19,6 +20,10 @@ void cuda_emulation_reset(void);
  * MiB). */
 void cuda_emulation_set_devices(int count);
 void cuda_emulation_set_memory(size_t total_bytes, size_t others_bytes);
+
+/* Makes each launch of a kernel take so many ns longer in event times, until the reset. Kernels run faster on PTX than
+ * compiled by gcc; with this, a test knows which of kernel and library is faster. */
+void cuda_emulation_slow_kernels(int64_t ns);
 
 /* So many bytes that cudaMemGetInfo calls free are not given by cuMemCreate from now on, as where others take them. */
 void cuda_emulation_keep_back(size_t bytes);

@@ -40,6 +40,8 @@ cudaError_t cuda_emulation_enter(const char *name);
 /* In a task of cuda_emulation_enqueue: pretends that the task took `ns` longer. Event times of all streams include this
  * pretended time. */
 void cuda_emulation_pass(int64_t ns);
+/* The same, for the ns that a test has set for each kernel (control.h). */
+void cuda_emulation_pass_kernel(void);
 
 /* cuda_emulation_device: the thread's current device. cuda_emulation_on: cudaErrorInvalidResourceHandle, and a stray
  * call (control.h), unless `device` is the current one. */

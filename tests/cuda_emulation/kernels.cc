@@ -356,6 +356,7 @@ cudaError_t check(const grid &of) {
 }
 
 void run(const grid &of, const void *arguments) {
+    cuda_emulation_pass_kernel();
     if (ptx::is_on()) {
         run_ptx(of, arguments);
         return;

@@ -147,6 +147,7 @@ void cuda_emulation_reset(void) {
     memset(calls_here, 0, sizeof calls_here);
     last_error = cudaSuccess;
     runtime_forget_contexts();
+    cuda_emulation_slow_kernels(0);
     pthread_mutex_lock(&runtime.lock);
     runtime.fault = cudaSuccess;
     runtime_forget_launches();

@@ -35,7 +35,8 @@ void task_perform(const task *t) {
 
 /* ---------------------------------------------------------------- the thread */
 
-static int64_t passed_ns; /* pretended time, added to the real one; under runtime.lock */
+/* Under runtime.lock: pretended time, which is added to the real one, and how much of it each kernel adds. */
+static int64_t passed_ns, kernel_ns;
 
 static int64_t now_ns_locked(void) {
     struct timespec now;
@@ -46,6 +47,18 @@ static int64_t now_ns_locked(void) {
 void cuda_emulation_pass(int64_t ns) {
     pthread_mutex_lock(&runtime.lock);
     passed_ns += ns;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+void cuda_emulation_pass_kernel(void) {
+    pthread_mutex_lock(&runtime.lock);
+    passed_ns += kernel_ns;
+    pthread_mutex_unlock(&runtime.lock);
+}
+
+void cuda_emulation_slow_kernels(int64_t ns) {
+    pthread_mutex_lock(&runtime.lock);
+    kernel_ns = ns;
     pthread_mutex_unlock(&runtime.lock);
 }
 

@@ -12,7 +12,9 @@ trains() { # NAME OPTION...
 lossless_policies_give_the_same_weights_() {
     local net policy
     for net in "--net tiny" "--net resnet20@16x16 --precision bf16" "--net vgg11@32x32,thin=13 --precision bf16" \
-        "--net unet@188x188,thin=16 --precision bf16"; do
+        "--net unet@188x188,thin=16 --precision bf16" \
+        "--net llama-15m,layers=2,width=32,heads=4,kv_heads=2,context=32,vocabulary=64 --precision bf16 --optimizer adamw" \
+        "--net gpt,layers=1,width=16,heads=2,context=16,vocabulary=32,dropout=0.1"; do
         # shellcheck disable=SC2086
         trains state $net
         for policy in gist comet:codec=zvc swap-async:when=always; do

@@ -149,6 +149,53 @@ TEST_CASE(without_a_budget_batches_come_in_beside_the_computation_where_much_is_
     subject_fini(&u);
 }
 
+/* Of this file's last manager: cudaMalloc's calls before it had its arena. Only the timing of algorithms, and opening a
+ * backend, call cudaMalloc. */
+static long mallocs_before_arena;
+
+mm_status __real_mm_manager_create_sized(const mm_options *options, size_t options_bytes, mm_manager **manager_out);
+mm_status __wrap_mm_manager_create_sized(const mm_options *options, size_t options_bytes, mm_manager **manager_out);
+
+mm_status __wrap_mm_manager_create_sized(const mm_options *options, size_t options_bytes, mm_manager **manager_out) {
+    mallocs_before_arena = cuda_emulation_calls("cudaMalloc");
+    return __real_mm_manager_create_sized(options, options_bytes, manager_out);
+}
+
+/* Beside an arena there may be no memory to time algorithms in: then a guess is taken, which may be slow. So a session
+ * times those of all its graphs first: of parts of a batch, of an epoch's last batch, and of evaluation. */
+TEST_CASE(all_algorithms_are_timed_before_the_arena_is_reserved) {
+    static const struct {
+        const char *net, *precision, *update;
+        int64_t sub_batch;
+    } CASES[] = {
+        {"resnet8", "fp32", "by-layer", 0},
+        {"resnet8", "bf16", NULL, 6},
+        {"gpt,layers=1,width=16,heads=2,context=8,vocabulary=16", "bf16", NULL, 3},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        subject u = {.target = TARGET_DEFAULTS};
+        session s;
+        u.target.device = "cuda";
+        u.target.precision = CASES[i].precision;
+        u.target.update_text = CASES[i].update;
+        cuda_emulation_reset();
+        expect_ok(nets_zoo_build(CASES[i].net, &u.net));
+        expect_ok(target_init(&u.target));
+        session_config config = config_of(&u, 0, "recompute-swap", NULL);
+        config.data = "synthetic:samples=40";
+        config.test_data = "synthetic:samples=130"; /* 26 images */
+        config.whole_epochs = config.evaluate = true;
+        config.sub_batch = CASES[i].sub_batch;
+        const long opened = cuda_emulation_calls("cudaMalloc");
+        expect_ok(session_init(&s, &config));
+        assert_true(mallocs_before_arena > opened);
+        assert_int_equal(cuda_emulation_calls("cudaMalloc"), mallocs_before_arena);
+        assert_true(s.train_last && s.eval && s.eval_last);
+        session_fini(&s);
+        subject_fini(&u);
+    }
+}
+
 /* Returns the CUDA calls per iteration, counted after the calls that are made only once. */
 static long train(const subject *u, mm_issue issue, row *found) {
     enum { WARM_UP = 2, COUNTED = 2 };

@@ -45,7 +45,9 @@ std::unordered_map<uintptr_t, symbol> functions_of_program() {
             const int type = ELF64_ST_TYPE(symbols[n].st_info);
             if (type == STT_FILE) from = names + symbols[n].st_name;
             if (type != STT_FUNC || symbols[n].st_shndx == SHN_UNDEF) continue;
-            const bool local = ELF64_ST_BIND(symbols[n].st_info) == STB_LOCAL;
+            /* A hidden symbol was global before the program was linked. */
+            const bool local = ELF64_ST_BIND(symbols[n].st_info) == STB_LOCAL &&
+                               ELF64_ST_VISIBILITY(symbols[n].st_other) == STV_DEFAULT;
             found[base + symbols[n].st_value] = {names + symbols[n].st_name, local ? from : ""};
         }
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of PTX as nvcc writes them, and their kernels, each decoded when it first runs. */
+/* Files of PTX as nvcc writes them: their text, and their kernels, each decoded when it first runs. */
 #ifndef TESTS_CUDA_EMULATION_PTX_PTX_MODULE_H
 #define TESTS_CUDA_EMULATION_PTX_PTX_MODULE_H
 
@@ -11,6 +11,56 @@
 #include "tests/cuda_emulation/ptx/ptx_code.h"
 
 namespace ptx {
+
+/* ---------------------------------------------------------------- text (ptx_text.cc) */
+
+using strings = std::vector<std::string>;
+
+bool begins(const std::string &text, const char *with);
+
+/* Without blanks at its ends. */
+std::string trimmed(const std::string &text);
+
+/* Parts between `separators` outside of brackets. */
+strings parts_of(const std::string &text, const char *separators);
+
+/* What is between braces; or the text, alone. */
+strings elements_of(const std::string &text);
+
+/* Bytes of a value of the type "u32"; 0 for pred; -1: it is no type. width_of: of its register. */
+int bytes_of(const std::string &type);
+int width_of(const std::string &type);
+
+/* A declaration: ".shared .align 16 .b8 name[64]", ".param .u64 name", ".global .u8 name[2] = {1, 2}". */
+struct declaration {
+    size_t bytes = 0, alignment = 1;
+    std::string name, values; /* values: what stands behind "=" */
+};
+declaration declaration_of(const std::string &text);
+
+enum class text_kind { OPEN, CLOSE, LABEL, DIRECTIVE, INSTRUCTION, END };
+
+struct statement {
+    text_kind what;
+    std::string text; /* without ';' or ':' */
+    uint32_t line;
+};
+
+/* Reads the statements of a part of a text, which it borrows. */
+class reader {
+  public:
+    reader(const std::string &all, size_t begin, size_t end);
+    statement next();
+
+  private:
+    void skip();
+
+    const std::string &text;
+    size_t at, last;
+    uint32_t line;
+};
+
+/* ---------------------------------------------------------------- modules (ptx_module.cc) */
 
 struct parameter {
     size_t at, bytes; /* among the kernel's parameters */
@@ -58,7 +108,7 @@ struct module {
 /* Reads the file and finds its kernels; ends the program if it cannot. */
 std::unique_ptr<module> module_read(const std::string &path);
 
-/* Decodes the kernel. Ends the program at an instruction that it does not know. */
+/* ptx_decode.cc: decodes the kernel. Ends the program at an instruction that it does not know. */
 void kernel_decode(kernel *k);
 
 /* The bytes of the variable of the module that contains the byte, and where it begins; 0: none does. */

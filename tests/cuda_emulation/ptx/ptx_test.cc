@@ -17,7 +17,7 @@ extern "C" {
 
 /* Of these only the names count, by which the PTX is found. */
 #define KERNEL(name)                                                                                                   \
-    __attribute__((noinline, visibility("default"))) void name(unsigned *memory, int number) {                         \
+    __attribute__((noinline)) void name(unsigned *memory, int number) {                                                \
         fprintf(stderr, "%s runs as gcc compiled it: %p, %d\n", #name, (void *)memory, number);                        \
         abort();                                                                                                       \
     }
