@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
+/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for three instruction sets that give the same bits. They
  * compute with f32; bf16 results are rounded once (bf16.h). Internal.
  *
  * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane. Arrays
@@ -56,8 +56,10 @@ typedef struct nets_simd_map {
 
 } nets_simd_map;
 
-extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* f32; avx2: on x86-64 only */
-extern const nets_simd_map nets_simd_map_bf16_portable, nets_simd_map_bf16_avx2;
+extern const nets_simd_map nets_simd_map_portable, nets_simd_map_bf16_portable;
+/* On x86-64 only. With AVX-512 the loops over f32 maps are not faster, since memory limits them, and those that zero
+ * gradients take twice as long: the compiler makes their loads wait for the signs. */
+extern const nets_simd_map nets_simd_map_avx2, nets_simd_map_bf16_avx2, nets_simd_map_bf16_avx512;
 
 /* The loops over maps of the type, for the best instruction set of this processor. */
 const nets_simd_map *nets_simd_map_best(mm_dtype maps);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over one row of floats on the CPU, compiled for two instruction sets that give the same bits.
+/* Vectorised loops over one row of floats on the CPU, compiled for three instruction sets that give the same bits.
  * Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an input of the same
  * call. */
 #ifndef NETS_HOST_SIMD_ROW_H
 #define NETS_HOST_SIMD_ROW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* An activation (nets/activation.h), and dx = dy times its derivative at `at`, the input or the output. */
@@ -45,7 +46,16 @@ typedef struct nets_simd_row {
     const nets_simd_activation *activations; /* by nets_activation */
 } nets_simd_row;
 
-extern const nets_simd_row nets_simd_row_portable, nets_simd_row_avx2; /* avx2: on x86-64 only */
+extern const nets_simd_row nets_simd_row_portable;
+extern const nets_simd_row nets_simd_row_avx2, nets_simd_row_avx512; /* on x86-64 only */
+
+#if defined(__x86_64__)
+/* Whether this processor has the parts of AVX-512 that the loops use. */
+static inline bool nets_simd_has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
 
 /* The loops for the best instruction set of this processor. */
 const nets_simd_row *nets_simd_row_best(void);
