@@ -23,6 +23,11 @@ typedef struct nets_lanes_gradient {
     const float *mean, *factor, *mean_g, *slope;
 } nets_lanes_gradient;
 
+/* Elements from row to row, and from column to column. */
+typedef struct nets_simd_grid {
+    int64_t row, column;
+} nets_simd_grid;
+
 typedef struct nets_simd_map {
     /* Sums in each lane of x - from; `from` NULL: of x. */
     void (*sums)(const void *x, const float *from, int64_t n, int64_t lanes, float *sum);
@@ -35,6 +40,9 @@ typedef struct nets_simd_map {
     /* The same with y computed again from x, as `map` computes it; g is not written. */
     void (*products_by_x)(nets_lanes_map y, const void *dy, const void *x, int64_t n, int64_t lanes, float *sum_g,
                           float *sum_gx);
+    /* sums[i] += the sum of a[i] b[i] over all places of both grids, row by row; for i < n. */
+    void (*add_products)(const void *a, nets_simd_grid a_steps, const void *b, nets_simd_grid b_steps, int64_t rows,
+                         int64_t columns, int64_t n, float *sums);
     /* y = the map of x. With `relu`, x2 is added unless NULL, then negative numbers become zero. NaN stays NaN, so that
      * a training that diverges shows. */
     void (*map)(const void *x, const void *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, void *y);

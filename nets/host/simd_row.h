@@ -14,17 +14,9 @@ typedef struct nets_simd_activation {
     void (*gradient)(const float *at, const float *dy, float slope, int64_t n, float *dx);
 } nets_simd_activation;
 
-/* Elements from row to row, and from column to column. */
-typedef struct nets_simd_grid {
-    int64_t row, column;
-} nets_simd_grid;
-
 typedef struct nets_simd_row {
     float (*sum)(const float *x, int64_t n);
     float (*dot)(const float *a, const float *b, int64_t n);
-    /* sums[i] += the sum of a[i] b[i] over all places of both grids, row by row; for i < n. */
-    void (*products)(const float *a, nets_simd_grid a_steps, const float *b, nets_simd_grid b_steps, int64_t rows,
-                     int64_t columns, int64_t n, float *sums);
     /* The sum of (x - mean)^2. */
     float (*squares)(const float *x, float mean, int64_t n);
     /* The largest. A NaN is passed over, unless it is x[0]: then the result is NaN. */
