@@ -69,6 +69,14 @@ extern const nets_simd_map nets_simd_map_portable, nets_simd_map_bf16_portable;
  * gradients take twice as long: the compiler makes their loads wait for the signs. */
 extern const nets_simd_map nets_simd_map_avx2, nets_simd_map_bf16_avx2, nets_simd_map_bf16_avx512;
 
+/* A map's n elements from `first` on as floats: its own, if it is f32; else widened into the block. */
+static inline const float *nets_simd_floats(const nets_simd_map *lines, int64_t elem_bytes, const void *map,
+                                            int64_t first, int64_t n, float *block) {
+    if (elem_bytes == (int64_t)sizeof(float)) return (const float *)map + first;
+    lines->widen((const char *)map + first * elem_bytes, n, block);
+    return block;
+}
+
 /* The loops over maps of the type, for the best instruction set of this processor. */
 const nets_simd_map *nets_simd_map_best(mm_dtype maps);
 
