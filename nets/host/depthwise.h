@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The weights' gradient of a convolution of each channel by itself (depthwise), of f32 or bf16 maps. oneDNN 2.6.3's kernel for
- * maps [pixels, channels] pads each channel's weights to 16x16 of them: at batch 16 EfficientNet-B0 took 225 MiB for
- * that. Trainings of it and of MobileNetV2 on one thread of an EPYC take 5 to 15 % less time with these loops.
- * Internal. */
+/* The weights' gradient of a convolution of each channel by itself (depthwise), of f32 or bf16 maps. oneDNN 2.6.3's
+ * kernel for maps [pixels, channels] pads each channel's weights to 16x16 of them: at batch 16 EfficientNet-B0 took
+ * 225 MiB for that. Trainings of it and of MobileNetV2 on one thread of an EPYC take 5 to 15 % less time with these
+ * loops. Internal. */
 #ifndef NETS_HOST_DEPTHWISE_H
 #define NETS_HOST_DEPTHWISE_H
 

@@ -13,8 +13,8 @@
  * That is causal attention; in full attention each row sees all blocks of keys, whole.
  *
  * The input's channels are q, of `heads` times `size`, then k and v, of `kv_heads` times `size`. A thread computes a
- * head of k and v with its group of heads of q, one after the other. With bf16 maps products take bf16 factors, of which
- * p and ds are rounded, and sums are f32: gradients are summed in panels [tokens, size] and rounded once. */
+ * head of k and v with its group of heads of q, one after the other. With bf16 maps products take bf16 factors, of
+ * which p and ds are rounded, and sums are f32: gradients are summed in panels [tokens, size] and rounded once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
