@@ -42,6 +42,13 @@ extern const nets_simd_row nets_simd_row_portable;
 extern const nets_simd_row nets_simd_row_avx2, nets_simd_row_avx512; /* on x86-64 only */
 
 #if defined(__x86_64__)
+/* The attribute of loops with AVX-512. gcc takes vectors of 256 bits by default. */
+#if defined(__clang__)
+#define NETS_SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define NETS_SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+
 /* Whether this processor has the parts of AVX-512 that the loops use. */
 static inline bool nets_simd_has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

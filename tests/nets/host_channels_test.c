@@ -120,10 +120,14 @@ TEST_CASE(every_instruction_set_gives_the_same_bits) {
         const bool half = i >= N_LINES;
         const nets_simd_map *portable = half ? &nets_simd_map_bf16_portable : &nets_simd_map_portable;
         const int64_t elems = LINES[i % N_LINES].elems, lanes = LINES[i % N_LINES].lanes;
-        const nets_simd_map *const others[] = {nets_simd_map_best(half ? MM_BF16 : MM_F32),
-                                               half ? &nets_simd_map_bf16_avx2 : &nets_simd_map_avx2};
+        const nets_simd_map *const others[] = {
+            nets_simd_map_best(half ? MM_BF16 : MM_F32),
+#if defined(__x86_64__)
+            half ? &nets_simd_map_bf16_avx2 : &nets_simd_map_avx2,
+#endif
+        };
         for (int loop = 0; run_loop(portable, half, loop, a, elems, lanes); loop++)
-            for (int k = 0; k < 2; k++) {
+            for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
                 run_loop(others[k], half, loop, b, elems, lanes);
                 if (memcmp(a->out, b->out, sizeof a->out) != 0)
                     fail_msg("loop %d over %d elements by %d lanes", loop, (int)elems, (int)lanes);
