@@ -7,13 +7,13 @@
 
 #include "nets/contract/op_sizes.h"
 
-/* The channels of a block, and windows that are summed at once: of 32 channels (simd_row_loops.h) they stay in the
+/* The channels of a block, and windows that are summed at once: of 32 channels (simd_map_loops.h) they stay in the
  * fastest cache while the kernel goes over them. Chosen. */
 enum { CHANNELS = 64, WINDOWS = 128 };
 
 typedef struct depthwise_run {
     const nets_depthwise *d;
-    const float *x, *dy;
+    const char *x, *dy;
     bool adds;
     float *dw, *sums;
 } depthwise_run;
@@ -22,7 +22,9 @@ static int64_t pixels_of(const nets_depthwise *d) { return d->w.kernel[0] * d->w
 static int64_t blocks_of(const nets_depthwise *d) { return (d->w.x[3] + CHANNELS - 1) / CHANNELS; }
 
 nets_depthwise nets_depthwise_of(const nets_dnn_windows *w, mm_host_pool *pool) {
-    return (nets_depthwise){pool, nets_simd_row_best(), nets_cut_of(w->x[0], nets_pieces(pool), 1, 1), *w};
+    const mm_dtype maps = w->half ? MM_BF16 : MM_F32;
+    return (nets_depthwise){pool, nets_simd_map_best(maps), mm_dtype_bytes(maps),
+                            nets_cut_of(w->x[0], nets_pieces(pool), 1, 1), *w};
 }
 
 int64_t nets_depthwise_bytes(const nets_depthwise *d) {
@@ -44,7 +46,7 @@ static met windows_of(const nets_dnn_windows *w, int axis, int64_t k) {
 }
 
 /* Adds the products of an image's windows in rows `from` to `to` - 1; x, dy and `sums` begin at `n` channels. */
-static void add_rows(const depthwise_run *run, const float *x, const float *dy, int64_t from, int64_t to, int64_t n,
+static void add_rows(const depthwise_run *run, const char *x, const char *dy, int64_t from, int64_t to, int64_t n,
                      float *sums) {
     const nets_dnn_windows *w = &run->d->w;
     const int64_t channels = w->x[3], x_row = w->x[2] * channels, y_row = w->y[2] * channels;
@@ -53,10 +55,11 @@ static void add_rows(const depthwise_run *run, const float *x, const float *dy, 
         const int64_t top = rows.from > from ? rows.from : from, bottom = rows.end < to ? rows.end : to;
         if (top >= bottom || columns.from >= columns.end) continue;
         const nets_simd_grid a = {y_row, channels}, b = {w->stride[0] * x_row, w->stride[1] * channels};
-        run->d->loops->products(dy + top * y_row + columns.from * channels, a,
-                                x + (top * w->stride[0] + rows.offset) * x_row +
-                                    (columns.from * w->stride[1] + columns.offset) * channels,
-                                b, bottom - top, columns.end - columns.from, n, sums + k * channels);
+        const int64_t dy_at = top * y_row + columns.from * channels;
+        const int64_t x_at =
+            (top * w->stride[0] + rows.offset) * x_row + (columns.from * w->stride[1] + columns.offset) * channels;
+        run->d->lines->add_products(dy + dy_at * run->d->elem_bytes, a, x + x_at * run->d->elem_bytes, b, bottom - top,
+                                    columns.end - columns.from, n, sums + k * channels);
     }
 }
 
@@ -64,10 +67,11 @@ static void add_rows(const depthwise_run *run, const float *x, const float *dy, 
 static void add_image(const depthwise_run *run, int64_t image, int64_t first, int64_t n, float *sums) {
     const nets_dnn_windows *w = &run->d->w;
     const int64_t some = nets_larger(WINDOWS / w->y[2], 1);
+    const int64_t x_at = image * w->x[1] * w->x[2] * w->x[3] + first,
+                  dy_at = image * w->y[1] * w->y[2] * w->x[3] + first;
     for (int64_t y = 0; y < w->y[1]; y += some)
-        add_rows(run, run->x + image * w->x[1] * w->x[2] * w->x[3] + first,
-                 run->dy + image * w->y[1] * w->y[2] * w->x[3] + first, y, y + some < w->y[1] ? y + some : w->y[1], n,
-                 sums + first);
+        add_rows(run, run->x + x_at * run->d->elem_bytes, run->dy + dy_at * run->d->elem_bytes, y,
+                 y + some < w->y[1] ? y + some : w->y[1], n, sums + first);
 }
 
 static void sum_items(const void *ctx, int64_t from, int64_t to) {
@@ -94,7 +98,7 @@ static void join(const void *ctx, int64_t from, int64_t to) {
         }
 }
 
-void nets_depthwise_give_weights(const nets_depthwise *d, const float *x, const float *dy, bool adds, float *dw,
+void nets_depthwise_give_weights(const nets_depthwise *d, const void *x, const void *dy, bool adds, float *dw,
                                  void *scratch) {
     const depthwise_run run = {d, x, dy, adds, dw, scratch};
     const int64_t windows = d->images.each * d->w.y[1] * d->w.y[2];

@@ -32,11 +32,8 @@ typedef struct activation_run {
     char *out; /* y, or dx if dy is not NULL */
 } activation_run;
 
-/* The map's elements from `first` on as floats: its own, or widened into the block. */
 static const float *floats_at(const activation_op *op, const char *map, int64_t first, int64_t n, float *block) {
-    if (op->elem_bytes == (int64_t)sizeof(float)) return (const float *)map + first;
-    op->lines->widen(map + first * op->elem_bytes, n, block);
-    return block;
+    return nets_simd_floats(op->lines, op->elem_bytes, map, first, n, block);
 }
 
 /* The signs from `first` on as numbers of these signs. */

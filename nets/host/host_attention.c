@@ -13,8 +13,8 @@
  * That is causal attention; in full attention each row sees all blocks of keys, whole.
  *
  * The input's channels are q, of `heads` times `size`, then k and v, of `kv_heads` times `size`. A thread computes a
- * head of k and v with its group of heads of q, one after the other. With bf16 maps it copies a head to f32 in the
- * workspace, and rounds the results once. */
+ * head of k and v with its group of heads of q, one after the other. With bf16 maps products take bf16 factors, of
+ * which p and ds are rounded, and sums are f32: gradients are summed in panels [tokens, size] and rounded once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +41,9 @@ typedef struct attention_op {
     nets_dnn_kernel product[PRODUCTS][SIZES];
     const nets_simd_map *lines;
     int64_t elem_bytes;       /* size of a map's element */
-    bool widens;              /* maps are not f32: a head is copied to panels [tokens, size] */
-    int64_t x_pitch, y_pitch; /* elements from token to token, in maps or panels */
+    bool half;                /* maps are bf16 */
+    int64_t x_pitch, y_pitch; /* elements from token to token in maps */
+    int64_t dx_pitch;         /* and in gradients of q, k and v: in maps, or in panels if `half` */
     int64_t scratch_bytes;    /* a product's */
     int64_t place_bytes;      /* a thread's part of the workspace */
     float scale;
@@ -59,12 +60,14 @@ typedef struct attention_run {
 typedef struct head {
     attention_op *op;
     int thread;
-    const float *q, *k, *v, *dy;
-    float *y, *log_sums, *dq, *dk, *dv;
+    const char *q, *k, *v, *dy; /* in maps */
+    char *y;
+    float *log_sums, *dq, *dk, *dv;
     void *scratch;
-    float *s, *dp;  /* of a block */
-    float *o;       /* output of a block's rows, [rows, size] */
-    float *top, *l; /* [rows]; in the backward, `top` has the dot product of y and dy */
+    float *s, *dp;    /* of a block */
+    float *o;         /* output of a block's rows, [rows, size]; in the backward, a row of y and of dy as floats */
+    uint16_t *factor; /* a block as a factor, if `half` */
+    float *top, *l;   /* [rows]; in the backward, `top` has the dot product of y and dy */
 } head;
 
 /* The block of rows i and keys j. */
@@ -90,7 +93,19 @@ static int64_t key_blocks(const attention_op *op, int64_t i) { return op->full ?
 static int64_t row_of_x(const attention_op *op) { return (op->heads + 2 * op->kv_heads) * op->size; }
 static int64_t row_of_y(const attention_op *op) { return op->heads * op->size; }
 
-static mm_status multiply(const head *h, int product, int size, const float *a, const float *b, float *y) {
+/* A map's rows from `row` on. */
+static const char *rows_of(const attention_op *op, const char *map, int64_t row, int64_t pitch) {
+    return map + row * pitch * op->elem_bytes;
+}
+
+/* A block as a factor of products. */
+static const void *factor_of(const head *h, const block *b, const float *values) {
+    if (!h->op->half) return values;
+    h->op->lines->narrow(values, b->rows * b->keys, h->factor);
+    return h->factor;
+}
+
+static mm_status multiply(const head *h, int product, int size, const void *a, const void *b, float *y) {
     nets_dnn_kernel *kernel = &h->op->product[product][size];
     MM_TRY(nets_dnn_bind(kernel, h->thread, DNNL_ARG_SRC, a));
     MM_TRY(nets_dnn_bind(kernel, h->thread, DNNL_ARG_WEIGHTS, b));
@@ -105,7 +120,8 @@ static int64_t seen(const block *b, int64_t row) { return b->diagonal ? row + 1 
 
 static mm_status add_block(const head *h, const block *b) {
     const attention_op *op = h->op;
-    MM_TRY(multiply(h, SCORES, b->size, h->q + b->row * op->x_pitch, h->k + b->key * op->x_pitch, h->s));
+    MM_TRY(multiply(h, SCORES, b->size, rows_of(op, h->q, b->row, op->x_pitch), rows_of(op, h->k, b->key, op->x_pitch),
+                    h->s));
     for (int64_t r = 0; r < b->rows; r++) {
         float *s = h->s + r * b->keys, *o = h->o + r * op->size;
         const int64_t n = seen(b, r);
@@ -122,7 +138,7 @@ static mm_status add_block(const head *h, const block *b) {
         h->l[r] += op->loops->exps(s, op->scale, h->top[r], n, s);
         memset(s + n, 0, (size_t)(b->keys - n) * sizeof *s);
     }
-    return multiply(h, OUTPUT, b->size, h->s, h->v + b->key * op->x_pitch, h->o);
+    return multiply(h, OUTPUT, b->size, factor_of(h, b, h->s), rows_of(op, h->v, b->key, op->x_pitch), h->o);
 }
 
 static mm_status attend_rows(const head *h, int64_t i) {
@@ -134,7 +150,10 @@ static mm_status attend_rows(const head *h, int64_t i) {
         MM_TRY(add_block(h, &b));
     }
     for (int64_t r = 0; r < whole.rows; r++) {
-        op->loops->scale(h->o + r * op->size, 1.0f / h->l[r], op->size, h->y + (whole.row + r) * op->y_pitch);
+        char *y = h->y + (whole.row + r) * op->y_pitch * op->elem_bytes;
+        float *o = h->o + r * op->size, *to = op->half ? o : (float *)(void *)y;
+        op->loops->scale(o, 1.0f / h->l[r], op->size, to);
+        if (op->half) op->lines->narrow(to, op->size, y);
         if (h->log_sums) h->log_sums[whole.row + r] = h->top[r] + logf(h->l[r]);
     }
     return MM_OK;
@@ -144,8 +163,9 @@ static mm_status attend_rows(const head *h, int64_t i) {
 
 static mm_status give_block(const head *h, const block *b) {
     const attention_op *op = h->op;
-    const int64_t rx = op->x_pitch, ry = op->y_pitch;
-    const float *q = h->q + b->row * rx, *k = h->k + b->key * rx, *dy = h->dy + b->row * ry;
+    const char *q = rows_of(op, h->q, b->row, op->x_pitch), *k = rows_of(op, h->k, b->key, op->x_pitch);
+    const char *v = rows_of(op, h->v, b->key, op->x_pitch), *dy = rows_of(op, h->dy, b->row, op->y_pitch);
+    const int64_t at_key = b->key * op->dx_pitch;
     MM_TRY(multiply(h, SCORES, b->size, q, k, h->s));
     for (int64_t r = 0; r < b->rows; r++) {
         float *s = h->s + r * b->keys;
@@ -153,24 +173,26 @@ static mm_status give_block(const head *h, const block *b) {
         op->loops->exps(s, op->scale, h->log_sums[b->row + r], n, s);
         memset(s + n, 0, (size_t)(b->keys - n) * sizeof *s);
     }
-    MM_TRY(multiply(h, BY_V, b->size, h->s, dy, h->dv + b->key * rx));
-    MM_TRY(multiply(h, BY_P, b->size, dy, h->v + b->key * rx, h->dp));
+    MM_TRY(multiply(h, BY_V, b->size, factor_of(h, b, h->s), dy, h->dv + at_key));
+    MM_TRY(multiply(h, BY_P, b->size, dy, v, h->dp));
     for (int64_t r = 0; r < b->rows; r++) {
         float *s = h->s + r * b->keys;
         const float *dp = h->dp + r * b->keys, at_y = h->top[r], scale = op->scale;
 #pragma omp simd
         for (int64_t c = 0; c < b->keys; c++) s[c] = s[c] * (dp[c] - at_y) * scale;
     }
-    MM_TRY(multiply(h, BY_Q, b->size, h->s, k, h->dq + b->row * rx));
-    return multiply(h, BY_K, b->size, h->s, q, h->dk + b->key * rx);
+    const void *ds = factor_of(h, b, h->s);
+    MM_TRY(multiply(h, BY_Q, b->size, ds, k, h->dq + b->row * op->dx_pitch));
+    return multiply(h, BY_K, b->size, ds, q, h->dk + at_key);
 }
 
 static mm_status give_rows(const head *h, int64_t i) {
     const attention_op *op = h->op;
     const block whole = block_of(op, i, i);
     for (int64_t r = 0; r < whole.rows; r++) {
-        const int64_t at = (whole.row + r) * op->y_pitch;
-        h->top[r] = op->loops->dot(h->y + at, h->dy + at, op->size);
+        const int64_t at = (whole.row + r) * op->y_pitch, n = op->size;
+        h->top[r] = op->loops->dot(nets_simd_floats(op->lines, op->elem_bytes, h->y, at, n, h->o),
+                                   nets_simd_floats(op->lines, op->elem_bytes, h->dy, at, n, h->o + n), n);
     }
     for (int64_t j = 0; j < key_blocks(op, i); j++) {
         const block b = block_of(op, i, j);
@@ -209,51 +231,34 @@ static head head_of(const attention_run *run, int64_t index, int thread) {
     h.s = floats;
     h.dp = h.s + each * each;
     h.o = h.dp + each * each;
-    h.top = h.o + each * op->size;
+    h.top = h.o + (each + (op->half ? 1 : 0)) * op->size;
     h.l = h.top + each;
+    h.factor = (uint16_t *)(void *)(h.l + each);
     h.scratch = (char *)floats + op->place_bytes - op->scratch_bytes;
     return h;
 }
 
-/* Without panels: the head's pointers are set to the maps themselves. */
+/* The panels of gradients are set to zero; those of k and v collect what the heads of a group give. */
 static void point(const attention_run *run, const place *at, head *h) {
-    char *x = run->args->at[NETS_X], *y = run->args->at[NETS_Y], *dx = run->args->at[NETS_DX],
-         *dy = run->args->at[NETS_DY];
-    h->q = (float *)(x + at->q);
-    h->k = (float *)(x + at->k);
-    h->v = (float *)(x + at->v);
-    h->y = (float *)(y + at->y);
-    if (dy) h->dy = (float *)(dy + at->y);
-    if (!dx) return;
-    h->dq = (float *)(dx + at->q);
-    h->dk = (float *)(dx + at->k);
-    h->dv = (float *)(dx + at->v);
-}
-
-static const float *widen(const attention_op *op, const char *from, int64_t row, float *to) {
-    for (int64_t t = 0; t < op->tokens; t++)
-        op->lines->widen(from + t * row * op->elem_bytes, op->size, to + t * op->size);
-    return to;
-}
-
-/* With panels: copies the head to its panels. The panels of gradients are set to zero; those of k and v collect what
- * the heads of a group give. */
-static void fill(const attention_run *run, const place *at, head *h) {
     const attention_op *op = run->op;
-    const int64_t panel = op->tokens * op->size, rx = row_of_x(op), ry = row_of_y(op);
-    const char *x = run->args->at[NETS_X];
-    float *to = h->l + op->blocks.each;
-    h->q = widen(op, x + at->q, rx, to);
-    h->k = at->begins ? widen(op, x + at->k, rx, to + panel) : to + panel;
-    h->v = at->begins ? widen(op, x + at->v, rx, to + 2 * panel) : to + 2 * panel;
-    h->y = to + 3 * panel;
+    char *x = run->args->at[NETS_X], *dx = run->args->at[NETS_DX];
+    h->q = x + at->q;
+    h->k = x + at->k;
+    h->v = x + at->v;
+    h->y = (char *)run->args->at[NETS_Y] + at->y;
     if (!run->backward) return;
-    widen(op, (char *)run->args->at[NETS_Y] + at->y, ry, h->y);
-    h->dy = widen(op, (char *)run->args->at[NETS_DY] + at->y, ry, to + 4 * panel);
-    h->dq = to + 5 * panel;
-    h->dk = h->dq + panel;
-    h->dv = h->dk + panel;
-    memset(h->dq, 0, (size_t)((at->begins ? 3 : 1) * panel) * sizeof *h->dq);
+    h->dy = (char *)run->args->at[NETS_DY] + at->y;
+    if (op->half) {
+        const int64_t panel = op->tokens * op->size;
+        h->dq = (float *)(void *)h->factor + (op->blocks.each * op->blocks.each + 1) / 2;
+        h->dk = h->dq + panel;
+        h->dv = h->dk + panel;
+        memset(h->dq, 0, (size_t)((at->begins ? 3 : 1) * panel) * sizeof *h->dq);
+    } else {
+        h->dq = (float *)(void *)(dx + at->q);
+        h->dk = (float *)(void *)(dx + at->k);
+        h->dv = (float *)(void *)(dx + at->v);
+    }
 }
 
 /* Writes a panel to a map, after adding `earlier` unless that is NULL. */
@@ -273,20 +278,16 @@ static void give_all(const attention_run *run, const place *at, const head *h) {
     const char *earlier = run->args->at[NETS_EARLIER];
     const float *const gradients[] = {h->dq, h->dk, h->dv};
     const int64_t parts[] = {at->q, at->k, at->v};
-    if (!run->backward) give(op, h->y, row_of_y(op), NULL, (char *)run->args->at[NETS_Y] + at->y);
-    for (int i = 0; run->backward && i < (at->ends ? 3 : 1); i++)
+    for (int i = 0; i < (at->ends ? 3 : 1); i++)
         give(op, gradients[i], row_of_x(op), earlier ? earlier + parts[i] : NULL, dx + parts[i]);
 }
 
 static mm_status run_head(const attention_run *run, int64_t index, int thread) {
     const place at = place_of(run->op, index);
     head h = head_of(run, index, thread);
-    if (run->op->widens)
-        fill(run, &at, &h);
-    else
-        point(run, &at, &h);
+    point(run, &at, &h);
     for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(run->backward ? give_rows(&h, i) : attend_rows(&h, i));
-    if (run->op->widens) give_all(run, &at, &h);
+    if (run->op->half && run->backward) give_all(run, &at, &h);
     return MM_OK;
 }
 
@@ -311,7 +312,7 @@ static void clear(const void *ctx, int64_t from, int64_t to) {
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const attention_op *op = (const attention_op *)base;
     const int64_t elems = op->samples * op->tokens * row_of_x(op);
-    if (op->widens) return run_all(base, args, true);
+    if (op->half) return run_all(base, args, true);
     nets_ranges(op->dnn->pool, elems, 1, 1, clear, args);
     MM_TRY(run_all(base, args, true));
     nets_host_accumulate_on(op->dnn->pool, args->at[NETS_DX], args->at[NETS_EARLIER], elems);
@@ -332,19 +333,20 @@ static void destroy(nets_op *base) {
 }
 
 static mm_status make_products(attention_op *op, bool training) {
-    const int64_t x = op->x_pitch, y = op->y_pitch, each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
-    const int64_t size = op->size;
+    const int64_t x = op->x_pitch, y = op->y_pitch, dx = op->dx_pitch, size = op->size;
+    const int64_t each = op->blocks.each, rest = nets_cut_rest(&op->blocks);
+    const bool half = op->half;
     for (int s = op->blocks.pieces > 1 ? WHOLE : LAST_BOTH; s < SIZES; s++) {
         if (s == LAST_KEYS && !op->full) continue;
         const int64_t rows = s == WHOLE || s == LAST_KEYS ? each : rest;
         const int64_t keys = s == LAST_BOTH || s == LAST_KEYS ? rest : each;
         const nets_dnn_product_desc products[PRODUCTS] = {
-            [SCORES] = {rows, size, keys, false, true, x, x, keys, false},
-            [OUTPUT] = {rows, keys, size, false, false, keys, x, size, true},
-            [BY_P] = {rows, size, keys, false, true, y, x, keys, false},
-            [BY_V] = {keys, rows, size, true, false, keys, y, x, true},
-            [BY_Q] = {rows, keys, size, false, false, keys, x, x, true},
-            [BY_K] = {keys, rows, size, true, false, keys, x, x, true},
+            [SCORES] = {rows, size, keys, false, true, x, x, keys, false, half},
+            [OUTPUT] = {rows, keys, size, false, false, keys, x, size, true, half},
+            [BY_P] = {rows, size, keys, false, true, y, x, keys, false, half},
+            [BY_V] = {keys, rows, size, true, false, keys, y, dx, true, half},
+            [BY_Q] = {rows, keys, size, false, false, keys, x, dx, true, half},
+            [BY_K] = {keys, rows, size, true, false, keys, x, dx, true, half},
         };
         for (int p = 0; p < (training ? PRODUCTS : BY_P); p++) {
             MM_TRY(nets_dnn_product(op->dnn, &products[p], &op->product[p][s]));
@@ -355,6 +357,8 @@ static mm_status make_products(attention_op *op, bool training) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool half = desc->maps == MM_BF16;
+    if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     attention_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for an attention");
     op->base.impl = &nets_host_op_attention.base;
@@ -369,9 +373,10 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->full = desc->attrs.full;
     op->lines = nets_simd_map_best(desc->maps);
     op->elem_bytes = mm_dtype_table[desc->maps].bytes;
-    op->widens = desc->maps != MM_F32;
-    op->x_pitch = op->widens ? op->size : row_of_x(op);
-    op->y_pitch = op->widens ? op->size : row_of_y(op);
+    op->half = half;
+    op->x_pitch = row_of_x(op);
+    op->y_pitch = row_of_y(op);
+    op->dx_pitch = half ? op->size : op->x_pitch;
     const int64_t each = op->tokens < BLOCK ? op->tokens : BLOCK;
     op->blocks = (nets_cut){op->tokens, each, (int)((op->tokens + each - 1) / each)};
     mm_status status = make_products(op, desc->training);
@@ -379,8 +384,9 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         destroy(&op->base);
         return status;
     }
-    const int64_t panels = !op->widens ? 0 : desc->training ? 8 : 4;
-    const int64_t floats = 2 * each * each + each * (op->size + 2) + panels * op->tokens * op->size;
+    const int64_t panels = half && desc->training ? 3 : 0;
+    int64_t floats = 2 * each * each + each * (op->size + 2);
+    if (half) floats += op->size + (each * each + 1) / 2 + panels * op->tokens * op->size;
     op->place_bytes = nets_aligned(floats * (int64_t)sizeof(float)) + op->scratch_bytes;
     *op_out = &op->base;
     return MM_OK;

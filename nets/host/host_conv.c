@@ -140,7 +140,7 @@ static void give_bias_gradient(const conv_op *op, const nets_op_args *args) {
 }
 
 static void run_depthwise(const conv_op *op, const nets_op_args *args) {
-    const float *x = args->at[NETS_X], *dy = args->at[NETS_DY];
+    const void *x = args->at[NETS_X], *dy = args->at[NETS_DY];
     nets_depthwise_give_weights(&op->depthwise, op->transposed ? dy : x, op->transposed ? x : dy, op->base.adds,
                                 args->at[NETS_DW], args->at[NETS_WORKSPACE]);
     if (op->bias) give_bias_gradient(op, args);
@@ -443,7 +443,7 @@ static mm_status make_parts(conv_op *op, const nets_dnn_windows *w, const nets_o
         dw.in = BY_WEIGHTS.out;
         dw.out = BY_WEIGHTS.in;
     }
-    op->own_dw = nets_is_depthwise(w) && !w->half && !op->frozen;
+    op->own_dw = nets_is_depthwise(w) && !op->frozen;
     if (op->own_dw) {
         op->depthwise = nets_depthwise_of(w, op->dnn->pool);
         op->dw.workspace_bytes = nets_depthwise_bytes(&op->depthwise);
@@ -493,9 +493,6 @@ static mm_status create_conv(nets_backend *backend, const nets_op_desc *desc, ne
     if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     if (half && desc->attrs.bias) /* the bias would be added to rounded sums */
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution with a bias does not take bf16 maps");
-    const nets_dnn_windows w = nets_host_windows(desc);
-    if (half && desc->training && nets_is_depthwise(&w)) /* depthwise.h has f32 maps */
-        return mm_fail(MM_ERR_UNSUPPORTED, "the gradient of a depthwise convolution does not take bf16 maps");
     if (half && desc->f32_inputs && desc->wants_dx)
         return mm_fail(MM_ERR_UNSUPPORTED, "a convolution of bf16 maps has no gradient with respect to the batch");
     return create(backend, desc, &nets_host_op_conv.base, op_out);

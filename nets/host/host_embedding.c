@@ -148,7 +148,7 @@ static mm_status run_position_backward(nets_op *base, const nets_op_args *args) 
     const embedding_op *op = (const embedding_op *)base;
     const embedding_run r = {.op = op, .dy = args->at[NETS_DY], .dweight = args->at[NETS_DW]};
     nets_ranges(op->pool, op->rows_per_sample * op->channels, UNIT, op->rows / op->rows_per_sample, sum_places, &r);
-    nets_host_pass_gradient(op->pool, r.dy, args->at[NETS_EARLIER], args->at[NETS_DX], op->rows * op->channels);
+    nets_host_pass_gradient(op->pool, MM_F32, r.dy, args->at[NETS_EARLIER], args->at[NETS_DX], op->rows * op->channels);
     return MM_OK;
 }
 

@@ -68,7 +68,8 @@ nets_dnn_windows nets_host_windows(const nets_op_desc *desc);
  * pool's threads. */
 void nets_host_accumulate(float *sum, const float *addend, int64_t elems);
 void nets_host_accumulate_on(mm_host_pool *pool, float *sum, const float *addend, int64_t elems);
-/* dx = dy + earlier, or dy if `earlier` is NULL. dx may be either; NULL: it is not wanted. */
-void nets_host_pass_gradient(mm_host_pool *pool, const float *dy, const float *earlier, float *dx, int64_t elems);
+/* dx = dy + earlier, or dy if `earlier` is NULL; maps of the type. dx may be either; NULL: it is not wanted. */
+void nets_host_pass_gradient(mm_host_pool *pool, mm_dtype maps, const void *dy, const void *earlier, void *dx,
+                             int64_t elems);
 
 #endif

@@ -4,13 +4,17 @@
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   y = scores weight;     dweight += scores^T x
  *
- * so no more than a chunk's scores exist. Chunks are summed in their order. */
+ * so no more than a chunk's scores exist. Chunks are summed in their order.
+ *
+ * With bf16 maps the products take bf16 factors, and their sums are f32: the scores' gradients are rounded, each row
+ * into the first half of its own place. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
+#include "nets/host/simd_map.h"
 #include "nets/host/simd_row.h"
 
 /* A chunk's bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
@@ -27,6 +31,9 @@ typedef struct token_loss_op {
     nets_op base;
     const nets_dnn *dnn;
     const nets_simd_row *loops;
+    const nets_simd_map *lines;
+    int64_t map_bytes;         /* bytes of a map's element */
+    nets_role weight;          /* NETS_W; with bf16 maps NETS_W16 */
     nets_cut chunks;           /* cuts the rows */
     chunk_products product[2]; /* a whole chunk's; the last one's */
     int64_t rows, rows_per_sample, channels, classes;
@@ -67,6 +74,24 @@ static bool is_highest(const float *scores, int64_t n, int32_t label, float top)
     return k == label;
 }
 
+/* scores = scores * factor, less `share` at the label. With bf16 maps the result is rounded into the row's first half:
+ * block by block, none of which reads what another has written. */
+static void give_row(const token_loss_op *op, float factor, int32_t label, float share, float *scores) {
+    enum { BLOCK = 1024 };
+    float block[BLOCK];
+    if (op->weight == NETS_W) {
+        op->loops->scale(scores, factor, op->classes, scores);
+        scores[label] -= share;
+        return;
+    }
+    for (int64_t at = 0; at < op->classes; at += BLOCK) {
+        const int64_t n = op->classes - at < BLOCK ? op->classes - at : BLOCK;
+        op->loops->scale(scores + at, factor, n, block);
+        if (label >= at && label < at + n) block[label - at] -= share;
+        op->lines->narrow(block, n, (uint16_t *)(void *)scores + at);
+    }
+}
+
 static void lose_rows(const void *ctx, int64_t from, int64_t to) {
     const token_loss_run *run = ctx;
     const token_loss_op *op = run->op;
@@ -78,8 +103,7 @@ static void lose_rows(const void *ctx, int64_t from, int64_t to) {
         const float sum = op->loops->exps(scores, 1, top, op->classes, scores);
         run->losses[r] = log((double)sum) - ((double)at_label - (double)top);
         if (!run->gives) continue;
-        op->loops->scale(scores, 1.0f / (sum * (float)op->whole), op->classes, scores);
-        scores[labels[r]] -= 1.0f / (float)op->whole;
+        give_row(op, 1.0f / (sum * (float)op->whole), labels[r], 1.0f / (float)op->whole, scores);
     }
 }
 
@@ -96,11 +120,12 @@ static mm_status run_chunk(token_loss_run *run, int64_t chunk) {
     chunk_products *p = &op->product[last];
     run->first = chunk * op->chunks.each;
     if (op->parts_only) run->scores = (float *)at[NETS_SAVED] + run->first * op->classes;
-    const float *x = (const float *)at[NETS_X] + run->first * op->channels;
-    MM_TRY(multiply(run, &p->scores, x, at[NETS_W], run->scores));
+    const int64_t row = run->first * op->channels * op->map_bytes;
+    const char *x = (const char *)at[NETS_X] + row;
+    MM_TRY(multiply(run, &p->scores, x, at[op->weight], run->scores));
     nets_ranges(op->dnn->pool, rows, 1, 4 * op->classes, lose_rows, run);
     if (!run->gives) return MM_OK;
-    MM_TRY(multiply(run, &p->y, run->scores, at[NETS_W], (float *)at[NETS_Y] + run->first * op->channels));
+    MM_TRY(multiply(run, &p->y, run->scores, at[op->weight], (char *)at[NETS_Y] + row));
     return at[NETS_DW] ? multiply(run, &p->dweight, run->scores, x, at[NETS_DW]) : MM_OK;
 }
 
@@ -140,8 +165,8 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 /* The forward has left the gradient in Y. */
 static mm_status run_backward(nets_op *base, const nets_op_args *args) {
     const token_loss_op *op = (const token_loss_op *)base;
-    nets_host_pass_gradient(op->dnn->pool, args->at[NETS_Y], args->at[NETS_EARLIER], args->at[NETS_DX],
-                            op->rows * op->channels);
+    nets_host_pass_gradient(op->dnn->pool, op->weight == NETS_W ? MM_F32 : MM_BF16, args->at[NETS_Y],
+                            args->at[NETS_EARLIER], args->at[NETS_DX], op->rows * op->channels);
     return MM_OK;
 }
 
@@ -182,11 +207,19 @@ static void destroy(nets_op *base) {
 static mm_status make_products(token_loss_op *op, int64_t rows, chunk_products *p) {
     const int pieces = nets_pieces(op->dnn->pool);
     const nets_cut by_class = nets_cut_of(op->classes, pieces, CUT_UNIT, CUT_LEAST);
+    const bool half = op->weight == NETS_W16;
+    const int64_t stride = half ? 2 * op->classes : 0; /* of scores' gradients */
     const nets_dnn_product_desc scores = {
-        .rows = rows, .inner = op->channels, .columns = op->classes, .b_transposed = true};
-    const nets_dnn_product_desc y = {.rows = rows, .inner = op->classes, .columns = op->channels};
-    const nets_dnn_product_desc dweight = {
-        .rows = op->classes, .inner = rows, .columns = op->channels, .a_transposed = true, .adds = true};
+        .rows = rows, .inner = op->channels, .columns = op->classes, .b_transposed = true, .half = half};
+    const nets_dnn_product_desc y = {
+        .rows = rows, .inner = op->classes, .columns = op->channels, .a_stride = stride, .half = half, .half_y = half};
+    const nets_dnn_product_desc dweight = {.rows = op->classes,
+                                           .inner = rows,
+                                           .columns = op->channels,
+                                           .a_transposed = true,
+                                           .a_stride = stride,
+                                           .adds = true,
+                                           .half = half};
     MM_TRY(nets_piecewise_product(op->dnn, &scores, false, by_class, false, &p->scores));
     if (!op->training) return MM_OK;
     MM_TRY(nets_piecewise_product(op->dnn, &y, true, nets_cut_of(rows, pieces, CUT_UNIT, CUT_LEAST), false, &p->y));
@@ -217,12 +250,17 @@ static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {
+    const bool half = desc->maps == MM_BF16;
+    if (half && !nets_dnn_has_bf16()) return mm_fail(MM_ERR_UNSUPPORTED, "this CPU has no units for bf16");
     token_loss_op *op = calloc(1, sizeof *op);
     if (!op) return mm_fail(MM_ERR_NOMEM, "no memory for a loss of tokens");
     op->base.impl = &nets_host_op_token_loss.base;
     op->base.adds = desc->training && desc->pass.adds;
     op->dnn = &((nets_host_backend *)backend)->dnn;
     op->loops = nets_simd_row_best();
+    op->lines = nets_simd_map_best(desc->maps);
+    op->map_bytes = mm_dtype_bytes(desc->maps);
+    op->weight = half ? NETS_W16 : NETS_W;
     op->rows = nets_shape_rows(&desc->x[0]);
     op->rows_per_sample = op->rows / desc->x[0].dims[0];
     op->channels = nets_shape_channels(&desc->x[0]);
@@ -247,5 +285,5 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     return MM_OK;
 }
 
-const nets_host_impl nets_host_op_token_loss =
-    NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32), create, destroy, workspace_bytes, run_forward, run_backward);
+const nets_host_impl nets_host_op_token_loss = NETS_HOST_IMPL(NETS_DTYPE_BIT(MM_F32) | NETS_DTYPE_BIT(MM_BF16), create,
+                                                              destroy, workspace_bytes, run_forward, run_backward);

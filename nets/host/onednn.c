@@ -119,13 +119,19 @@ static mm_status make_attr(bool adds, dnnl_primitive_attr_t *attr_out) {
     return nets_dnn_fail(status, "attributes");
 }
 
+static bool is_depthwise(const nets_dnn_layout *weights) {
+    return weights->rank == 5 && weights->dims[1] == 1 && weights->dims[2] == 1;
+}
+
 /* Whether the primitive multiplies with the CPU's units for bf16. The implementation's name tells: implementations of
- * other names convert to f32, or are oneDNN's reference. "gemm" uses such units if the CPU has them. */
+ * other names convert to f32, or are oneDNN's reference. "gemm" uses such units if the CPU has them. For a depthwise
+ * convolution the name says so, too: the others of oneDNN 3 take thirty times as long. */
 static bool uses_bf16(const nets_dnn_op *op, const_dnnl_primitive_desc_t description) {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) != dnnl_success || !name)
         return false;
     if (op->kind == dnnl_matmul && strstr(name, "gemm:jit")) return nets_dnn_has_bf16();
+    if (is_depthwise(&op->forward_weights) && !strstr(name, "dw")) return false;
     return strstr(name, "avx512_core_bf16") || strstr(name, "amx");
 }
 

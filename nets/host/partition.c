@@ -82,7 +82,7 @@ mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_des
     const int64_t factor = whole->half ? sizeof(uint16_t) : sizeof(float);
     const int64_t product = whole->half_y ? sizeof(uint16_t) : sizeof(float);
     nets_dnn_product_desc part = *whole;
-    part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
+    if (part.a_stride == 0) part.a_stride = whole->a_transposed ? whole->rows : whole->inner;
     part.b_stride = whole->b_transposed ? whole->inner : whole->columns;
     part.y_stride = whole->columns;
     for (int k = 0; k < (sizes[1] == sizes[0] ? 1 : 2); k++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for two instruction sets that give the same bits. They
- * compute with f32; bf16 results are rounded once (bf16.h). Internal.
+/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for three instruction sets that give the same bits.
+ * They compute with f32; bf16 results are rounded once (bf16.h). Internal.
  *
  * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane. Arrays
  * with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the last line
@@ -23,6 +23,11 @@ typedef struct nets_lanes_gradient {
     const float *mean, *factor, *mean_g, *slope;
 } nets_lanes_gradient;
 
+/* Elements from row to row, and from column to column. */
+typedef struct nets_simd_grid {
+    int64_t row, column;
+} nets_simd_grid;
+
 typedef struct nets_simd_map {
     /* Sums in each lane of x - from; `from` NULL: of x. */
     void (*sums)(const void *x, const float *from, int64_t n, int64_t lanes, float *sum);
@@ -35,6 +40,9 @@ typedef struct nets_simd_map {
     /* The same with y computed again from x, as `map` computes it; g is not written. */
     void (*products_by_x)(nets_lanes_map y, const void *dy, const void *x, int64_t n, int64_t lanes, float *sum_g,
                           float *sum_gx);
+    /* sums[i] += the sum of a[i] b[i] over all places of both grids, row by row; for i < n. */
+    void (*add_products)(const void *a, nets_simd_grid a_steps, const void *b, nets_simd_grid b_steps, int64_t rows,
+                         int64_t columns, int64_t n, float *sums);
     /* y = the map of x. With `relu`, x2 is added unless NULL, then negative numbers become zero. NaN stays NaN, so that
      * a training that diverges shows. */
     void (*map)(const void *x, const void *x2, int64_t n, int64_t lanes, nets_lanes_map with, bool relu, void *y);
@@ -56,8 +64,18 @@ typedef struct nets_simd_map {
 
 } nets_simd_map;
 
-extern const nets_simd_map nets_simd_map_portable, nets_simd_map_avx2; /* f32; avx2: on x86-64 only */
-extern const nets_simd_map nets_simd_map_bf16_portable, nets_simd_map_bf16_avx2;
+extern const nets_simd_map nets_simd_map_portable, nets_simd_map_bf16_portable;
+/* On x86-64 only. With AVX-512 the loops over f32 maps are not faster, since memory limits them, and those that zero
+ * gradients take twice as long: the compiler makes their loads wait for the signs. */
+extern const nets_simd_map nets_simd_map_avx2, nets_simd_map_bf16_avx2, nets_simd_map_bf16_avx512;
+
+/* A map's n elements from `first` on as floats: its own, if it is f32; else widened into the block. */
+static inline const float *nets_simd_floats(const nets_simd_map *lines, int64_t elem_bytes, const void *map,
+                                            int64_t first, int64_t n, float *block) {
+    if (elem_bytes == (int64_t)sizeof(float)) return (const float *)map + first;
+    lines->widen((const char *)map + first * elem_bytes, n, block);
+    return block;
+}
 
 /* The loops over maps of the type, for the best instruction set of this processor. */
 const nets_simd_map *nets_simd_map_best(mm_dtype maps);

@@ -51,9 +51,24 @@ TARGET static void sums(const void *map_x, const float *from, int64_t n, int64_t
         FOR_EACH_LANE(sum[i] += wide(x[at + i]))
 }
 
+/* Some lines at once, whose sums are in registers: x is in the cache. From memory that would be slower. */
 TARGET static void squares(const void *map_x, int64_t n, int64_t lanes, const float *mean, float *sum) {
+    enum { LINES = 4 };
     const elem *x = map_x;
+    int64_t first = 0;
     for (int64_t i = 0; i < lanes; i++) sum[i] = 0;
+    for (; first + LINES * lanes <= n; first += LINES * lanes)
+#pragma omp simd
+        for (int64_t i = 0; i < lanes; i++) {
+            float s = sum[i];
+            for (int line = 0; line < LINES; line++) {
+                const float d = wide(x[first + line * lanes + i]) - mean[i];
+                s += d * d;
+            }
+            sum[i] = s;
+        }
+    x += first;
+    n -= first;
     FOR_EACH_LANE(float d = wide(x[at + i]) - mean[i]; sum[i] += d * d)
 }
 
@@ -80,6 +95,32 @@ TARGET static void products_by_x(nets_lanes_map y, const void *map_dy, const voi
     FOR_EACH_LANE(float passing = wide(dy[at + i]); float p = MAPPED > LEAST ? passing : 0; sum_g[i] += p;
                   sum_gx[i] += p * (wide(x[at + i]) - mean[i]))
 }
+
+enum { PRODUCTS_AT_ONCE = 32 };
+
+/* Adds up the products of `m` neighbours; a constant number of sums stays in registers. */
+#define ADD_PRODUCTS(m)                                                                                                \
+    do {                                                                                                               \
+        float sum[PRODUCTS_AT_ONCE] = {0};                                                                             \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int64_t t = 0; t < columns; t++) {                                                                    \
+                const elem *p = a + r * a_steps.row + t * a_steps.column + at;                                         \
+                const elem *q = b + r * b_steps.row + t * b_steps.column + at;                                         \
+                _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) sum[i] += wide(p[i]) * wide(q[i]);               \
+            }                                                                                                          \
+        for (int64_t i = 0; i < (m); i++) sums[at + i] += sum[i];                                                      \
+    } while (0)
+
+TARGET static void add_products(const void *map_a, nets_simd_grid a_steps, const void *map_b, nets_simd_grid b_steps,
+                                int64_t rows, int64_t columns, int64_t n, float *sums) {
+    const elem *a = map_a, *b = map_b;
+    for (int64_t at = 0; at < n; at += PRODUCTS_AT_ONCE)
+        if (n - at >= PRODUCTS_AT_ONCE)
+            ADD_PRODUCTS(PRODUCTS_AT_ONCE);
+        else
+            ADD_PRODUCTS(n - at);
+}
+#undef ADD_PRODUCTS
 
 /* ---------------------------------------------------------------- maps */
 
@@ -207,6 +248,7 @@ const nets_simd_map LINES = {.sums = sums,
                              .squares = squares,
                              .products = products,
                              .products_by_x = products_by_x,
+                             .add_products = add_products,
                              .map = map,
                              .add_bias = add_bias,
                              .gradient = gradient,

@@ -6,6 +6,7 @@
 
 const nets_simd_row *nets_simd_row_best(void) {
 #if defined(__x86_64__)
+    if (nets_simd_has_avx512()) return &nets_simd_row_avx512;
     if (__builtin_cpu_supports("avx2")) return &nets_simd_row_avx2;
 #endif
     return &nets_simd_row_portable;

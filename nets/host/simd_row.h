@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over one row of floats on the CPU, compiled for two instruction sets that give the same bits.
+/* Vectorised loops over one row of floats on the CPU, compiled for three instruction sets that give the same bits.
  * Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an input of the same
  * call. */
 #ifndef NETS_HOST_SIMD_ROW_H
 #define NETS_HOST_SIMD_ROW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* An activation (nets/activation.h), and dx = dy times its derivative at `at`, the input or the output. */
@@ -13,17 +14,9 @@ typedef struct nets_simd_activation {
     void (*gradient)(const float *at, const float *dy, float slope, int64_t n, float *dx);
 } nets_simd_activation;
 
-/* Elements from row to row, and from column to column. */
-typedef struct nets_simd_grid {
-    int64_t row, column;
-} nets_simd_grid;
-
 typedef struct nets_simd_row {
     float (*sum)(const float *x, int64_t n);
     float (*dot)(const float *a, const float *b, int64_t n);
-    /* sums[i] += the sum of a[i] b[i] over all places of both grids, row by row; for i < n. */
-    void (*products)(const float *a, nets_simd_grid a_steps, const float *b, nets_simd_grid b_steps, int64_t rows,
-                     int64_t columns, int64_t n, float *sums);
     /* The sum of (x - mean)^2. */
     float (*squares)(const float *x, float mean, int64_t n);
     /* The largest. A NaN is passed over, unless it is x[0]: then the result is NaN. */
@@ -45,7 +38,23 @@ typedef struct nets_simd_row {
     const nets_simd_activation *activations; /* by nets_activation */
 } nets_simd_row;
 
-extern const nets_simd_row nets_simd_row_portable, nets_simd_row_avx2; /* avx2: on x86-64 only */
+extern const nets_simd_row nets_simd_row_portable;
+extern const nets_simd_row nets_simd_row_avx2, nets_simd_row_avx512; /* on x86-64 only */
+
+#if defined(__x86_64__)
+/* The attribute of loops with AVX-512. gcc takes vectors of 256 bits by default. */
+#if defined(__clang__)
+#define NETS_SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#else
+#define NETS_SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+
+/* Whether this processor has the parts of AVX-512 that the loops use. */
+static inline bool nets_simd_has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
 
 /* The loops for the best instruction set of this processor. */
 const nets_simd_row *nets_simd_row_best(void);

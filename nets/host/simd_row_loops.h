@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { ROW_LANES = 16, PRODUCTS_AT_ONCE = 32 };
+enum { ROW_LANES = 16 };
 
 /* ---------------------------------------------------------------- sums */
 
@@ -43,29 +43,6 @@ TARGET static float dot(const float *a, const float *b, int64_t n) {
     FOR_LANES(lanes[k] += a[i] * b[i])
     return joined(lanes);
 }
-
-/* Adds up the products of `m` neighbours; a constant number of sums stays in registers. */
-#define ADD_PRODUCTS(m)                                                                                                \
-    do {                                                                                                               \
-        float sum[PRODUCTS_AT_ONCE] = {0};                                                                             \
-        for (int64_t r = 0; r < rows; r++)                                                                             \
-            for (int64_t t = 0; t < columns; t++) {                                                                    \
-                const float *p = a + r * a_steps.row + t * a_steps.column + at;                                        \
-                const float *q = b + r * b_steps.row + t * b_steps.column + at;                                        \
-                _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) sum[i] += p[i] * q[i];                           \
-            }                                                                                                          \
-        for (int64_t i = 0; i < (m); i++) sums[at + i] += sum[i];                                                      \
-    } while (0)
-
-TARGET static void products(const float *a, nets_simd_grid a_steps, const float *b, nets_simd_grid b_steps,
-                            int64_t rows, int64_t columns, int64_t n, float *sums) {
-    for (int64_t at = 0; at < n; at += PRODUCTS_AT_ONCE)
-        if (n - at >= PRODUCTS_AT_ONCE)
-            ADD_PRODUCTS(PRODUCTS_AT_ONCE);
-        else
-            ADD_PRODUCTS(n - at);
-}
-#undef ADD_PRODUCTS
 
 TARGET static float squares(const float *x, float mean, int64_t n) {
     float lanes[ROW_LANES] = {0};
@@ -173,7 +150,6 @@ static const nets_simd_activation ACTIVATIONS[NETS_ACTIVATION_KINDS] = {NETS_ACT
 
 const nets_simd_row ROWS = {.sum = sum,
                             .dot = dot,
-                            .products = products,
                             .squares = squares,
                             .top = top,
                             .exps = exps,

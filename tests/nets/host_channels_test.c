@@ -120,11 +120,18 @@ TEST_CASE(every_instruction_set_gives_the_same_bits) {
         const bool half = i >= N_LINES;
         const nets_simd_map *portable = half ? &nets_simd_map_bf16_portable : &nets_simd_map_portable;
         const int64_t elems = LINES[i % N_LINES].elems, lanes = LINES[i % N_LINES].lanes;
-        for (int loop = 0; run_loop(portable, half, loop, a, elems, lanes); loop++) {
-            run_loop(nets_simd_map_best(half ? MM_BF16 : MM_F32), half, loop, b, elems, lanes);
-            if (memcmp(a->out, b->out, sizeof a->out) != 0)
-                fail_msg("loop %d over %d elements by %d lanes", loop, (int)elems, (int)lanes);
-        }
+        const nets_simd_map *const others[] = {
+            nets_simd_map_best(half ? MM_BF16 : MM_F32),
+#if defined(__x86_64__)
+            half ? &nets_simd_map_bf16_avx2 : &nets_simd_map_avx2,
+#endif
+        };
+        for (int loop = 0; run_loop(portable, half, loop, a, elems, lanes); loop++)
+            for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+                run_loop(others[k], half, loop, b, elems, lanes);
+                if (memcmp(a->out, b->out, sizeof a->out) != 0)
+                    fail_msg("loop %d over %d elements by %d lanes", loop, (int)elems, (int)lanes);
+            }
     }
     free(a);
     free(b);
@@ -247,6 +254,37 @@ TEST_CASE(a_biass_gradient_is_the_sum_in_double) {
         free(y);
         free(dy);
     }
+}
+
+/* Runs a row's loop by its number on n floats; false past the last. */
+static bool run_row(const nets_simd_row *l, int loop, const arrays *from, int64_t n, arrays *a) {
+    const float *x = from->in[1], *w = from->in[2], *dy = from->in[3], mean = 0.1f, factor = 1.7f;
+    float *y = a->out[0], *sums = a->out[1];
+    memset(a->out, 0, sizeof a->out);
+    if (loop == 0) sums[0] = l->sum(x, n), sums[1] = l->dot(x, w, n), sums[2] = l->squares(x, mean, n);
+    if (loop == 1) sums[0] = l->top(x, n), sums[1] = l->exps(x, 2, 0.5f, n, y);
+    if (loop == 2) l->scale(x, factor, n, y), l->add(w, n, y);
+    if (loop == 3) l->normalise(x, mean, factor, w, dy, n, y);
+    if (loop == 4) l->normalise_sums(x, mean, factor, w, dy, n, y, y + MOST / 2, sums);
+    if (loop == 5) l->normalise_gradient(x, mean, factor, w, dy, (const float[]){0.2f, 0.3f}, n, y);
+    const int activation = loop - 6;
+    if (activation < 0) return true;
+    if (activation >= NETS_ACTIVATION_KINDS) return false;
+    l->activations[activation].value(x, 0.1f, n, y);
+    l->activations[activation].gradient(x, dy, 0.1f, n, sums);
+    return true;
+}
+
+TEST_CASE(every_instruction_set_gives_the_same_bits_of_rows) {
+    arrays *from = make_arrays(), *a = make_arrays(), *b = make_arrays();
+    for (int64_t n = 1; n <= MOST / 2; n = 3 * n + 2)
+        for (int loop = 0; run_row(&nets_simd_row_portable, loop, from, n, a); loop++) {
+            run_row(nets_simd_row_best(), loop, from, n, b);
+            if (memcmp(a->out, b->out, sizeof a->out) != 0) fail_msg("loop %d over %d floats", loop, (int)n);
+        }
+    free(from);
+    free(a);
+    free(b);
 }
 
 /* Also far below 0, where the share is tiny; the density has the same exponential. */

@@ -110,7 +110,8 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     const bool is_of_tokens = desc.kind == NETS_POSITION || desc.kind == NETS_LAYER_NORM || is_activation;
     const bool native =
         is_cuda ? (is_conv && !desc.attrs.bias) || is_product || (is_of_tokens && !batch) || desc.kind == NETS_EMBEDDING
-                : !batch && ((nets_dnn_has_bf16() && is_product) || is_activation || desc.kind == NETS_ATTENTION);
+                : !batch && ((nets_dnn_has_bf16() && (is_product || desc.kind == NETS_ATTENTION)) || is_activation ||
+                             desc.kind == NETS_LAYER_NORM || desc.kind == NETS_RMS_NORM || desc.kind == NETS_ADD);
     if (native) assert_ptr_equal(p->op->impl, rig->op->impl);
     p->rounds_dw = native && is_cuda && is_conv && desc.attrs.kernel[0] * desc.attrs.stride[0] > 1;
     for (int phase = MM_FORWARD; phase <= (desc.training ? MM_BACKWARD : MM_FORWARD); phase++) {
@@ -121,13 +122,12 @@ static void pair_init(pair *p, op_rig *rig, bool earlier, bool batch) {
     p->args.workspace_bytes = p->workspace_bytes;
 }
 
-/* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order, as do its
- * products in attention, since the rows of the f32 copies of its maps are denser. A GPU's tensor cores multiply
- * attention's scores in bf16 (see token_ops_test). */
+/* Bound on the error of sums, relative to the largest; 0: exact. The host's bf16 units sum in another order. They and a
+ * GPU's tensor cores multiply attention's probabilities in bf16 (see token_ops_test). */
 static double bound_of(const pair *p) {
     const nets_param_spec *weight = nets_param_spec_of(p->rig->desc.kind, 0);
     const bool host = strcmp(p->rig->backend->ops->name, "host") == 0;
-    if (p->rig->desc.kind == NETS_ATTENTION) return host ? 1e-5 : ldexp(1, -7);
+    if (p->rig->desc.kind == NETS_ATTENTION) return host && !nets_dnn_has_bf16() ? 0 : ldexp(1, -7);
     return weight && weight->factor && host && !getenv("ONEDNN_MAX_CPU_ISA") ? 1e-5 : 0;
 }
 

@@ -12,7 +12,7 @@ list_libraries() {
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libcuda|libcudnn[^/]*|libcublas[^/]*|libnv[^/]*)\.so'
 }
 
-SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_report.py,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_gpt.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
+SCRIPTS=(tools/bench/{gpu,gpu_tests.sh,gpu_report.py,gpu_summary.py,gpu_smoke.py,gpu_torch.py,peer_pytorch.py,torch_nets.py,torch_rig.py,orders.sh} tools/version mm/mm.h
     tools/python/mm_torch/*.py)
 
 # Builds the programs, and writes the list of CUDA tests to $folder. Suites are left out: no call has time for them, and

@@ -14,17 +14,17 @@ batch comes from pinned host memory, and nothing waits for the device until a ru
 
 Modes: keep; channels_last (keep with images and weights in that order, as in mm); checkpoint (each residual block;
 plain networks in four segments); save_on_cpu (autograd's saved tensors in pinned memory); compile:B (torch.compile with
-activation_memory_budget B, PyTorch 2.4 or later; in bf16 in channels_last order, which is faster); compile_checkpoint
-(torch.compile of checkpoint). outside_bytes: the process's device memory beside its tensors, less what CUDA and its
-libraries take before there are any.
+activation_memory_budget B, PyTorch 2.4 or later; in bf16 and on the CPU in channels_last order, which is faster);
+compile_checkpoint (torch.compile of checkpoint). outside_bytes: the process's device memory beside its tensors, less
+what CUDA and its libraries take before there are any.
 
 With --mm both sides take turns: each round runs each mode and each run of mm bench; the median of rounds counts. A mode
 keeps its process, with compiled code and memory, for all rounds. Without PyTorch only mm runs, and the rows of
 PyTorch's modes say so.
 
 On the CPU both sides compute on --threads threads (default: as many as the process may be scheduled on), and are
-compared by images or tokens a second (the median of rounds) and by the process's resident peak. A fair peer needs a
-fast BLAS: Debian's python3-torch with libopenblas0-pthread.
+compared by images or tokens a second (the median of rounds) and by the process's resident peak. peer_host.py runs six
+networks so.
 """
 import contextlib
 import importlib.util
@@ -89,7 +89,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     if cuda and cap:
         torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
     compiled, half = mode.startswith("compile"), precision == "bf16"
-    order = torch.channels_last if mode == "channels_last" or compiled and half else torch.contiguous_format
+    order = torch.channels_last if mode == "channels_last" or compiled and (half or not cuda) else torch.contiguous_format
     model = build(torch, net, mode).to(device, memory_format=order)
     criterion = torch.nn.CrossEntropyLoss()
 
@@ -273,6 +273,10 @@ def compare(args):
 # ---------------------------------------------------------------- the command
 
 
+def usable_threads():
+    return len(os.sched_getaffinity(0))
+
+
 def read_size(text):
     units = {"GIB": 1 << 30, "MIB": 1 << 20, "GB": 10**9, "MB": 10**6}
     for unit, factor in units.items():
@@ -323,7 +327,7 @@ def parse():
     args.precision = args.precision or ("fp32" if args.mm else "fp32,tf32")
     if args.mm and "," in args.precision:
         p.error("--precision %s: with --mm give one" % args.precision)
-    args.threads = args.threads or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 0)
+    args.threads = args.threads or (usable_threads() if args.device == "cpu" else 0)
     args.cases = []
     for each in re.split(r",(?![a-z]+=)", args.net):
         net, _, batch = each.partition(":")

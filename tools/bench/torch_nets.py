@@ -101,8 +101,37 @@ def alexnet(nn):
     return segments_of(nn, layers)
 
 
+def mobilenet_v2(nn):
+    """Inverted residuals: expanded, filtered channel by channel, projected (Sandler et al. 2018)."""
+    def conv(cin, cout, kernel=1, stride=1, groups=1):
+        return [nn.Conv2d(cin, cout, kernel, stride, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(cout)]
+
+    class Inverted(nn.Module):
+        def __init__(self, cin, cout, stride, expand):
+            super().__init__()
+            wide = cin * expand
+            layers = [*conv(cin, wide), nn.ReLU6(inplace=True)] if expand > 1 else []
+            self.main = nn.Sequential(*layers, *conv(wide, wide, 3, stride, wide), nn.ReLU6(inplace=True),
+                                      *conv(wide, cout))
+            self.adds = stride == 1 and cin == cout
+
+        def forward(self, x):
+            return x + self.main(x) if self.adds else self.main(x)
+
+    blocks, cin = [nn.Sequential(*conv(3, 32, 3, 2), nn.ReLU6(inplace=True))], 32
+    for expand, cout, n, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+                                    (6, 160, 3, 2), (6, 320, 1, 1)):
+        for i in range(n):
+            blocks.append(Inverted(cin, cout, stride if i == 0 else 1, expand))
+            cin = cout
+    blocks.append(nn.Sequential(*conv(cin, 1280), nn.ReLU6(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                                nn.Dropout(0.2), nn.Linear(1280, 1000)))
+    return blocks
+
+
 NETS = {
     "alexnet": alexnet,
+    "mobilenet_v2": mobilenet_v2,
     "vgg11": lambda nn: vgg(nn, [1, 1, 2, 2, 2]),
     "vgg16": lambda nn: vgg(nn, [2, 2, 3, 3, 3]),
     "resnet20": lambda nn: resnet_cifar(nn, 3),
