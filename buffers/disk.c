@@ -184,3 +184,46 @@ mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes)
     }
     return MM_OK;
 }
+
+/* ---------------------------------------------------------------- from any offset on */
+
+/* The part of an access that begins at an offset: whole blocks, or what is in one. */
+typedef struct part {
+    int64_t block; /* offset of its first block */
+    int64_t at;    /* where it begins in that block */
+    int64_t bytes;
+    bool whole; /* of whole blocks */
+} part;
+
+static part part_at(int64_t offset, int64_t bytes) {
+    const int64_t at = offset % MM_DISK_BLOCK;
+    if (at == 0 && bytes >= MM_DISK_BLOCK) return (part){offset, 0, bytes / MM_DISK_BLOCK * MM_DISK_BLOCK, true};
+    return (part){offset - at, at, bytes < MM_DISK_BLOCK - at ? bytes : MM_DISK_BLOCK - at, false};
+}
+
+mm_status mm_disk_write_part(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
+    _Alignas(MM_DISK_BLOCK) uint8_t block[MM_DISK_BLOCK];
+    for (int64_t done = 0; done < bytes;) {
+        const uint8_t *from = (const uint8_t *)data + done;
+        const part p = part_at(offset + done, bytes - done);
+        if (!p.whole) {
+            MM_TRY(mm_disk_read(disk, p.block, block, sizeof block));
+            memcpy(block + p.at, from, (size_t)p.bytes);
+        }
+        MM_TRY(mm_disk_write(disk, p.block, p.whole ? from : block, p.whole ? p.bytes : (int64_t)sizeof block));
+        done += p.bytes;
+    }
+    return MM_OK;
+}
+
+mm_status mm_disk_read_part(mm_disk *disk, int64_t offset, void *data, int64_t bytes) {
+    _Alignas(MM_DISK_BLOCK) uint8_t block[MM_DISK_BLOCK];
+    for (int64_t done = 0; done < bytes;) {
+        uint8_t *to = (uint8_t *)data + done;
+        const part p = part_at(offset + done, bytes - done);
+        MM_TRY(mm_disk_read(disk, p.block, p.whole ? to : block, p.whole ? p.bytes : (int64_t)sizeof block));
+        if (!p.whole) memcpy(to, block + p.at, (size_t)p.bytes);
+        done += p.bytes;
+    }
+    return MM_OK;
+}

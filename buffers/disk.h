@@ -40,6 +40,10 @@ MM_CHECKED mm_status mm_disk_reserve(mm_disk *disk, int64_t bytes);
 MM_CHECKED mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes);
 MM_CHECKED mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes);
 
+/* The same from any offset on. A write keeps the other bytes of its first and its last block, which must be there. */
+MM_CHECKED mm_status mm_disk_write_part(mm_disk *disk, int64_t offset, const void *data, int64_t bytes);
+MM_CHECKED mm_status mm_disk_read_part(mm_disk *disk, int64_t offset, void *data, int64_t bytes);
+
 /* Whether accesses bypass the page cache. */
 bool mm_disk_is_direct(const mm_disk *disk);
 

@@ -259,6 +259,32 @@ static mm_status find(search *s, mm_resident resident) {
     return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
+static mm_status attempt_on_disk(search *s, int n) {
+    return attempt(s, (mm_home_trial){.n = s->least, .on_disk = n, .first_fit = true});
+}
+
+/* Finds the least number, of those that leave, that go on to the disk, to within a sixteenth; and plans so, with copies
+ * that come as early as fits. */
+static mm_status find_on_disk(search *s) {
+    int fits = s->least, misfit = 0;
+    MM_TRY(attempt_on_disk(s, fits));
+    if (!s->result.fits) return MM_OK;
+    while (fits - misfit > 1 + s->least / 16) {
+        const int middle = misfit + (fits - misfit) / 2;
+        MM_TRY(attempt_on_disk(s, middle));
+        *(s->result.fits ? &fits : &misfit) = middle;
+    }
+    for (int a = 0; a < AHEADS; a++) {
+        const int part = s->limits->device_bytes > 0 ? AHEAD_PARTS[a] : 0;
+        MM_TRY(attempt(s, (mm_home_trial){.n = s->least,
+                                          .on_disk = fits,
+                                          .first_fit = s->limits->first_fit,
+                                          .ahead_bytes = part ? s->limits->device_bytes / part : 0}));
+        if (s->result.fits) break;
+    }
+    return MM_OK;
+}
+
 mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
                           mm_home_try try, void *ctx) {
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
@@ -270,12 +296,18 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     s.pinned_free = true;
     MM_TRY(find(&s, resident));
     const bool fits_free = s.result.fits;
+    const int least = s.least;
     s.pinned_free = false;
     if (s.result.pinned_bytes > limits->pinned_bytes) {
         s.result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
         MM_TRY(find(&s, resident));
     }
     if (s.result.fits) return MM_OK;
+    s.least = least;
+    if (fits_free && limits->disk_bytes > 0) {
+        MM_TRY(find_on_disk(&s));
+        if (s.result.fits) return MM_OK;
+    }
     if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
     if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
     return attempt_none(&s);
@@ -284,14 +316,14 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
 /* ---------------------------------------------------------------- homes that a policy gives */
 
 mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph, const mm_persistent_table *table,
-                              uint8_t *pinned) {
+                              uint8_t *memory) {
     mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
     if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     const mm_status status = policy->ops->places(graph, &policy->config, places);
     for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->persistent >= 0 && places[tensor->persistent].pinned)
-            pinned[mm_names_find(&table->names, tensor->name)] = 1;
+        const mm_memory where = tensor->persistent >= 0 ? places[tensor->persistent].memory : MM_MEM_DEVICE;
+        if (where != MM_MEM_DEVICE) memory[mm_names_find(&table->names, tensor->name)] = (uint8_t)where;
     }
     free(places);
     return status;

@@ -33,7 +33,7 @@ static bool may_visit(const mm_tensor_info *tensor) {
 }
 
 /* Places persistent tensors: in every other world one after the other, else in any order with room between them, and in
- * half of these worlds some of them in pinned memory. */
+ * half of these worlds some of them in pinned memory; of these, in half, some on the disk. */
 static void place_persistents(world *w, uint64_t seed) {
     const int n = mm_graph_persistents(w->graph);
     w->places = calloc((size_t)n + 1, sizeof *w->places);
@@ -44,20 +44,26 @@ static void place_persistents(world *w, uint64_t seed) {
         order[i] = order[at];
         order[at] = i;
     }
-    const bool some_visit = random_chance(&seed, 50);
+    const bool some_visit = random_chance(&seed, 50), some_on_disk = random_chance(&seed, 50);
     for (int t = 0, i = 0; t < mm_graph_tensors(w->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
         if (tensor->persistent < 0) continue;
         w->places[i].offset = mm_align(tensor->bytes); /* for now, how large it is */
-        w->places[i++].pinned = (some_visit && may_visit(tensor) && random_chance(&seed, 60)) || tensor->on_host;
+        const bool leaves = some_visit && may_visit(tensor) && random_chance(&seed, 60);
+        w->places[i++].memory = tensor->on_host                            ? MM_MEM_PINNED
+                                : !leaves                                  ? MM_MEM_DEVICE
+                                : some_on_disk && random_chance(&seed, 50) ? MM_MEM_DISK
+                                                                           : MM_MEM_PINNED;
     }
     for (int i = 0; i < n; i++) {
         mm_place *place = &w->places[order[i]];
-        int64_t *end = place->pinned ? &w->limits.pinned_base_bytes : &w->limits.base_bytes;
+        int64_t *end = place->memory == MM_MEM_DEVICE   ? &w->limits.base_bytes
+                       : place->memory == MM_MEM_PINNED ? &w->limits.pinned_base_bytes
+                                                        : &w->limits.disk_base_bytes;
         const int64_t bytes = place->offset;
-        *end += MM_ALIGN * random_below(&seed, 3);
+        *end += mm_memory_align(place->memory) * random_below(&seed, 3);
         place->offset = *end;
-        *end += bytes;
+        *end += mm_memory_round(place->memory, bytes);
     }
     w->limits.places = w->places;
     free(order);
@@ -155,7 +161,7 @@ TEST_CASE(a_step_on_the_host_must_wait_for_the_iteration_before) {
     mm_graph_facts *facts;
     mm_plan *plan;
     mm_tensor tensors[2];
-    const mm_place places[] = {{0, false}, {0, true}};
+    const mm_place places[] = {{0, MM_MEM_DEVICE}, {0, MM_MEM_PINNED}};
     const mm_limits limits = {.device_bytes = 1 << 20,
                               .pinned_bytes = 1 << 20,
                               .base_bytes = MM_ALIGN,
@@ -191,7 +197,7 @@ TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
         moves[2] = {0}; /* raw, coded */
-    int visits = 0, returns = 0, hosts = 0;
+    int visits = 0, returns = 0, hosts = 0, loads = 0, stores = 0;
     told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
@@ -207,6 +213,8 @@ TEST_CASE(check_accepts_random_right_plans) {
             const bool of_home = mm_plan_visits(w.plan, n->tensor >= 0 ? n->tensor : 0);
             visits += n->kind == MM_NODE_IN && of_home;
             returns += n->kind == MM_NODE_OUT && of_home;
+            loads += n->kind == MM_NODE_LOAD && of_home;
+            stores += n->kind == MM_NODE_STORE && of_home;
             trips += !of_home && n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
             if (n->kind == MM_NODE_MEASURE) measures[n->src < mm_graph_persistents(w.graph)]++;
             recomputes += n->kind == MM_NODE_RECOMPUTE;
@@ -232,9 +240,10 @@ TEST_CASE(check_accepts_random_right_plans) {
         "%d spills)\n",
         GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, measures[0], measures[1], waits, inplace, aliases,
         dynamic, pinned, bodies, pinned_pools, spills);
-    print_message("%d persistent tensors fetched from homes in pinned memory, %d sent there; %d steps on the host\n",
-                  visits, returns, hosts);
-    assert_true(visits > 100 && returns > 50 && hosts > 50);
+    print_message("%d persistent tensors fetched from other homes, %d sent there, %d of them from the disk, %d to it; "
+                  "%d steps on the host\n",
+                  visits, returns, loads, stores, hosts);
+    assert_true(visits > 100 && returns > 50 && hosts > 50 && loads > 30 && stores > 15);
     assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(measures[0] > 100 && measures[1] > 100);
