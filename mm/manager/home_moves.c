@@ -20,6 +20,8 @@ mm_status mm_home_read(mm_manager *m, const mm_persistent *entry, int64_t offset
 
 mm_status mm_home_write(mm_manager *m, const mm_persistent *entry, int64_t offset, const void *data, int64_t bytes) {
     uint8_t *to = mm_home_address(m, entry);
+    if (!to && offset % MM_DISK_BLOCK == 0 && offset + bytes == entry->bytes) /* no block of it stays: no reads */
+        return mm_disk_write(m->disk, entry->place.offset + offset, data, bytes);
     if (!to) return mm_disk_write_part(m->disk, entry->place.offset + offset, data, bytes);
     if (entry->place.memory == MM_MEM_DEVICE) return enqueue(m, to + offset, data, bytes, MM_COPY_IN);
     if (bytes > 0) memcpy(to + offset, data, (size_t)bytes);
@@ -96,9 +98,7 @@ static mm_status put(const move *v, bool back) {
         if (!back && i >= v->m->persistents_there) status = zero(v->m, &to);
         if (status != MM_OK || !moves(v, i)) continue;
         if (back) to.place = v->before[i];
-        status = to.place.memory == MM_MEM_DISK
-                     ? mm_disk_write(v->m->disk, to.place.offset, v->saved + at, to.bytes) /* whole blocks: no reads */
-                     : mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
+        status = mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
         at += to.bytes;
     }
     return mm_home_sync(v->m, status);

@@ -16,7 +16,7 @@
 #include "tests/core/random_plan.h"
 #include "tests/core/test_case.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 145 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 150 };
 
 typedef struct world {
     mm_graph *graph;
