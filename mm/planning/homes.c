@@ -116,6 +116,7 @@ typedef struct search {
     mm_home_try try;
     void *ctx;
     bool pinned_free;      /* of all trials */
+    bool fits_free;        /* something fits without a limit of pinned memory */
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     int least;             /* the least number that fits, if one does */
@@ -259,30 +260,52 @@ static mm_status find(search *s, mm_resident resident) {
     return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
-static mm_status attempt_on_disk(search *s, int n) {
-    return attempt(s, (mm_home_trial){.n = s->least, .on_disk = n, .first_fit = true});
+/* Tries with all of those that leave, of which the first n are on the disk. *good_out: whether it fits; or, if it would
+ * not with any pinned memory, either, whether pinned memory is not lacking. */
+static mm_status attempt_on_disk(search *s, int n, mm_home_trial trial, bool *good_out) {
+    trial.n = s->least;
+    trial.on_disk = n;
+    MM_TRY(attempt(s, trial));
+    *good_out = s->fits_free ? s->result.fits : !s->result.lacks_pinned;
+    return MM_OK;
 }
 
 /* Finds the least number, of those that leave, that go on to the disk, to within a sixteenth; and plans so, with copies
  * that come as early as fits. */
-static mm_status find_on_disk(search *s) {
+static mm_status find_on_disk(search *s, bool *good_out) {
+    const mm_home_trial any = {.first_fit = true};
     int fits = s->least, misfit = 0;
-    MM_TRY(attempt_on_disk(s, fits));
-    if (!s->result.fits) return MM_OK;
+    MM_TRY(attempt_on_disk(s, fits, any, good_out));
+    if (!*good_out) return MM_OK;
     while (fits - misfit > 1 + s->least / 16) {
         const int middle = misfit + (fits - misfit) / 2;
-        MM_TRY(attempt_on_disk(s, middle));
-        *(s->result.fits ? &fits : &misfit) = middle;
+        MM_TRY(attempt_on_disk(s, middle, any, good_out));
+        *(*good_out ? &fits : &misfit) = middle;
     }
-    for (int a = 0; a < AHEADS; a++) {
-        const int part = s->limits->device_bytes > 0 ? AHEAD_PARTS[a] : 0;
-        MM_TRY(attempt(s, (mm_home_trial){.n = s->least,
-                                          .on_disk = fits,
-                                          .first_fit = s->limits->first_fit,
-                                          .ahead_bytes = part ? s->limits->device_bytes / part : 0}));
-        if (s->result.fits) break;
+    for (int a = s->limits->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
+        const int64_t ahead = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0;
+        const mm_home_trial trial = {.first_fit = s->limits->first_fit, .ahead_bytes = ahead};
+        MM_TRY(attempt_on_disk(s, fits, trial, good_out));
+        if (*good_out) break;
     }
     return MM_OK;
+}
+
+/* Where pinned memory has no room for all that leave: as many of them as it has room for leave; or some go on to the
+ * disk. */
+static mm_status find_within_pinned(search *s, mm_resident resident) {
+    const int away = s->fits_free ? s->least : s->order->n;
+    bool good = false;
+    s->result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
+    MM_TRY(find(s, resident));
+    if (s->result.fits || s->limits->disk_bytes == 0) return MM_OK;
+    const int least = s->least;
+    s->least = away;
+    MM_TRY(find_on_disk(s, &good));
+    if (good) return MM_OK;
+    s->least = least;
+    s->result = (mm_home_result){.lacks_pinned = true};
+    return find(s, resident);
 }
 
 mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
@@ -295,20 +318,11 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     const mm_home_result staying = s.result;
     s.pinned_free = true;
     MM_TRY(find(&s, resident));
-    const bool fits_free = s.result.fits;
-    const int least = s.least;
+    s.fits_free = s.result.fits;
     s.pinned_free = false;
-    if (s.result.pinned_bytes > limits->pinned_bytes) {
-        s.result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
-        MM_TRY(find(&s, resident));
-    }
+    if (s.result.pinned_bytes > limits->pinned_bytes) MM_TRY(find_within_pinned(&s, resident));
     if (s.result.fits) return MM_OK;
-    s.least = least;
-    if (fits_free && limits->disk_bytes > 0) {
-        MM_TRY(find_on_disk(&s));
-        if (s.result.fits) return MM_OK;
-    }
-    if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
+    if (s.fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
     if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
     return attempt_none(&s);
 }

@@ -154,6 +154,41 @@ static mm_status prove(const mm_plan *plan, const mm_graph_facts *facts, const m
     return status;
 }
 
+/* On the disk homes lie at blocks, so that no two share one, and below the base. */
+TEST_CASE(homes_on_the_disk_have_blocks_and_a_base) {
+    static const struct {
+        int64_t by, base; /* how far the home moves, and the base, both in the plan and in the limits */
+        const char *why;
+    } CASES[] = {{MM_ALIGN, 2 * 4096, "not aligned, or not below the base"},
+                 {0, -4096, "not aligned, or not below the base"},
+                 {-(INT64_C(1) << 40), 0, "not aligned, or not below the base"}};
+    int tried = 0;
+    for (uint64_t seed = 1; seed < GRAPHS * PLANS && tried < 20; seed += 2) {
+        if (seed % 3 == 1) continue; /* maps are on the disk, too, above the base */
+        for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+            world w = world_create(seed, 3 + (int)(seed % 12));
+            mm_status oracle;
+            const char *why;
+            told ignored = {0};
+            int last = -1;
+            for (int s = 0; s < mm_graph_persistents(w.graph); s++) {
+                const mm_place *place = &w.places[s];
+                if (place->memory == MM_MEM_DISK && (last < 0 || place->offset > w.places[last].offset)) last = s;
+            }
+            if (last >= 0) {
+                w.plan->segments[last].offset = w.places[last].offset += CASES[i].by;
+                w.plan->disk_base_bytes = w.limits.disk_base_bytes += CASES[i].base;
+                assert_int_equal(prove(w.plan, w.facts, &w.limits, &oracle, &why, &ignored), MM_ERR_PLAN);
+                assert_int_equal(oracle, MM_ERR_PLAN);
+                if (!strstr(mm_last_error(), CASES[i].why)) fail_msg("seed %d: %s", (int)seed, mm_last_error());
+                tried++;
+            }
+            world_destroy(&w);
+        }
+    }
+    assert_true(tried >= 20);
+}
+
 /* A step on the host that shares no tensor with the device's steps: iterations follow each other on the compute stream
  * alone. */
 TEST_CASE(a_step_on_the_host_must_wait_for_the_iteration_before) {

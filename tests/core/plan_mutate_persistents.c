@@ -192,16 +192,23 @@ static bool lie_among_homes(mutant *m) {
     return false;
 }
 
-/* A home on the disk is stored without a wait for the loads of what it had, or loaded without a wait for its store. */
-static bool home_meets_itself(mutant *m) {
-    mm_node *n = find_visit(m, mutant_below(m, 2));
-    const int other = !n                         ? -1
-                      : n->kind == MM_NODE_STORE ? MM_STREAM_LOAD
-                      : n->kind == MM_NODE_LOAD  ? MM_STREAM_STORE
-                                                 : -1;
-    const bool waited = other >= 0 && n->wait[other] >= 0;
-    if (waited) n->wait[other] = -1;
-    return waited;
+/* Whether an earlier node stores to the home that the node at `index` loads. */
+static bool is_loaded_again(const mm_plan *plan, int index) {
+    bool stored = false;
+    for (int i = 0; plan->nodes[index].kind == MM_NODE_LOAD && i < index; i++)
+        stored |= plan->nodes[i].kind == MM_NODE_STORE && plan->nodes[i].dst == plan->nodes[index].src;
+    return stored;
+}
+
+/* A home on the disk is loaded without a wait for the store before. */
+static bool load_home_before_store(mutant *m) {
+    mm_node *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_nodes; i++)
+        if (is_home(m, m->plan->nodes[i].src) && is_loaded_again(m->plan, i) && mutant_below(m, ++seen) == 0)
+            found = &m->plan->nodes[i];
+    for (int s = 0; found && s < MM_STREAM_COUNT; s++)
+        if (s != MM_STREAM_COMPUTE) found->wait[s] = -1;
+    return found != NULL;
 }
 
 /* What was stored to a home, or loaded from it, is copied on without a wait for that, or before it. */
@@ -302,7 +309,7 @@ const mutation mutations_of_persistents[] = {
     {"visit_at_once", visit_at_once},
     {"visit_in_home_region", visit_in_home_region},
     {"lie_among_homes", lie_among_homes},
-    {"home_meets_itself", home_meets_itself},
+    {"load_home_before_store", load_home_before_store},
     {"pass_on_early", pass_on_early},
     {"exchange_homes", exchange_homes},
     {"raise_pinned_base", raise_pinned_base},

@@ -470,25 +470,6 @@ static void places_are_those_of_the_limits(void **state) {
     expect(f, MM_ERR_PLAN, "tensor loss|not below the base of 768 bytes");
 }
 
-/* On the disk homes lie at blocks, so that no two share one. */
-static void homes_on_the_disk_have_bases_and_blocks(void **state) {
-    fixture *f = *state;
-    mm_place places[] = {{.offset = 512}, {.offset = 0}, {0, MM_MEM_DISK}};
-    f->limits.places = places;
-    f->limits.disk_base_bytes = f->plan->disk_base_bytes = 2 * 4096;
-    for (int i = 0; i < 2; i++) seg(f, i)->offset = places[i].offset;
-    expect(f, MM_ERR_PLAN, "tensor loss|lies at 512 on the device, but its place is at 0 on the disk");
-    seg(f, LOSS)->memory = MM_MEM_DISK;
-    places[LOSS].offset = seg(f, LOSS)->offset = 256;
-    expect(f, MM_ERR_PLAN, "tensor loss|at 256: not aligned");
-    places[LOSS].offset = seg(f, LOSS)->offset = 2 * 4096;
-    expect(f, MM_ERR_PLAN, "tensor loss|not below the base of 8192 bytes");
-    places[LOSS].offset = seg(f, LOSS)->offset = 4096;
-    expect(f, MM_ERR_PLAN, "tensor loss|is on the disk"); /* the step is still bound to the home */
-    places[LOSS].memory = (mm_memory)MM_MEMORY_COUNT;
-    expect(f, MM_ERR_PLAN, "tensor loss|in a memory that does not exist");
-}
-
 static void persistent_tensor_bound_to_no_or_another_segment(void **state) {
     fixture *f = *state;
     bind(f, UPDATE, 1, -1);
@@ -653,7 +634,6 @@ int main(void) {
         RULE(plan_by_hand_is_right),
         RULE(persistent_tensor_elsewhere_than_its_place),
         RULE(places_are_those_of_the_limits),
-        RULE(homes_on_the_disk_have_bases_and_blocks),
         RULE(persistent_tensor_bound_to_no_or_another_segment),
         RULE(segment_that_only_counts_as_persistent),
         RULE(gradient_goes_to_pinned_memory_and_back),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "mm/manager/manager.h"
+#include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/core/random.h"
 #include "tests/suite/suite_rig.h"
