@@ -28,7 +28,8 @@ static bool *find_written(const mm_graph *graph) {
     return written;
 }
 
-static bool may_leave(const mm_tensor_info *info, int64_t least) {
+static bool may_leave(const mm_tensor_info *info, unsigned away, int64_t least) {
+    if (away && !(away >> info->kind & 1)) return false;
     const bool kind = info->kind == MM_WEIGHT || info->kind == MM_OPTIMIZER || info->kind == MM_WEIGHT_GRADIENT;
     return info->persistent >= 0 && kind && !info->on_host && info->shared == MM_ALLREDUCE_NOT && info->first_use > 0 &&
            info->bytes >= least;
@@ -63,20 +64,41 @@ static void give_turns(candidate *list, int n) {
     }
 }
 
-static int list_candidates(const mm_graph *graph, const bool *written, candidate *list) {
+static int list_candidates(const mm_graph *graph, unsigned away, const bool *written, candidate *list) {
     int64_t bytes = 0;
     int n = 0;
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->persistent >= 0) bytes += mm_graph_tensor(graph, t)->bytes;
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
-        if (written[t] || !may_leave(info, bytes / LEAST_PART)) continue;
+        if (written[t] || !may_leave(info, away, bytes / LEAST_PART)) continue;
         list[n++] = (candidate){.tensor = t, .forward = info->last_forward >= 0, .step = info->last_use};
     }
     return n;
 }
 
-mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
+static bool updates(const mm_graph *graph) {
+    bool any = false;
+    for (int s = 0; s < mm_graph_steps(graph); s++) any |= mm_graph_step(graph, s)->phase == MM_UPDATE;
+    return any;
+}
+
+/* Refuses a kind that was named, of which nothing leaves. */
+static mm_status check_named(const mm_home_order *order, unsigned away) {
+    unsigned leaves = 0;
+    for (int i = 0; i < order->n; i++) leaves |= 1u << mm_graph_tensor(order->graph, order->tensors[i])->kind;
+    for (int t = 0; t < mm_graph_tensors(order->graph); t++) /* what the host updates is in its memory anyway */
+        leaves |= (unsigned)mm_graph_tensor(order->graph, t)->on_host << mm_graph_tensor(order->graph, t)->kind;
+    for (int kind = 0; updates(order->graph) && kind < MM_TENSOR_KINDS; kind++)
+        if (away >> kind & 1 && !(leaves >> kind & 1))
+            return mm_fail(MM_ERR_INVALID,
+                           "%s has nothing of kind %s that could have its home in host memory: there is none, it lives "
+                           "only until its layer's update, or ranks add it up",
+                           mm_graph_name(order->graph), mm_tensor_kind_name((mm_tensor_kind)kind));
+    return MM_OK;
+}
+
+mm_status mm_home_order_init(const mm_graph *graph, unsigned away, mm_home_order *order_out) {
     const size_t n = (size_t)mm_graph_persistents(graph) + 1;
     candidate *list = malloc(n * sizeof *list);
     bool *written = find_written(graph);
@@ -85,12 +107,13 @@ mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
     if (!list || !written || !order.tensors)
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     else {
-        order.n = list_candidates(graph, written, list);
+        order.n = list_candidates(graph, away, written, list);
         qsort(list, (size_t)order.n, sizeof *list, by_step);
         give_turns(list, order.n);
         qsort(list, (size_t)order.n, sizeof *list, by_turn);
         for (int i = 0; i < order.n; i++) order.tensors[i] = list[i].tensor;
-        *order_out = order;
+        status = check_named(&order, away);
+        if (status == MM_OK) *order_out = order;
     }
     free(list);
     free(written);

@@ -110,7 +110,7 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
                  .graph = graph_to_house(set, a),
                  .memory = calloc((size_t)set->sources.persistents->n + 1, 1)};
     if (!h.memory) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
-    mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
+    mm_status status = h.graph ? mm_home_order_init(h.graph, a->policy->config.away, &h.order) : MM_OK;
     if (status == MM_OK)
         status = mm_homes_search(a->policy->config.resident, &h.order, uses_host(set, a), &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;

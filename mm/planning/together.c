@@ -129,7 +129,7 @@ static mm_status plan(planner *p) {
     if (!p->memory || !p->made)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(p->together->graphs[0]));
     if (p->policy->ops->places) return plan_given(p);
-    MM_TRY(mm_home_order_init(p->together->graphs[p->most], &p->order));
+    MM_TRY(mm_home_order_init(p->together->graphs[p->most], p->policy->config.away, &p->order));
     return mm_homes_search(p->policy->config.resident, &p->order, uses_host(p), p->limits, try_homes, p);
 }
 
