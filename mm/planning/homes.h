@@ -18,9 +18,10 @@ typedef struct mm_home_order {
     int n;
 } mm_home_order;
 
-/* Finds the order. away: kinds that may leave, bits of mm_tensor_kind; 0: all may. Statistics and counts stay, also what the first step uses, what the forward pass writes, what is
- * all-reduced, and what is so small that a copy does not pay. MM_ERR_INVALID: of one of the kinds that are named none
- * can leave, in a graph that updates weights; MM_ERR_NOMEM. */
+/* Finds the order. away: kinds that may leave, bits of mm_tensor_kind; 0: all may. Statistics and counts stay, also
+ * what the first step uses, what the forward pass writes, what is all-reduced, and what is so small that a copy does
+ * not pay. MM_ERR_INVALID: of one of the kinds in `away` none can leave, in a graph that updates weights;
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_home_order_init(const mm_graph *graph, unsigned away, mm_home_order *order_out);
 void mm_home_order_fini(mm_home_order *order);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs of random networks, optimizers, updates, homes, policies and budgets, which change between iterations: the
- * weights and states end with the bits of a run that keeps everything on the device. Some have little pinned memory, and
- * a disk. Each run has a seed of its own; a
- * failure prints it, and MM_SUITE_RUN=SEED runs it alone. */
+ * weights and states end with the bits of a run that keeps everything on the device. Some have little pinned memory,
+ * and a disk. Each run has a seed of its own; a failure prints it, and MM_SUITE_RUN=SEED runs it alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -110,8 +110,9 @@ enum { TARGET_LINK_LEAST = 100000 };
         1, MM_HOST_THREADS_MOST)
 
 /* The limit by --pinned's value: if that is open, half of what is free (chosen: the other half is for the rest of the
- * system). With a disk a quarter: what pinned memory has no room for goes there, and on the device host the rest must do
- * for the budget and the process itself, which in a control group is killed otherwise (chosen). elsewhere: the plan is for another machine, whose memory is not known. */
+ * system). With a disk a quarter: what pinned memory has no room for goes there, and on the device host the rest must
+ * do for the budget and the process itself, which a control group kills otherwise (chosen). elsewhere: the plan is for
+ * another machine, whose memory is not known. */
 pinned_limit target_pinned(const target *target, int64_t option, bool elsewhere);
 /* The same for what will run here in this budget. 0: no budget is given. */
 pinned_limit target_pinned_beside(const target *target, int64_t option, int64_t budget_bytes);

@@ -40,7 +40,8 @@ static visit visit_of(const mm_plan *plan, int segment) {
     return v;
 }
 
-/* The tensors with homes in pinned memory or on the disk, the largest first. Returns their number; -1: out of memory. */
+/* The tensors with homes in pinned memory or on the disk, the largest first. Returns their number; -1: out of
+ * memory. */
 typedef struct home {
     mm_tensor tensor;
     int64_t bytes;
