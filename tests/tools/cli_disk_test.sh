@@ -41,11 +41,11 @@ plans_say_what_goes_to_the_disk_() {
     cmp -s whole.json with.json || fail "a disk changes a plan that needs none"
 }
 
-gpt=(--net gpt,layers=2 --batch 2 --optimizer adamw --update in-backward --threads 1)
+gpt=(--net 'gpt,layers=2' --batch 2 --optimizer adamw --update in-backward --threads 1)
 
 # Weights and states of which neither the device nor pinned memory has room for all: their homes are on the disk.
 homes_of_weights_and_states_go_to_the_disk_() {
-    local -a housed=(--policy swap-async:when=always,resident=none --pinned 1500KiB --disk disk:64MiB)
+    local -a housed=(--policy 'swap-async:when=always,resident=none' --pinned 1500KiB --disk disk:64MiB)
     mkdir -p disk
     expect 0 plan "${gpt[@]}" "${housed[@]}" --explain --json row.json --save-plan plan.jsonl
     says out "have their homes on the disk"
@@ -77,7 +77,7 @@ homes_of_weights_and_states_go_to_the_disk_() {
 # In a control group whose memory has room for a part of them alone.
 a_control_group_is_enough_with_a_disk_() {
     local group limit_file status
-    local -a run=(train --net gpt,layers=4,width=512,vocabulary=2000 "${gpt[@]:2}" --on-overflow stop --iterations 1 --quiet
+    local -a run=(train --net 'gpt,layers=4,width=512,vocabulary=2000' "${gpt[@]:2}" --on-overflow stop --iterations 1 --quiet
         --policy liveness:resident=none)
     mkdir -p disk
     make_group

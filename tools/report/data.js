@@ -103,12 +103,12 @@ function pictureOfPlan(memory) {
                                                 actions: listOf(raw.actions).map((one) => textOf(one)),
                                             }));
     const homes = objectsOf(memory.homes).map((raw) => ({
-                                                 name: textOf(raw.name),
-                                                 kind: textOf(raw.kind),
-                                                 bytes: numberOf(raw.bytes, 0),
-                                                 place: textOf(raw.place),
-                                                 visits: listOf(raw.visits).map((one) => listOf(one)),
-                                             }));
+                                                  name: textOf(raw.name),
+                                                  kind: textOf(raw.kind),
+                                                  bytes: numberOf(raw.bytes, 0),
+                                                  place: textOf(raw.place),
+                                                  visits: listOf(raw.visits).map((one) => listOf(one)),
+                                              }));
     return pictureOf({
         n,
         stacks,

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 // Tables of weights and states whose homes are in host memory or on a disk, and when they are on the device.
 
-const PLACES = {pinned: 'host memory', disk: 'disk'};
+const PLACES = {
+    pinned: 'host memory',
+    disk: 'disk'
+};
 
 // From which step to which each copy is on the device.
 function visitsTitle(picture, home) {
@@ -20,11 +23,9 @@ function homeCell(picture, home) {
 function addHomes(all) {
     const planned = [
         ...all.plans.filter((plan) => plan.picture)
-            .map(({raw, picture}) => ({
-                     group: `${textOf(raw.net)}, batch ${textOf(raw.batch)}`,
-                     policy: textOf(raw.policy),
-                     picture
-                 })),
+            .map(
+                ({raw, picture}) =>
+                    ({group: `${textOf(raw.net)}, batch ${textOf(raw.batch)}`, policy: textOf(raw.policy), picture})),
         ...all.runs.filter((run) => run.picture),
     ].filter((one) => one.picture.homes.length > 0);
     if (planned.length === 0) return;
@@ -35,8 +36,8 @@ function addHomes(all) {
         'Homes');
     for (const [group, plans] of groupBy(planned, (one) => one.group)) {
         const of = (plan, name) => plan.picture.homes.find((home) => home.name === name);
-        const rows = [...new Map(plans.flatMap((plan) => plan.picture.homes.map((home) => [home.name, home])))
-                          .values()],
+        const rows =
+                  [...new Map(plans.flatMap((plan) => plan.picture.homes.map((home) => [home.name, home]))).values()],
               largest = most(rows.map((home) => home.bytes));
         const size = {
             name: 'size',
