@@ -80,8 +80,9 @@ mm_status mm_persistent_remove(mm_manager *m, const char *name) {
 
 void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     const mm_persistent *entry = m ? mm_persistent_table_find(&m->persistents, name) : NULL;
-    if (bytes_out) *bytes_out = entry ? (size_t)entry->bytes : 0;
-    return entry ? mm_home_address(m, entry) : NULL;
+    if (!entry) return NULL;
+    if (bytes_out) *bytes_out = (size_t)entry->bytes;
+    return mm_home_address(m, entry);
 }
 
 /* Checks the range, and finds the tensor. */
