@@ -146,10 +146,10 @@ static mm_node *find_visit(mutant *m, bool to_home) {
 static bool come_home_elsewhere(mutant *m) {
     mm_node *n = find_visit(m, true);
     if (!n) return false;
-    const mm_segment *home = &m->plan->segments[n->dst];
-    const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, home->bytes);
+    const mm_memory memory = m->plan->segments[n->dst].memory;
+    const int64_t bytes = m->plan->segments[n->dst].bytes;
+    const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, bytes);
     if (elsewhere < 0) return false;
-    const mm_memory memory = home->memory;
     m->plan->segments[elsewhere].memory = memory;
     m->plan->segments[elsewhere].offset = mm_memory_round(memory, *mm_plan_end(m->plan, memory));
     n->dst = elsewhere;
