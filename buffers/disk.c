@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "mm/core/plan/interval_map.h"
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 
@@ -20,6 +22,9 @@ struct mm_disk {
     bool direct;
     int64_t memory_align; /* of addresses from which direct accesses may move bytes */
     const mm_disk_io *io;
+    pthread_mutex_t lock;
+    mm_interval_map lost; /* tag 1: a write failed there, and none has succeeded since */
+    bool all_lost;        /* there was no memory to note where */
 };
 
 static const mm_disk_io system_io = {pwrite, pread};
@@ -83,6 +88,7 @@ mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_ou
     }
     disk->direct = make_direct(disk->file);
     disk->memory_align = disk->direct ? memory_align_of(disk->file) : 1;
+    pthread_mutex_init(&disk->lock, NULL);
     *disk_out = disk;
     return MM_OK;
 }
@@ -90,6 +96,8 @@ mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_ou
 void mm_disk_destroy(mm_disk *disk) {
     if (!disk) return;
     close(disk->file);
+    pthread_mutex_destroy(&disk->lock);
+    free(disk->lost.runs);
     free(disk->directory);
     free(disk);
 }
@@ -157,10 +165,28 @@ static mm_status check(const mm_disk *disk, int64_t offset, int64_t bytes) {
                    MM_BRIEF(disk->directory), (long long)bytes, (long long)offset, (long long)disk->bytes);
 }
 
-mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
+/* Notes whether a write has failed. */
+static void note(mm_disk *disk, int64_t offset, int64_t bytes, bool failed) {
+    pthread_mutex_lock(&disk->lock);
+    if (bytes > 0 && (failed || disk->lost.n > 0))
+        disk->all_lost |= !mm_interval_map_tag(&disk->lost, offset, offset + bytes, failed);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+static mm_status check_there(mm_disk *disk, int64_t offset, int64_t bytes) {
+    pthread_mutex_lock(&disk->lock);
+    bool lost = disk->all_lost;
+    for (size_t i = mm_interval_map_find(&disk->lost, offset); i < disk->lost.n; i++)
+        lost |= disk->lost.runs[i].begin < offset + bytes && disk->lost.runs[i].tag;
+    pthread_mutex_unlock(&disk->lock);
+    if (!lost) return MM_OK;
+    return mm_fail(MM_ERR_IO, "disk %s: cannot read %lld bytes at %lld: they could not be written",
+                   MM_BRIEF(disk->directory), (long long)bytes, (long long)offset);
+}
+
+static mm_status write_padded(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
     _Alignas(MM_DISK_BLOCK) uint8_t bounce[BOUNCE];
     int64_t done = as_they_are(disk, data, bytes);
-    MM_TRY(check(disk, offset, bytes));
     MM_TRY(write_all(disk, offset, data, done));
     while (done < bytes) {
         const int64_t now = bytes - done < BOUNCE ? bytes - done : BOUNCE;
@@ -172,16 +198,67 @@ mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t
     return MM_OK;
 }
 
+mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
+    MM_TRY(check(disk, offset, bytes));
+    const mm_status status = write_padded(disk, offset, data, bytes);
+    note(disk, offset, padded(bytes), status != MM_OK);
+    return status;
+}
+
 mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes) {
     _Alignas(MM_DISK_BLOCK) uint8_t bounce[BOUNCE];
     int64_t done = as_they_are(disk, data, bytes);
     MM_TRY(check(disk, offset, bytes));
+    MM_TRY(check_there(disk, offset, bytes));
     MM_TRY(read_all(disk, offset, data, done));
     while (done < bytes) {
         const int64_t now = bytes - done < BOUNCE ? bytes - done : BOUNCE;
         MM_TRY(read_all(disk, offset + done, bounce, padded(now)));
         memcpy((uint8_t *)data + done, bounce, (size_t)now);
         done += now;
+    }
+    return MM_OK;
+}
+
+/* ---------------------------------------------------------------- from any offset on */
+
+/* The part of an access that begins at an offset: whole blocks, or what is in one. */
+typedef struct part {
+    int64_t block; /* offset of its first block */
+    int64_t at;    /* where it begins in that block */
+    int64_t bytes;
+    bool whole; /* of whole blocks */
+} part;
+
+static part part_at(int64_t offset, int64_t bytes) {
+    const int64_t at = offset % MM_DISK_BLOCK;
+    if (at == 0 && bytes >= MM_DISK_BLOCK) return (part){offset, 0, bytes / MM_DISK_BLOCK * MM_DISK_BLOCK, true};
+    return (part){offset - at, at, bytes < MM_DISK_BLOCK - at ? bytes : MM_DISK_BLOCK - at, false};
+}
+
+mm_status mm_disk_write_part(mm_disk *disk, int64_t offset, const void *data, int64_t bytes) {
+    _Alignas(MM_DISK_BLOCK) uint8_t block[MM_DISK_BLOCK];
+    for (int64_t done = 0; done < bytes;) {
+        const uint8_t *from = (const uint8_t *)data + done;
+        const part p = part_at(offset + done, bytes - done);
+        if (!p.whole) {
+            MM_TRY(mm_disk_read(disk, p.block, block, sizeof block));
+            memcpy(block + p.at, from, (size_t)p.bytes);
+        }
+        MM_TRY(mm_disk_write(disk, p.block, p.whole ? from : block, p.whole ? p.bytes : (int64_t)sizeof block));
+        done += p.bytes;
+    }
+    return MM_OK;
+}
+
+mm_status mm_disk_read_part(mm_disk *disk, int64_t offset, void *data, int64_t bytes) {
+    _Alignas(MM_DISK_BLOCK) uint8_t block[MM_DISK_BLOCK];
+    for (int64_t done = 0; done < bytes;) {
+        uint8_t *to = (uint8_t *)data + done;
+        const part p = part_at(offset + done, bytes - done);
+        MM_TRY(mm_disk_read(disk, p.block, p.whole ? to : block, p.whole ? p.bytes : (int64_t)sizeof block));
+        if (!p.whole) memcpy(to, block + p.at, (size_t)p.bytes);
+        done += p.bytes;
     }
     return MM_OK;
 }

@@ -35,10 +35,15 @@ int64_t mm_disk_bytes(const mm_disk *disk);
  * that). MM_ERR_IO: it has no room for them, or fails; MM_ERR_INVALID: they exceed the file's limit. */
 MM_CHECKED mm_status mm_disk_reserve(mm_disk *disk, int64_t bytes);
 
-/* Blocking. MM_ERR_IO: the disk is full or fails, or what is read is not there; the message names the directory. Not
- * MM_ERR_NOMEM: less memory for plans would not help. */
+/* Blocking. MM_ERR_IO: the disk is full or fails, or what is read is not there: also what a write was to put there that
+ * failed, until another succeeds. The message names the directory. Not MM_ERR_NOMEM: less memory for plans would not
+ * help. */
 MM_CHECKED mm_status mm_disk_write(mm_disk *disk, int64_t offset, const void *data, int64_t bytes);
 MM_CHECKED mm_status mm_disk_read(mm_disk *disk, int64_t offset, void *data, int64_t bytes);
+
+/* The same from any offset on. A write keeps the other bytes of its first and its last block, which must be there. */
+MM_CHECKED mm_status mm_disk_write_part(mm_disk *disk, int64_t offset, const void *data, int64_t bytes);
+MM_CHECKED mm_status mm_disk_read_part(mm_disk *disk, int64_t offset, void *data, int64_t bytes);
 
 /* Whether accesses bypass the page cache. */
 bool mm_disk_is_direct(const mm_disk *disk);

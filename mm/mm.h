@@ -331,7 +331,8 @@ typedef struct mm_options {
     /* A disk as a third place: a directory, such as one on an NVMe drive; copied. What does not fit the pinned memory
      * then waits there for its next use, in one file without a name, which bypasses the page cache where the file
      * system can do that. Loops need no change. If the disk is full or fails, so does the call or the iteration that
-     * meets it, with MM_ERR_IO; the message names the directory. NULL: none */
+     * meets it, with MM_ERR_IO; the message names the directory. Homes of persistent tensors may lie there, too. One
+     * that could not be written is not read (MM_ERR_IO) until mm_persistent_set has set it. NULL: none */
     const char *disk;
     int64_t disk_bytes;       /* the budget of the disk; with `disk`, more than 0 */
     int64_t disk_bytes_per_s; /* its rate, each way, to plan by, where the facts have none; 0: 500 MB/s */
@@ -438,13 +439,14 @@ MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_by
  * Prepares the graph if it was not. Between iterations only. MM_ERR_INVALID: the tensor is not external. */
 MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
 
-/* The address of a persistent tensor's home; NULL if there is no such tensor. *bytes_out (may be NULL): its size. It is
- * the same for the manager's life, unless a policy is set whose option resident= is not all, as auto: then
- * mm_manager_prepare, mm_persistent_add, mm_policy_set and mm_budget_set may move homes, also from the device to
- * pinned memory and back, if the budget forces some to leave; within a step such a tensor is where mm_tensor_data
- * says. On the host device the caller may read and write its bytes between iterations. (On cuda the CPU cannot
- * reach them: use mm_persistent_get and _set.) The call does not wait: after iterations that were ended without
- * waiting, call mm_manager_sync first. */
+/* The address of a persistent tensor's home; NULL if there is no such tensor, or its home is on the disk. *bytes_out
+ * (may be NULL): its size, also on the disk; unchanged if there is no such tensor. The address is the same for the
+ * manager's life, unless a policy is set whose option resident= is not all, as auto: then mm_manager_prepare,
+ * mm_persistent_add, mm_policy_set and mm_budget_set may move homes, also from the device to pinned memory, or to the
+ * disk (mm_options.disk), and back, if the budget forces some to leave; within a step such a tensor is where
+ * mm_tensor_data says. On the host device the caller may read and write its bytes between iterations. (On cuda the CPU
+ * cannot reach them: use mm_persistent_get and _set, which also reach the disk.) The call does not wait: after
+ * iterations that were ended without waiting, call mm_manager_sync first. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
 /* Copies `bytes` of a persistent tensor, from `offset` on, to `data` (get) or from `data` (set), on any device. Between

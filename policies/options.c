@@ -151,6 +151,13 @@ static mm_status set_rules(const mm_policy_ops *ops, const mm_option_values *val
     mm_status status =
         menu ? mm_rules_menu(value_of(ops, values, MM_OPTION_MENU), config) : mm_rules_parse(text, config);
     free(text);
+    if (status == MM_OK && config->away && config->resident == MM_RESIDENT_NEEDED) {
+        mm_rules_fini(config);
+        return mm_fail(MM_ERR_INVALID,
+                       "policy %s: its rules say what has its home in host memory; leave resident=needed out",
+                       ops->name);
+    }
+    if (status == MM_OK && config->away) config->resident = MM_RESIDENT_NONE;
     if (status != MM_OK && menu) return mm_fail_in(status, "policy %s", ops->name);
     if (status != MM_OK || mm_engine_codecs(config, specs, MM_MAX_CODECS + 1) <= MM_MAX_CODECS) return status;
     mm_rules_fini(config);

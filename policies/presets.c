@@ -219,7 +219,8 @@ static const mm_option_desc rules_options[] = {
     {.key = "rules",
      .fallback = "*=swap",
      .type = MM_OPTION_RULES,
-     .help = "SELECTOR=ACTION;...: the first rule that names a map's layer counts"},
+     .help = "SELECTOR=ACTION;...: the first rule that names a map's layer counts; weights=host, states=host, "
+             "gradients=host: these have their homes in host memory"},
     MODE("cost"),
     DEPTH,
     BUFFERS,

@@ -39,7 +39,7 @@ static mm_status add_codecs(mm_engine_config *config, const mm_plan_file *file) 
     for (int c = 0; c < file->facts->n_codecs; c++)
         if (!is_named(config, file->facts->codecs[c].spec)) MM_TRY(add_codec(config, file->facts->codecs[c].spec));
     for (int i = 0; i < mm_graph_persistents(file->graph); i++)
-        if (file->places[i].pinned) config->resident = MM_RESIDENT_NEEDED;
+        if (file->places[i].memory != MM_MEM_DEVICE) config->resident = MM_RESIDENT_NEEDED;
     return MM_OK;
 }
 
@@ -184,13 +184,16 @@ static mm_status compare_places(const saved *s, const mm_limits *limits) {
     if (plan->pinned_base_bytes < limits->pinned_base_bytes)
         return other_size(s, mm_graph_name(s->own->graph), "pinned_base_bytes", limits->pinned_base_bytes,
                           plan->pinned_base_bytes);
+    if (plan->disk_base_bytes < limits->disk_base_bytes)
+        return other_size(s, mm_graph_name(s->own->graph), "disk_base_bytes", limits->disk_base_bytes,
+                          plan->disk_base_bytes);
     for (int i = 0; i < mm_graph_persistents(s->own->graph); i++) {
         const mm_segment *home = &plan->segments[i];
         const mm_place place = limits->places ? limits->places[i] : (mm_place){.offset = packed};
         if (home->tensor < 0) continue; /* the proof refuses it */
         const mm_tensor_info *tensor = mm_graph_tensor(s->own->graph, home->tensor);
         packed += mm_align(tensor->bytes);
-        if ((home->memory == MM_MEM_PINNED) != place.pinned)
+        if (home->memory != place.memory)
             return mm_fail(MM_ERR_INVALID, "plan file %s: %s has its home %s there, and not here", s->path,
                            MM_BRIEF(tensor->name), mm_memory_where(home->memory));
         if (home->offset != place.offset)
@@ -221,7 +224,7 @@ static mm_status compare_pieces(const saved *s, const mm_graph_facts *facts) {
 static mm_status translate(const saved *s, const mm_graph_facts *facts, const mm_limits *limits) {
     bool *exact = NULL; /* not of interest */
     mm_limits own = s->own->limits;
-    own.device_bytes = own.pinned_bytes = INT64_MAX;
+    own.device_bytes = own.pinned_bytes = own.disk_bytes = INT64_MAX;
     MM_TRY(mm_program_prove(s->own->program, s->own->facts, &own, exact));
     MM_TRY(translate_codecs(s, facts));
     MM_TRY(translate_variants(s, facts));

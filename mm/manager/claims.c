@@ -35,7 +35,7 @@ static bool is_shared(const mm_graph *graph, const mm_persistent *entry) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
         if (info->shared != MM_ALLREDUCE_NOT && strcmp(info->name, entry->name) == 0) return true;
     }
-    return entry->place.pinned;
+    return entry->place.memory != MM_MEM_DEVICE;
 }
 
 /* Lists what a recomputation may not change. */

@@ -4,6 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---------------------------------------------------------------- bytes */
+
+static mm_status enqueue(mm_manager *m, void *to, const void *from, int64_t bytes, mm_copy_kind kind) {
+    return bytes > 0 ? mm_copy_async(mm_dispatch_compute(m->dispatch), to, from, bytes, kind) : MM_OK;
+}
+
+mm_status mm_home_read(mm_manager *m, const mm_persistent *entry, int64_t offset, void *data, int64_t bytes) {
+    const uint8_t *from = mm_home_address(m, entry);
+    if (!from) return mm_disk_read_part(m->disk, entry->place.offset + offset, data, bytes);
+    if (entry->place.memory == MM_MEM_DEVICE) return enqueue(m, data, from + offset, bytes, MM_COPY_OUT);
+    if (bytes > 0) memcpy(data, from + offset, (size_t)bytes);
+    return MM_OK;
+}
+
+mm_status mm_home_write(mm_manager *m, const mm_persistent *entry, int64_t offset, const void *data, int64_t bytes) {
+    uint8_t *to = mm_home_address(m, entry);
+    if (!to && offset % MM_DISK_BLOCK == 0 && offset + bytes == entry->bytes) /* no block of it stays: no reads */
+        return mm_disk_write(m->disk, entry->place.offset + offset, data, bytes);
+    if (!to) return mm_disk_write_part(m->disk, entry->place.offset + offset, data, bytes);
+    if (entry->place.memory == MM_MEM_DEVICE) return enqueue(m, to + offset, data, bytes, MM_COPY_IN);
+    if (bytes > 0) memcpy(to + offset, data, (size_t)bytes);
+    return MM_OK;
+}
+
+mm_status mm_home_sync(mm_manager *m, mm_status status) {
+    mm_stream *stream = mm_dispatch_compute(m->dispatch);
+    const mm_status synced = mm_stream_sync(stream);
+    if (synced != MM_OK) mm_stream_reset(stream);
+    return status == MM_OK ? synced : status;
+}
+
+/* ---------------------------------------------------------------- moves */
+
 typedef struct move {
     mm_manager *m;
     mm_place *before; /* per entry */
@@ -12,7 +45,7 @@ typedef struct move {
 
 static bool moves(const move *v, int i) {
     const mm_place *now = &v->m->persistents.entries[i].place;
-    return i < v->m->persistents_there && (now->offset != v->before[i].offset || now->pinned != v->before[i].pinned);
+    return i < v->m->persistents_there && (now->offset != v->before[i].offset || now->memory != v->before[i].memory);
 }
 
 static int64_t moved_bytes(const move *v) {
@@ -20,19 +53,6 @@ static int64_t moved_bytes(const move *v) {
     for (int i = 0; i < v->m->persistents.n; i++)
         if (moves(v, i)) bytes += v->m->persistents.entries[i].bytes;
     return bytes;
-}
-
-static mm_status copy(mm_manager *m, uint8_t *to, const uint8_t *from, int64_t bytes, bool pinned, mm_copy_kind kind) {
-    if (!pinned) return mm_copy_async(mm_dispatch_compute(m->dispatch), to, from, bytes, kind);
-    memcpy(to, from, (size_t)bytes);
-    return MM_OK;
-}
-
-static mm_status sync(mm_manager *m, mm_status status) {
-    mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    const mm_status synced = mm_stream_sync(stream);
-    if (synced != MM_OK) mm_stream_reset(stream);
-    return status == MM_OK ? synced : status;
 }
 
 static mm_status save(const move *v) {
@@ -43,31 +63,56 @@ static mm_status save(const move *v) {
         if (!moves(v, i)) continue;
         mm_persistent from = table->entries[i];
         from.place = v->before[i];
-        status = copy(v->m, v->saved + at, mm_home_address(v->m, &from), from.bytes, from.place.pinned, MM_COPY_OUT);
+        status = mm_home_read(v->m, &from, 0, v->saved + at, from.bytes);
         at += from.bytes;
     }
-    return sync(v->m, status);
+    return mm_home_sync(v->m, status);
 }
 
-static mm_status zero(mm_manager *m, const mm_persistent *entry) {
-    if (!entry->place.pinned)
-        return mm_fill_async(mm_dispatch_compute(m->dispatch), mm_home_address(m, entry), 0, mm_align(entry->bytes));
-    memset(mm_home_address(m, entry), 0, (size_t)entry->bytes);
+static mm_status zero_on_disk(mm_manager *m, const mm_persistent *entry) {
+    static const uint8_t zeros[1 << 16];
+    const int64_t most = sizeof zeros;
+    for (int64_t done = 0; done < entry->bytes; done += most) {
+        const int64_t left = entry->bytes - done;
+        MM_TRY(mm_disk_write(m->disk, entry->place.offset + done, zeros, left < most ? left : most));
+    }
     return MM_OK;
 }
 
-static mm_status settle(const move *v) {
+static mm_status zero(mm_manager *m, const mm_persistent *entry) {
+    uint8_t *home = mm_home_address(m, entry);
+    if (!home) return zero_on_disk(m, entry);
+    if (entry->place.memory == MM_MEM_DEVICE)
+        return mm_fill_async(mm_dispatch_compute(m->dispatch), home, 0, mm_align(entry->bytes));
+    memset(home, 0, (size_t)entry->bytes);
+    return MM_OK;
+}
+
+/* Writes the saved values to where the tensors are now, or were before. */
+static mm_status put(const move *v, bool back) {
     const mm_persistent_table *table = &v->m->persistents;
     int64_t at = 0;
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < table->n; i++) {
-        const mm_persistent *to = &table->entries[i];
-        if (i >= v->m->persistents_there) status = zero(v->m, to);
-        if (!moves(v, i)) continue;
-        status = copy(v->m, mm_home_address(v->m, to), v->saved + at, to->bytes, to->place.pinned, MM_COPY_IN);
-        at += to->bytes;
+        mm_persistent to = table->entries[i];
+        if (!back && i >= v->m->persistents_there) status = zero(v->m, &to);
+        if (status != MM_OK || !moves(v, i)) continue;
+        if (back) to.place = v->before[i];
+        status = mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
+        at += to.bytes;
     }
-    return sync(v->m, status);
+    return mm_home_sync(v->m, status);
+}
+
+/* What had moved goes back: the values are still saved. */
+static mm_status settle(const move *v) {
+    const mm_status status = put(v, false);
+    if (status == MM_OK) return MM_OK;
+    mm_failure failure;
+    mm_failure_save(&failure, status);
+    if (put(v, true) == MM_OK) return mm_failure_restore(&failure);
+    return mm_fail(status, "%s; weights and states that were moving are lost: load them from the last save",
+                   failure.message);
 }
 
 /* Bytes at the low end of the arena count as touched by persistent tensors, also once these have left. The pattern,
@@ -85,6 +130,8 @@ static mm_status move_all(move *v) {
     if (!v->saved)
         return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors", (long long)bytes);
     mm_status status = keep_count(v->m);
+    if (status == MM_OK && v->m->persistents.disk_bytes > 0)
+        status = mm_disk_reserve(v->m->disk, v->m->persistents.disk_bytes);
     if (status == MM_OK) status = save(v);
     if (status == MM_OK) status = settle(v);
     free(v->saved);
@@ -93,7 +140,7 @@ static mm_status move_all(move *v) {
 
 mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
     mm_persistent_table *table = &m->persistents;
-    const int64_t bytes = table->bytes, pinned_bytes = table->pinned_bytes;
+    const int64_t bytes = table->bytes, pinned_bytes = table->pinned_bytes, disk_bytes = table->disk_bytes;
     move v = {.m = m, .before = malloc(((size_t)table->n + 1) * sizeof *v.before)};
     if (!v.before) return mm_fail(MM_ERR_NOMEM, "out of memory to move %d persistent tensors", table->n);
     for (int i = 0; i < table->n; i++) v.before[i] = table->entries[i].place;
@@ -103,6 +150,7 @@ mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
     if (status != MM_OK) {
         table->bytes = bytes;
         table->pinned_bytes = pinned_bytes;
+        table->disk_bytes = disk_bytes;
     }
     free(v.before);
     return status;

@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* The homes of a manager's persistent tensors: where they are, and moving them between iterations. */
+/* The homes of a manager's persistent tensors: where they are, their bytes, and moving them between iterations. */
 #ifndef MM_MANAGER_HOME_MOVES_H
 #define MM_MANAGER_HOME_MOVES_H
 
 #include "mm/manager/manager.h"
 
-/* The address of a persistent tensor's home. */
+/* The address of a persistent tensor's home; NULL: it is on the disk. */
 static inline uint8_t *mm_home_address(const mm_manager *m, const mm_persistent *entry) {
-    return (uint8_t *)mm_pool_base(entry->place.pinned ? m->pinned : m->pool) + entry->place.offset;
+    const mm_place *place = &entry->place;
+    if (place->memory == MM_MEM_DISK) return NULL;
+    return (uint8_t *)mm_pool_base(place->memory == MM_MEM_PINNED ? m->pinned : m->pool) + place->offset;
 }
 
+/* Copies bytes of a home from `offset` on, in whatever memory it is. The streams must be idle; copies from and to the
+ * device are enqueued on the compute stream. MM_ERR_DEVICE; MM_ERR_IO. */
+MM_CHECKED mm_status mm_home_read(mm_manager *m, const mm_persistent *entry, int64_t offset, void *data, int64_t bytes);
+MM_CHECKED mm_status mm_home_write(mm_manager *m, const mm_persistent *entry, int64_t offset, const void *data,
+                                   int64_t bytes);
+/* Waits for such copies, unless `status` is a failure; of both, returns the first. */
+MM_CHECKED mm_status mm_home_sync(mm_manager *m, mm_status status);
+
 /* Moves all persistent tensors to these homes, with their values, and zeroes those that are being added. The streams
- * must be idle. MM_ERR_NOMEM: nothing changed. MM_ERR_DEVICE. */
+ * must be idle. MM_ERR_NOMEM, and MM_ERR_IO of a disk that is full: nothing changed. MM_ERR_DEVICE; MM_ERR_IO: what had
+ * moved was moved back, unless that failed, too, as the message then says. */
 MM_CHECKED mm_status mm_homes_move(mm_manager *m, const mm_homes *homes);
 
 #endif

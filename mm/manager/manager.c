@@ -31,6 +31,7 @@ mm_limits mm_manager_limits(const mm_manager *m) {
                        .pinned_bytes = mm_pool_bytes(m->pinned),
                        .base_bytes = m->persistents.bytes,
                        .pinned_base_bytes = m->persistents.pinned_bytes,
+                       .disk_base_bytes = m->persistents.disk_bytes,
                        .disk_bytes = m->disk ? mm_disk_bytes(m->disk) : 0,
                        .stop = m->options.stop_search};
 }

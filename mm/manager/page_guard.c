@@ -196,7 +196,7 @@ static void append_tensor(const mm_manager *m, int64_t at, int node, char *text,
     const mm_plan *plan = m->guard.program->plan;
     const mm_persistent *entry = NULL;
     for (int i = 0; i < m->persistents.n; i++)
-        if (!m->persistents.entries[i].place.pinned && at >= m->persistents.entries[i].place.offset)
+        if (m->persistents.entries[i].place.memory == MM_MEM_DEVICE && at >= m->persistents.entries[i].place.offset)
             entry = &m->persistents.entries[i];
     const mm_segment *s = at < m->persistents.bytes ? NULL : holder_of(plan, at, node);
     if (at < m->persistents.bytes && entry) {

@@ -85,9 +85,9 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     return mm_home_address(m, entry);
 }
 
-/* Checks the range, and finds its address and memory. */
-static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, int64_t bytes,
-                      uint8_t **place_out, bool *pinned_out) {
+/* Checks the range, and finds the tensor. */
+static mm_status find(mm_manager *m, const char *call, const char *name, int64_t offset, const void *data,
+                      int64_t bytes, const mm_persistent **entry_out) {
     MM_TRY(mm_manager_drain(m, call));
     MM_TRY(mm_check_given(name, call, "name"));
     const mm_persistent *entry = mm_persistent_table_find(&m->persistents, name);
@@ -95,38 +95,21 @@ static mm_status find(mm_manager *m, const char *call, const char *name, int64_t
     if (offset < 0 || bytes < 0 || offset > entry->bytes || bytes > entry->bytes - offset)
         return mm_fail(MM_ERR_INVALID, "%s: %lld bytes at offset %lld exceed %s, which has %lld bytes", call,
                        (long long)bytes, (long long)offset, name, (long long)entry->bytes);
-    *place_out = mm_home_address(m, entry) + offset;
-    *pinned_out = entry->place.pinned;
+    if (bytes > 0) MM_TRY(mm_check_given(data, call, "data"));
+    *entry_out = entry;
     return MM_OK;
 }
 
-static mm_status copy(mm_manager *m, void *to, const void *from, int64_t bytes, bool pinned, mm_copy_kind kind) {
-    mm_stream *stream = mm_dispatch_compute(m->dispatch);
-    if (bytes == 0) return MM_OK;
-    if (pinned) {
-        memcpy(to, from, (size_t)bytes);
-        return MM_OK;
-    }
-    MM_TRY(mm_copy_async(stream, to, from, bytes, kind));
-    mm_status status = mm_stream_sync(stream);
-    if (status != MM_OK) mm_stream_reset(stream);
-    return status;
-}
-
 mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, void *data, int64_t bytes) {
-    uint8_t *place;
-    bool pinned;
-    MM_TRY(find(m, "mm_persistent_get", name, offset, bytes, &place, &pinned));
-    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_get", "data"));
-    return copy(m, data, place, bytes, pinned, MM_COPY_OUT);
+    const mm_persistent *entry;
+    MM_TRY(find(m, "mm_persistent_get", name, offset, data, bytes, &entry));
+    return mm_home_sync(m, mm_home_read(m, entry, offset, data, bytes));
 }
 
 mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
-    uint8_t *place;
-    bool pinned;
-    MM_TRY(find(m, "mm_persistent_set", name, offset, bytes, &place, &pinned));
+    const mm_persistent *entry;
+    MM_TRY(find(m, "mm_persistent_set", name, offset, data, bytes, &entry));
     if (strcmp(name, MM_VALUES) == 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_set: " MM_VALUES " is set by mm_values_set");
-    if (bytes > 0) MM_TRY(mm_check_given(data, "mm_persistent_set", "data"));
-    return copy(m, place, data, bytes, pinned, MM_COPY_IN);
+    return mm_home_sync(m, mm_home_write(m, entry, offset, data, bytes));
 }

@@ -28,7 +28,8 @@ static bool *find_written(const mm_graph *graph) {
     return written;
 }
 
-static bool may_leave(const mm_tensor_info *info, int64_t least) {
+static bool may_leave(const mm_tensor_info *info, unsigned away, int64_t least) {
+    if (away && !(away >> info->kind & 1)) return false;
     const bool kind = info->kind == MM_WEIGHT || info->kind == MM_OPTIMIZER || info->kind == MM_WEIGHT_GRADIENT;
     return info->persistent >= 0 && kind && !info->on_host && info->shared == MM_ALLREDUCE_NOT && info->first_use > 0 &&
            info->bytes >= least;
@@ -63,20 +64,41 @@ static void give_turns(candidate *list, int n) {
     }
 }
 
-static int list_candidates(const mm_graph *graph, const bool *written, candidate *list) {
+static int list_candidates(const mm_graph *graph, unsigned away, const bool *written, candidate *list) {
     int64_t bytes = 0;
     int n = 0;
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->persistent >= 0) bytes += mm_graph_tensor(graph, t)->bytes;
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
-        if (written[t] || !may_leave(info, bytes / LEAST_PART)) continue;
+        if (written[t] || !may_leave(info, away, bytes / LEAST_PART)) continue;
         list[n++] = (candidate){.tensor = t, .forward = info->last_forward >= 0, .step = info->last_use};
     }
     return n;
 }
 
-mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
+static bool updates(const mm_graph *graph) {
+    bool any = false;
+    for (int s = 0; s < mm_graph_steps(graph); s++) any |= mm_graph_step(graph, s)->phase == MM_UPDATE;
+    return any;
+}
+
+/* Refuses a kind that was named, of which nothing leaves. */
+static mm_status check_named(const mm_home_order *order, unsigned away) {
+    unsigned leaves = 0;
+    for (int i = 0; i < order->n; i++) leaves |= 1u << mm_graph_tensor(order->graph, order->tensors[i])->kind;
+    for (int t = 0; t < mm_graph_tensors(order->graph); t++) /* what the host updates is in its memory anyway */
+        leaves |= (unsigned)mm_graph_tensor(order->graph, t)->on_host << mm_graph_tensor(order->graph, t)->kind;
+    for (int kind = 0; updates(order->graph) && kind < MM_TENSOR_KINDS; kind++)
+        if (away >> kind & 1 && !(leaves >> kind & 1))
+            return mm_fail(MM_ERR_INVALID,
+                           "%s has nothing of kind %s that could have its home in host memory: there is none, it lives "
+                           "only until its layer's update, or ranks add it up",
+                           mm_graph_name(order->graph), mm_tensor_kind_name((mm_tensor_kind)kind));
+    return MM_OK;
+}
+
+mm_status mm_home_order_init(const mm_graph *graph, unsigned away, mm_home_order *order_out) {
     const size_t n = (size_t)mm_graph_persistents(graph) + 1;
     candidate *list = malloc(n * sizeof *list);
     bool *written = find_written(graph);
@@ -85,12 +107,13 @@ mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out) {
     if (!list || !written || !order.tensors)
         status = mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     else {
-        order.n = list_candidates(graph, written, list);
+        order.n = list_candidates(graph, away, written, list);
         qsort(list, (size_t)order.n, sizeof *list, by_step);
         give_turns(list, order.n);
         qsort(list, (size_t)order.n, sizeof *list, by_turn);
         for (int i = 0; i < order.n; i++) order.tensors[i] = list[i].tensor;
-        *order_out = order;
+        status = check_named(&order, away);
+        if (status == MM_OK) *order_out = order;
     }
     free(list);
     free(written);
@@ -116,6 +139,7 @@ typedef struct search {
     mm_home_try try;
     void *ctx;
     bool pinned_free;      /* of all trials */
+    bool fits_free;        /* something fits without a limit of pinned memory */
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     int least;             /* the least number that fits, if one does */
@@ -259,6 +283,54 @@ static mm_status find(search *s, mm_resident resident) {
     return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
+/* Tries with all of those that leave, of which the first n are on the disk. *good_out: whether it fits; or, if it would
+ * not with any pinned memory, either, whether pinned memory is not lacking. */
+static mm_status attempt_on_disk(search *s, int n, mm_home_trial trial, bool *good_out) {
+    trial.n = s->least;
+    trial.on_disk = n;
+    MM_TRY(attempt(s, trial));
+    *good_out = s->fits_free ? s->result.fits : !s->result.lacks_pinned;
+    return MM_OK;
+}
+
+/* Finds the least number, of those that leave, that go on to the disk, to within a sixteenth; and plans so, with copies
+ * that come as early as fits. */
+static mm_status find_on_disk(search *s, bool *good_out) {
+    const mm_home_trial any = {.first_fit = true};
+    int fits = s->least, misfit = 0;
+    MM_TRY(attempt_on_disk(s, fits, any, good_out));
+    if (!*good_out) return MM_OK;
+    while (fits - misfit > 1 + s->least / 16) {
+        const int middle = misfit + (fits - misfit) / 2;
+        MM_TRY(attempt_on_disk(s, middle, any, good_out));
+        *(*good_out ? &fits : &misfit) = middle;
+    }
+    for (int a = s->limits->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
+        const int64_t ahead = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0;
+        const mm_home_trial trial = {.first_fit = s->limits->first_fit, .ahead_bytes = ahead};
+        MM_TRY(attempt_on_disk(s, fits, trial, good_out));
+        if (*good_out) break;
+    }
+    return MM_OK;
+}
+
+/* Where pinned memory has no room for all that leave: as many of them as it has room for leave; or some go on to the
+ * disk. */
+static mm_status find_within_pinned(search *s, mm_resident resident) {
+    const int away = s->fits_free ? s->least : s->order->n;
+    bool good = false;
+    s->result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
+    MM_TRY(find(s, resident));
+    if (s->result.fits || s->limits->disk_bytes == 0) return MM_OK;
+    const int least = s->least;
+    s->least = away;
+    MM_TRY(find_on_disk(s, &good));
+    if (good) return MM_OK;
+    s->least = least;
+    s->result = (mm_home_result){.lacks_pinned = true};
+    return find(s, resident);
+}
+
 mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
                           mm_home_try try, void *ctx) {
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
@@ -269,14 +341,11 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     const mm_home_result staying = s.result;
     s.pinned_free = true;
     MM_TRY(find(&s, resident));
-    const bool fits_free = s.result.fits;
+    s.fits_free = s.result.fits;
     s.pinned_free = false;
-    if (s.result.pinned_bytes > limits->pinned_bytes) {
-        s.result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
-        MM_TRY(find(&s, resident));
-    }
+    if (s.result.pinned_bytes > limits->pinned_bytes) MM_TRY(find_within_pinned(&s, resident));
     if (s.result.fits) return MM_OK;
-    if (fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
+    if (s.fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
     if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
     return attempt_none(&s);
 }
@@ -284,14 +353,14 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
 /* ---------------------------------------------------------------- homes that a policy gives */
 
 mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph, const mm_persistent_table *table,
-                              uint8_t *pinned) {
+                              uint8_t *memory) {
     mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
     if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     const mm_status status = policy->ops->places(graph, &policy->config, places);
     for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        if (tensor->persistent >= 0 && places[tensor->persistent].pinned)
-            pinned[mm_names_find(&table->names, tensor->name)] = 1;
+        const mm_memory where = tensor->persistent >= 0 ? places[tensor->persistent].memory : MM_MEM_DEVICE;
+        if (where != MM_MEM_DEVICE) memory[mm_names_find(&table->names, tensor->name)] = (uint8_t)where;
     }
     free(places);
     return status;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the homes of persistent tensors: on the device, or in pinned memory, from where plans fetch them for the
- * steps that use them (mm/core/plan/plan.h). The policy's option `resident` says how many may leave the device. As few
- * as the budget forces leave it, unless more are predicted to be faster. */
+/* Chooses the homes of persistent tensors: on the device; or in pinned memory, from where plans fetch them for the
+ * steps that use them (mm/core/plan/plan.h); or on the disk, if pinned memory has no room for all that leave. The
+ * policy's option `resident` says how many may leave the device. As few as the budget forces leave it, unless more are
+ * predicted to be faster; as few as pinned memory forces go on to the disk: those whose next use is farthest. */
 #ifndef MM_PLANNING_HOMES_H
 #define MM_PLANNING_HOMES_H
 
@@ -17,14 +18,17 @@ typedef struct mm_home_order {
     int n;
 } mm_home_order;
 
-/* Finds the order. Statistics and counts stay, also what the first step uses, what the forward pass writes, what is
- * all-reduced, and what is so small that a copy does not pay. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_home_order_init(const mm_graph *graph, mm_home_order *order_out);
+/* Finds the order. away: kinds that may leave, bits of mm_tensor_kind; 0: all may. Statistics and counts stay, also
+ * what the first step uses, what the forward pass writes, what is all-reduced, and what is so small that a copy does
+ * not pay. MM_ERR_INVALID: of one of the kinds in `away` none can leave, in a graph that updates weights;
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_home_order_init(const mm_graph *graph, unsigned away, mm_home_order *order_out);
 void mm_home_order_fini(mm_home_order *order);
 
-/* How to plan with the first n tensors of an order in pinned memory. */
+/* How to plan with the first n tensors of an order off the device. */
 typedef struct mm_home_trial {
     int n;
+    int on_disk;         /* how many of them, the first ones, are on the disk; the others are in pinned memory */
     bool first_fit;      /* any plan that fits will do */
     bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
@@ -47,9 +51,15 @@ static inline void mm_homes_make_room(mm_limits *limits) {
     if (limits->pinned_bytes < limits->pinned_base_bytes) limits->pinned_bytes = limits->pinned_base_bytes;
 }
 
+/* The memory of the i-th tensor of the order in a trial. */
+static inline mm_memory mm_home_trial_memory(const mm_home_trial *trial, int i) {
+    return i >= trial->n ? MM_MEM_DEVICE : i < trial->on_disk ? MM_MEM_DISK : MM_MEM_PINNED;
+}
+
 /* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
  * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
- * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. What fits a
+ * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. If nothing then
+ * fits, and there is a disk, some of those that leave go on to the disk. What fits a
  * budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on the
  * device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
  * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not in the order, for
@@ -57,9 +67,9 @@ static inline void mm_homes_make_room(mm_limits *limits) {
 MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
                                      const mm_limits *limits, mm_home_try try, void *ctx);
 
-/* Marks the entries of a table whose homes the policy has in pinned memory, in its plan of the graph
- * (mm_policy_ops.places). pinned: per entry. MM_ERR_NOMEM; errors of `places`. */
+/* Sets the memories of those entries of a table whose homes the policy has off the device, in its plan of the graph
+ * (mm_policy_ops.places). memory: per entry. MM_ERR_NOMEM; errors of `places`. */
 MM_CHECKED mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph,
-                                         const mm_persistent_table *table, uint8_t *pinned);
+                                         const mm_persistent_table *table, uint8_t *memory);
 
 #endif

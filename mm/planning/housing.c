@@ -7,13 +7,13 @@
 #include "mm/core/time/untimed.h"
 #include "mm/planning/plan_set.h"
 
-/* Drafts with more and fewer homes in pinned memory. */
+/* Drafts with more and fewer homes off the device. */
 typedef struct housing {
     const mm_plan_set *set;
     const mm_plan_request *request;
     const mm_graph *graph; /* the one whose tensors leave */
     mm_home_order order;
-    uint8_t *pinned; /* per entry of the table */
+    uint8_t *memory; /* per entry of the table */
     mm_draft draft;  /* the last one that fits */
     bool has_draft;
     mm_misfit misfit; /* of the last try that does not fit; failure: MM_OK if all fit */
@@ -68,10 +68,11 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     request.limits.ahead_bytes = trial->ahead_bytes;
     request.limits.below_ns = trial->below_ns;
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
-    memset(h->pinned, 0, (size_t)table->n);
+    memset(h->memory, MM_MEM_DEVICE, (size_t)table->n);
     for (int i = 0; i < trial->n; i++)
-        h->pinned[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] = 1;
-    mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->pinned, table->n}, &draft, &misfit);
+        h->memory[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] =
+            (uint8_t)mm_home_trial_memory(trial, i);
+    mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &draft, &misfit);
     if (status == MM_OK)
         status = keep(h, trial, &draft);
     else if (!trial->rival) {
@@ -107,9 +108,9 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
     housing h = {.set = set,
                  .request = a,
                  .graph = graph_to_house(set, a),
-                 .pinned = calloc((size_t)set->sources.persistents->n + 1, 1)};
-    if (!h.pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
-    mm_status status = h.graph ? mm_home_order_init(h.graph, &h.order) : MM_OK;
+                 .memory = calloc((size_t)set->sources.persistents->n + 1, 1)};
+    if (!h.memory) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    mm_status status = h.graph ? mm_home_order_init(h.graph, a->policy->config.away, &h.order) : MM_OK;
     if (status == MM_OK)
         status = mm_homes_search(a->policy->config.resident, &h.order, uses_host(set, a), &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;
@@ -122,7 +123,7 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
     }
     drop_draft(&h);
     mm_home_order_fini(&h.order);
-    free(h.pinned);
+    free(h.memory);
     return status;
 }
 
@@ -130,14 +131,14 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
 static mm_status draft_given(const mm_plan_set *set, const mm_plan_request *a, mm_draft *draft_out,
                              mm_misfit *misfit_out) {
     const int n = set->sources.persistents->n;
-    uint8_t *pinned = calloc((size_t)n + 1, 1);
-    if (!pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
+    uint8_t *memory = calloc((size_t)n + 1, 1);
+    if (!memory) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     mm_status status =
-        a->added ? mm_homes_mark_given(a->policy, a->added->graph, set->sources.persistents, pinned) : MM_OK;
+        a->added ? mm_homes_mark_given(a->policy, a->added->graph, set->sources.persistents, memory) : MM_OK;
     for (int i = 0; status == MM_OK && i < set->n; i++)
-        status = mm_homes_mark_given(a->policy, set->prepared[i]->graph, set->sources.persistents, pinned);
-    if (status == MM_OK) status = mm_plan_set_draft_with(set, a, &(mm_homes){pinned, n}, draft_out, misfit_out);
-    free(pinned);
+        status = mm_homes_mark_given(a->policy, set->prepared[i]->graph, set->sources.persistents, memory);
+    if (status == MM_OK) status = mm_plan_set_draft_with(set, a, &(mm_homes){memory, n}, draft_out, misfit_out);
+    free(memory);
     return status;
 }
 

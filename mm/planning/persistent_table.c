@@ -56,20 +56,22 @@ void mm_persistent_table_declare(mm_persistent_table *d, const mm_graph *graph) 
     }
 }
 
-static bool is_pinned(const mm_persistent_table *d, const mm_homes *homes, int entry) {
-    return d->entries[entry].on_host || mm_homes_are_pinned(homes, entry);
+/* The place of an entry's home with these homes. ends: of the homes before it in each memory; grow. */
+static mm_place place_after(const mm_persistent_table *d, const mm_homes *homes, int entry,
+                            int64_t ends[MM_MEMORY_COUNT]) {
+    const mm_memory memory = d->entries[entry].on_host ? MM_MEM_PINNED : mm_homes_memory(homes, entry);
+    const mm_place place = {.offset = ends[memory], .memory = memory};
+    ends[memory] += mm_memory_round(memory, d->entries[entry].bytes);
+    return place;
 }
 
-/* The place of the next home in one of the memories, whose ends so far are given. */
-static mm_place place_after(int64_t ends[2], bool pinned, int64_t bytes) {
-    const mm_place place = {.offset = ends[pinned], .pinned = pinned};
-    ends[pinned] += mm_align(bytes);
-    return place;
+static int64_t *end_of(mm_persistent_table *d, mm_memory memory) {
+    return memory == MM_MEM_DEVICE ? &d->bytes : memory == MM_MEM_PINNED ? &d->pinned_bytes : &d->disk_bytes;
 }
 
 mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_homes *homes, const mm_graph *graph,
                                      mm_limits *limits, mm_place **places_out) {
-    int64_t ends[2] = {0, 0};
+    int64_t ends[MM_MEMORY_COUNT] = {0};
     mm_place *all = malloc(((size_t)d->n + 1) * sizeof *all);
     mm_place *places = malloc(((size_t)mm_graph_persistents(graph) + 1) * sizeof *places);
     if (!all || !places) {
@@ -77,23 +79,23 @@ mm_status mm_persistent_table_places(const mm_persistent_table *d, const mm_home
         free(places);
         return mm_fail(MM_ERR_NOMEM, "out of memory for the persistent tensors of %s", mm_graph_name(graph));
     }
-    for (int i = 0; i < d->n; i++) all[i] = place_after(ends, is_pinned(d, homes, i), d->entries[i].bytes);
+    for (int i = 0; i < d->n; i++) all[i] = place_after(d, homes, i, ends);
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
         if (tensor->persistent >= 0) places[tensor->persistent] = all[mm_names_find(&d->names, tensor->name)];
     }
     free(all);
-    limits->base_bytes = ends[0];
-    limits->pinned_base_bytes = ends[1];
+    limits->base_bytes = ends[MM_MEM_DEVICE];
+    limits->pinned_base_bytes = ends[MM_MEM_PINNED];
+    limits->disk_base_bytes = ends[MM_MEM_DISK];
     limits->places = *places_out = places;
     return MM_OK;
 }
 
 void mm_persistent_table_settle(mm_persistent_table *d, const mm_homes *homes) {
-    int64_t ends[2] = {0, 0};
-    for (int i = 0; i < d->n; i++) d->entries[i].place = place_after(ends, is_pinned(d, homes, i), d->entries[i].bytes);
-    d->bytes = ends[0];
-    d->pinned_bytes = ends[1];
+    int64_t ends[MM_MEMORY_COUNT] = {0};
+    for (int i = 0; i < d->n; i++) d->entries[i].place = place_after(d, homes, i, ends);
+    for (mm_memory m = 0; m < MM_MEMORY_COUNT; m++) *end_of(d, m) = ends[m];
 }
 
 int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph *graph) {
@@ -101,7 +103,7 @@ int64_t mm_persistent_table_beside(const mm_persistent_table *d, const mm_graph 
     for (int t = 0; t < mm_graph_tensors(graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
         const int entry = tensor->persistent >= 0 ? mm_names_find(&d->names, tensor->name) : -1;
-        if (entry >= 0 && !d->entries[entry].place.pinned) bytes -= mm_align(tensor->bytes);
+        if (entry >= 0 && d->entries[entry].place.memory == MM_MEM_DEVICE) bytes -= mm_align(tensor->bytes);
     }
     return bytes;
 }
@@ -122,7 +124,7 @@ void mm_persistent_table_cut(mm_persistent_table *d, int n) {
     mm_names_clear(&d->names);
     while (d->n > n) {
         const mm_place *place = &d->entries[--d->n].place;
-        *(place->pinned ? &d->pinned_bytes : &d->bytes) = place->offset;
+        *end_of(d, place->memory) = place->offset;
         free(d->entries[d->n].name);
     }
     /* At least half of the slots are free, so adding the names again cannot fail. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of a manager's persistent tensors, which its graphs share by name. Their homes lie one after the other from
- * the low end of the arena, or of pinned memory. Between iterations a tensor's home may move from one to the other,
- * and the homes behind it move up or down. */
+ * the low end of the arena, of pinned memory, or of the disk. Between iterations a tensor's home may move from one to
+ * another, and the homes behind it move up or down. */
 #ifndef MM_PLANNING_PERSISTENT_TABLE_H
 #define MM_PLANNING_PERSISTENT_TABLE_H
 
@@ -22,7 +22,8 @@ typedef struct mm_persistent_table {
     mm_persistent *entries;
     int n;
     mm_names names;
-    int64_t bytes, pinned_bytes; /* where the last home on the device, and that in pinned memory, ends; aligned */
+    int64_t bytes, pinned_bytes, disk_bytes; /* where the last home on the device, in pinned memory, and on the disk
+                                                ends; aligned */
 } mm_persistent_table;
 
 /* The entry with that name; NULL: there is none. */
@@ -38,14 +39,14 @@ void mm_persistent_table_declare(mm_persistent_table *persistents, const mm_grap
 /* Adds a tensor that no graph declares, whose name must be new. MM_ERR_INVALID: too many bytes in all; MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_persistent_table_append(mm_persistent_table *persistents, const char *name, int64_t bytes);
 
-/* Which entries have their homes in pinned memory. */
+/* In which memories entries have their homes. */
 typedef struct mm_homes {
-    const uint8_t *pinned; /* per entry: 1 if it has; NULL: none has */
+    const uint8_t *memory; /* per entry: an mm_memory; NULL: all are on the device */
     int n;                 /* entries from this number on have their homes on the device */
 } mm_homes;
 
-static inline bool mm_homes_are_pinned(const mm_homes *homes, int entry) {
-    return homes->pinned && entry < homes->n && homes->pinned[entry];
+static inline mm_memory mm_homes_memory(const mm_homes *homes, int entry) {
+    return homes->memory && entry < homes->n ? (mm_memory)homes->memory[entry] : MM_MEM_DEVICE;
 }
 
 /* Sets the limits' bases and places as they are with these homes: *places_out, which the caller frees, for the graph's

@@ -197,10 +197,10 @@ mm_status mm_plan_set_draft_with(const mm_plan_set *set, const mm_plan_request *
                                  mm_draft *draft_out, mm_misfit *misfit_out) {
     mm_draft d = {.least_workspaces = a->least_workspaces, .stands_in = a->stands_in, .step = a->step};
     if (misfit_out) *misfit_out = (mm_misfit){.held_step = -1};
-    uint8_t *pinned = calloc((size_t)homes->n + 1, 1);
-    if (!pinned) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %d tensors", homes->n);
-    if (homes->pinned) memcpy(pinned, homes->pinned, (size_t)homes->n);
-    d.homes = (mm_homes){.pinned = pinned, .n = homes->n};
+    uint8_t *memory = calloc((size_t)homes->n + 1, 1);
+    if (!memory) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %d tensors", homes->n);
+    if (homes->memory) memcpy(memory, homes->memory, (size_t)homes->n);
+    d.homes = (mm_homes){.memory = memory, .n = homes->n};
     mm_status status = mm_policy_copy(a->policy, &d.policy);
     if (status == MM_OK) status = fill(set, a, homes, &d, misfit_out);
     if (status == MM_OK)
@@ -225,7 +225,7 @@ void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
     set->n = d->n;
     set->policy_now = d->policy;
     set->least_workspaces = d->least_workspaces;
-    free((void *)set->homes.pinned);
+    free((void *)set->homes.memory);
     set->homes = d->homes;
     d->homes = (mm_homes){0};
     d->prepared = NULL;
@@ -235,7 +235,7 @@ void mm_plan_set_commit(mm_plan_set *set, mm_draft *d) {
 void mm_draft_fini(mm_draft *d) {
     for (int i = d->kept; d->prepared && i < d->n; i++) drop(d->prepared[i]);
     free(d->prepared);
-    free((void *)d->homes.pinned);
+    free((void *)d->homes.memory);
     mm_policy_fini(&d->policy);
     *d = (mm_draft){0};
 }
@@ -327,7 +327,7 @@ void mm_plan_set_fini(mm_plan_set *set) {
     free(set->offered);
     free(set->learned);
     free(set->prepared);
-    free((void *)set->homes.pinned);
+    free((void *)set->homes.memory);
     mm_policy_fini(&set->policy);
     mm_policy_fini(&set->policy_now);
     memset(set, 0, sizeof *set);

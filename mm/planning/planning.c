@@ -147,18 +147,53 @@ static bool is_better(const mm_plan *with, const mm_plan *without, const mm_limi
     return without->peak_bytes > limits->device_bytes && with->peak_bytes < without->peak_bytes;
 }
 
-/* Plans as if there were as much pinned memory as with the disk; what exceeds the pinned memory goes on to the disk.
- * *plan_out NULL: no such plan fits the disk and the pinned memory, or none needs the disk. */
+static bool has_home_on_disk(const mm_graph *graph, const mm_limits *limits) {
+    bool any = false;
+    for (int i = 0; limits->places && i < mm_graph_persistents(graph); i++)
+        any |= limits->places[i].memory == MM_MEM_DISK;
+    return any;
+}
+
+/* The limits with as much pinned memory as with the disk, where the homes on the disk are in it, too. *places_out: the
+ * caller frees it. */
+static mm_status widen(const mm_graph *graph, const mm_limits *limits, mm_limits *wide_out, mm_place **places_out) {
+    mm_limits wide = *limits;
+    mm_place *places = malloc(((size_t)mm_graph_persistents(graph) + 1) * sizeof *places);
+    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
+    for (int t = 0; limits->places && t < mm_graph_tensors(graph); t++) {
+        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
+        if (tensor->persistent < 0) continue;
+        mm_place *place = &places[tensor->persistent];
+        *place = limits->places[tensor->persistent];
+        if (place->memory != MM_MEM_DISK) continue;
+        *place = (mm_place){wide.pinned_base_bytes, MM_MEM_PINNED};
+        wide.pinned_base_bytes += mm_align(tensor->bytes);
+    }
+    if (limits->places) wide.places = places;
+    wide.disk_base_bytes = 0;
+    if (__builtin_add_overflow(limits->pinned_bytes, limits->disk_bytes, &wide.pinned_bytes))
+        wide.pinned_bytes = INT64_MAX;
+    if (wide.pinned_bytes < wide.pinned_base_bytes) wide.pinned_bytes = wide.pinned_base_bytes; /* mm_homes_make_room */
+    *wide_out = wide;
+    *places_out = places;
+    return MM_OK;
+}
+
+/* Plans as if there were as much pinned memory as with the disk; what exceeds the pinned memory goes on to the disk,
+ * and homes that are there. *plan_out NULL: the graph has no homes there, and no such plan fits the disk and the pinned
+ * memory, or none needs the disk. */
 static mm_status make_onto_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                 const mm_limits *limits, mm_plan **plan_out) {
-    mm_limits more = *limits;
-    mm_plan *wide;
+    mm_limits more;
+    mm_place *places;
+    mm_plan *wide = NULL;
     *plan_out = NULL;
-    if (__builtin_add_overflow(limits->pinned_bytes, limits->disk_bytes, &more.pinned_bytes))
-        more.pinned_bytes = INT64_MAX;
-    MM_TRY(mm_policy_plan(policy, graph, facts, &more, &wide));
-    mm_status status = MM_OK;
-    if (wide->pinned_bytes > limits->pinned_bytes) status = mm_schedule_onto_disk(wide, facts, limits, plan_out);
+    MM_TRY(widen(graph, limits, &more, &places));
+    mm_status status = mm_policy_plan(policy, graph, facts, &more, &wide);
+    free(places);
+    if (status != MM_OK) return status;
+    if (wide->pinned_bytes > limits->pinned_bytes || has_home_on_disk(graph, limits))
+        status = mm_schedule_onto_disk(wide, facts, limits, plan_out);
     mm_plan_destroy(wide);
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
@@ -167,6 +202,8 @@ static mm_status make_onto_disk(const mm_policy *policy, const mm_graph *graph, 
 static mm_status make_with_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                 const mm_limits *limits, mm_plan **plan_out) {
     mm_plan *without, *with;
+    if (has_home_on_disk(graph, limits) && !policy->ops->places)
+        return make_onto_disk(policy, graph, facts, limits, plan_out);
     MM_TRY(mm_policy_plan(policy, graph, facts, limits, &without));
     const bool fits = without->peak_bytes <= limits->device_bytes && without->pinned_bytes <= limits->pinned_bytes;
     *plan_out = without;
@@ -221,7 +258,8 @@ mm_plan *mm_planned_release(mm_planned *planned) {
 mm_status mm_planned_take(mm_planned *planned, mm_plan **plan, const mm_graph *graph, const mm_limits *limits) {
     const mm_limits own = limits_above(planned, graph, limits);
     mm_plan *taken = *plan;
-    if (taken->base_bytes != own.base_bytes || taken->pinned_base_bytes != own.pinned_base_bytes)
+    if (taken->base_bytes != own.base_bytes || taken->pinned_base_bytes != own.pinned_base_bytes ||
+        taken->disk_base_bytes != own.disk_base_bytes)
         return mm_fail(MM_ERR_PLAN, "the plan of %s begins at offset %lld of the arena, not at %lld",
                        mm_graph_name(graph), (long long)taken->base_bytes, (long long)own.base_bytes);
     *plan = NULL;
@@ -238,6 +276,7 @@ mm_status mm_planned_add_measures(const mm_planned *planned, const mm_place *pla
                            .disk_bytes = made.plan->disk_bytes,
                            .base_bytes = made.plan->base_bytes,
                            .pinned_base_bytes = made.plan->pinned_base_bytes,
+                           .disk_base_bytes = made.plan->disk_base_bytes,
                            .places = places};
     mm_status status = prove(&made, planned->facts, &own);
     if (status == MM_OK)

@@ -15,7 +15,7 @@ typedef struct planner {
     int64_t beside_bytes; /* of the base, above the persistent tensors */
     int most;             /* the graph whose tensors leave */
     mm_home_order order;
-    uint8_t *pinned;       /* per entry of the table */
+    uint8_t *memory;       /* per entry of the table */
     mm_planned *made;      /* of each graph: the plan of this try, with borrowed facts and codecs */
     mm_home_result result; /* of the plans that were kept */
 } planner;
@@ -31,12 +31,12 @@ static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
     return MM_OK;
 }
 
-static void choose_homes(planner *p, int n) {
+static void choose_homes(planner *p, const mm_home_trial *trial) {
     if (p->policy->ops->places) return; /* they are given */
-    memset(p->pinned, 0, (size_t)p->persistents->n);
-    for (int i = 0; i < n; i++) {
+    memset(p->memory, MM_MEM_DEVICE, (size_t)p->persistents->n);
+    for (int i = 0; i < trial->n; i++) {
         const char *name = mm_graph_tensor(p->order.graph, p->order.tensors[i])->name;
-        p->pinned[mm_names_find(&p->persistents->names, name)] = 1;
+        p->memory[mm_names_find(&p->persistents->names, name)] = (uint8_t)mm_home_trial_memory(trial, i);
     }
 }
 
@@ -45,7 +45,7 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
     mm_limits limits = *p->limits;
     mm_place *places;
     *made = (mm_planned){.facts = p->together->planned[graph]->facts, .codecs = p->together->planned[graph]->codecs};
-    MM_TRY(mm_persistent_table_places(p->persistents, &(mm_homes){p->pinned, p->persistents->n},
+    MM_TRY(mm_persistent_table_places(p->persistents, &(mm_homes){p->memory, p->persistents->n},
                                       p->together->graphs[graph], &limits, &places));
     limits.base_bytes += p->beside_bytes;
     limits.first_fit |= trial->first_fit;
@@ -60,15 +60,17 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
 
 static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result *result_out) {
     mm_home_result r = {0};
-    choose_homes(p, trial->n);
+    int64_t disk_bytes = 0;
+    choose_homes(p, trial);
     for (int i = 0; i < p->together->n; i++) {
         MM_TRY(make_one(p, trial, i));
         const mm_plan *plan = p->made[i].plan;
         if (plan->peak_bytes > r.peak_bytes) r.peak_bytes = plan->peak_bytes;
         if (plan->pinned_bytes > r.pinned_bytes) r.pinned_bytes = plan->pinned_bytes;
+        if (plan->disk_bytes > disk_bytes) disk_bytes = plan->disk_bytes;
     }
     r.lacks_pinned = !trial->pinned_free && r.pinned_bytes > p->limits->pinned_bytes;
-    r.fits = !r.lacks_pinned && r.peak_bytes <= p->limits->device_bytes;
+    r.fits = !r.lacks_pinned && r.peak_bytes <= p->limits->device_bytes && disk_bytes <= p->limits->disk_bytes;
     if (r.fits) MM_TRY(predict(&p->made[p->most], &r.ns));
     *result_out = r;
     return MM_OK;
@@ -110,7 +112,7 @@ static int find_most(const mm_together *t) {
 static mm_status plan_given(planner *p) {
     mm_home_result result;
     for (int i = 0; i < p->together->n; i++)
-        MM_TRY(mm_homes_mark_given(p->policy, p->together->graphs[i], p->persistents, p->pinned));
+        MM_TRY(mm_homes_mark_given(p->policy, p->together->graphs[i], p->persistents, p->memory));
     return try_homes(p, &(mm_home_trial){.n = 0}, &result);
 }
 
@@ -122,12 +124,12 @@ static bool uses_host(const planner *p) {
 
 static mm_status plan(planner *p) {
     p->most = find_most(p->together);
-    p->pinned = calloc((size_t)p->persistents->n + 1, 1);
+    p->memory = calloc((size_t)p->persistents->n + 1, 1);
     p->made = calloc((size_t)p->together->n, sizeof *p->made);
-    if (!p->pinned || !p->made)
+    if (!p->memory || !p->made)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(p->together->graphs[0]));
     if (p->policy->ops->places) return plan_given(p);
-    MM_TRY(mm_home_order_init(p->together->graphs[p->most], &p->order));
+    MM_TRY(mm_home_order_init(p->together->graphs[p->most], p->policy->config.away, &p->order));
     return mm_homes_search(p->policy->config.resident, &p->order, uses_host(p), p->limits, try_homes, p);
 }
 
@@ -140,7 +142,7 @@ static mm_status plan_above(const mm_together *together, const mm_policy *policy
                  .beside_bytes = beside_bytes};
     mm_status status = plan(&p);
     mm_home_order_fini(&p.order);
-    free(p.pinned);
+    free(p.memory);
     free(p.made);
     return status;
 }
@@ -161,7 +163,7 @@ mm_status mm_together_plan(const mm_together *together, const mm_policy *policy,
 static mm_status make_given(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                             const mm_limits *limits) {
     mm_limits own = *limits;
-    int64_t ends[2] = {0, limits->pinned_base_bytes}; /* on the device, in pinned memory */
+    int64_t ends[MM_MEMORY_COUNT] = {0, limits->pinned_base_bytes, limits->disk_base_bytes};
     mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
     if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
     mm_status status = policy->ops->places(graph, &policy->config, places);
@@ -169,11 +171,12 @@ static mm_status make_given(mm_planned *planned, const mm_policy *policy, const 
         const mm_tensor_info *info = mm_graph_tensor(graph, t);
         if (info->persistent < 0) continue;
         const mm_place *place = &places[info->persistent];
-        const int64_t end = place->offset + mm_align(info->bytes);
-        if (ends[place->pinned] < end) ends[place->pinned] = end;
+        const int64_t end = place->offset + mm_memory_round(place->memory, info->bytes);
+        if (ends[place->memory] < end) ends[place->memory] = end;
     }
-    if (policy->config.resident != MM_RESIDENT_ALL) own.base_bytes = ends[0];
-    own.pinned_base_bytes = ends[1];
+    if (policy->config.resident != MM_RESIDENT_ALL) own.base_bytes = ends[MM_MEM_DEVICE];
+    own.pinned_base_bytes = ends[MM_MEM_PINNED];
+    own.disk_base_bytes = ends[MM_MEM_DISK];
     own.places = places;
     mm_homes_make_room(&own);
     if (status == MM_OK) status = mm_planned_make(planned, policy, graph, &own);

@@ -94,11 +94,13 @@ enum { NETS_PASSES = 3 };
 const nets_lowered *nets_exec_lowered_pass(const nets_exec *exec, int pass);
 
 /* The address of a parameter's elements in the device's memory, in its order (op_order.h), which may move between
- * iterations (mm_persistent_data). NULL if the parameter has no such part: gradients and states exist in training only,
- * and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value here. Of a state that is
- * cut (nets/lower/param_strips.h), the elements of the first strip; of a state in codes (state_codes.h), its codes. The
- * CPU may use the address only on device host. */
+ * iterations (mm_persistent_data). NULL if it is on the disk, or the parameter has no such part: gradients and states
+ * exist in training only, and not of frozen parameters; of a frozen parameter that is held in bf16, there is no value
+ * here. Of a state that is cut (nets/lower/param_strips.h), the elements of the first strip; of a state in codes
+ * (state_codes.h), its codes. The CPU may use the address only on device host. */
 float *nets_exec_param(const nets_exec *exec, int param, nets_part part);
+/* Whether the parameter has such a part, wherever it is. */
+bool nets_exec_has_part(const nets_exec *exec, int param, nets_part part);
 
 /* Copies all elements of a parameter's part to `values_out`, or from `values`, on any device, in torchvision's order.
  * Call it between iterations; it blocks. A state in codes is decoded. MM_ERR_NOT_FOUND: the parameter has no such part.

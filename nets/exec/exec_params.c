@@ -20,6 +20,10 @@ float *nets_exec_param(const nets_exec *exec, int param, nets_part part) {
     return nets_exec_place(exec, part_tensor(exec, param, part));
 }
 
+bool nets_exec_has_part(const nets_exec *exec, int param, nets_part part) {
+    return part_tensor(exec, param, part) >= 0;
+}
+
 static mm_status no_part(const nets_exec *exec, int param) {
     return mm_fail(MM_ERR_NOT_FOUND, "parameter %s of %s has no such gradient or optimizer state here",
                    nets_net_param(exec->net, param)->name, nets_net_name(exec->net));

@@ -101,7 +101,7 @@ static mm_status check_update(nets_exec *exec, const nets_iteration *it, const n
     if (exec->optimizer.only_finite && step->strip == 0)
         MM_TRY(nets_exec_enqueue_check(exec, exec->params + step->first_updated, step->n_updated, NETS_GRADIENT_MOST,
                                        step->part > 0, NULL, it->stream));
-    return step->part == 0 ? nets_undo_mark(&exec->undo, it->stream) : MM_OK;
+    return MM_OK;
 }
 
 static mm_status enqueue_on_host(nets_exec *exec, const nets_iteration *it, const nets_step *step) {
@@ -163,6 +163,7 @@ static mm_status enqueue_update(nets_exec *exec, const nets_iteration *it, const
         bind(exec, first, n);
     if (!parts) bind(exec, exec->n_params, exec->n_checked - exec->n_params);
     if (nets_exec_updates_in_backward(exec)) MM_TRY(check_update(exec, it, step));
+    if (parts && step->part == 0) MM_TRY(nets_undo_mark(&exec->undo, stream));
     const nets_update_args args = {.params = exec->params + first,
                                    .moved = exec->divider.own ? exec->divider.own + first : nets_exec_strip(exec, step),
                                    .n_params = n,

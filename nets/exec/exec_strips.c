@@ -22,7 +22,9 @@ static mm_status check_form(const nets_exec *exec, int param) {
     char other[NETS_PARAM_NAME_CAPACITY + 32];
     if (tensors->state[0] < 0) return MM_OK;
     snprintf(other, sizeof other, "%s.%s%s", state, nets_net_param(exec->net, param)->name, cut ? "" : "[0]");
-    if (!mm_persistent_data(exec->manager, other, NULL)) return MM_OK;
+    size_t bytes = 0;
+    mm_persistent_data(exec->manager, other, &bytes);
+    if (bytes == 0) return MM_OK; /* there is none */
     return mm_fail(
         MM_ERR_INVALID,
         "net %s: this manager has the state %s.%s %s of another executor; give both the same update, or each "

@@ -81,7 +81,7 @@ mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowere
     lay_out(undo);
     const nets_undo_run *last = &undo->runs[undo->n_runs - 1];
     undo->rng_offset = last->offset + (rng - last->place);
-    undo->mark_bytes = lowered->update == NETS_UPDATE_IN_BACKWARD ? MARK_WORDS * (int64_t)sizeof(uint32_t) : 0;
+    undo->mark_bytes = MARK_WORDS * (int64_t)sizeof(uint32_t);
     MM_TRY(mm_device_reserve(undo->device, MM_MEMORY_PINNED, NETS_AHEAD * undo->bytes + undo->mark_bytes, &memory));
     undo->memory = memory;
     nets_undo_unmark(undo);

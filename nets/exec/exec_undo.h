@@ -16,7 +16,7 @@ typedef struct nets_undo {
     int64_t bytes;       /* size of one copy; NETS_AHEAD copies lie one after the other */
     nets_undo_run *runs; /* contiguous ranges of device memory to copy; none in an evaluation, which changes nothing */
     int n_runs;
-    int64_t mark_bytes; /* of the mark behind the copies (nets_undo_mark); 0: all weights are updated at the end */
+    int64_t mark_bytes; /* of the mark behind the copies (nets_undo_mark) */
     const char *rng;    /* the name of NETS_RNG's tensor */
     int64_t rng_offset; /* its offset in a copy */
     /* The host updates; the counts of updates before the iteration of which it has updated a weight, and before that of
@@ -32,7 +32,8 @@ void nets_undo_fini(nets_undo *undo);
 
 /* Forgets earlier marks. Call it when no iteration is under way. */
 void nets_undo_unmark(nets_undo *undo);
-/* Enqueues a mark of the iteration: it is about to update the first of its weights, unless updates are halted. */
+/* Enqueues a mark of the iteration, if it updates weights in several steps: it is about to update the first of them,
+ * unless updates are halted. A later step may fail, for want of what it reads. */
 MM_CHECKED mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream);
 /* Called by tasks of the host stream, if the host updates: it is about to update the first weights of the iteration
  * whose copy is in the slot; it has updated the last. */

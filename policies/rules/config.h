@@ -154,6 +154,7 @@ typedef struct mm_engine_config {
     const int32_t *variants; /* per step: index of the variant that runs, whatever `algorithms` says; borrowed. NULL:
                                 as `algorithms` says */
     mm_resident resident;
+    unsigned away;           /* NONE: a bit for each mm_tensor_kind that leaves; 0: all kinds */
     int sub_batch;           /* images, or MM_SUB_BATCH_OFF or MM_SUB_BATCH_AUTO */
     int own[MM_OWN_OPTIONS]; /* options of a policy with a planner of its own; its file says what they mean */
 } mm_engine_config;

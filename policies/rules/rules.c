@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap". */
+/* Parses and prints rules: "conv=compress(zfp:rate=4);conv-in=keep;layer1.*=swap;relu=mask;*=swap"; of homes:
+ * "weights=host;states=host". */
 #include "policies/rules/rules.h"
 
 #include <stdio.h>
@@ -62,6 +63,32 @@ static mm_status parse_rule(char *part, mm_rule *rule) {
     *action++ = '\0';
     MM_TRY(mm_selector_parse(part, &rule->selector));
     return parse_action(part, action, rule);
+}
+
+/* What rules may name beside maps: "weights=host". */
+static const char to_host[] = "host";
+static const struct home_kind {
+    const char *name;
+    mm_tensor_kind kind;
+} home_kinds[] = {{"weights", MM_WEIGHT}, {"states", MM_OPTIMIZER}, {"gradients", MM_WEIGHT_GRADIENT}};
+enum { HOME_KINDS = sizeof home_kinds / sizeof *home_kinds };
+
+/* Reads a rule for homes into config->away. False: it is none. */
+static bool parse_home_rule(const char *part, mm_engine_config *config, mm_status *status_out) {
+    const size_t length = strcspn(part, "=");
+    *status_out = MM_OK;
+    if (part[length] == '\0' || strcmp(part + length + 1, to_host) != 0) return false;
+    for (int k = 0; k < HOME_KINDS; k++) {
+        if (strlen(home_kinds[k].name) != length || memcmp(home_kinds[k].name, part, length) != 0) continue;
+        const unsigned bit = 1u << home_kinds[k].kind;
+        if (config->away & bit) *status_out = mm_fail(MM_ERR_INVALID, "rule '%s' is given twice", MM_BRIEF(part));
+        config->away |= bit;
+        return true;
+    }
+    *status_out =
+        mm_fail(MM_ERR_INVALID, "rule '%s': only weights, states and gradients have homes; for maps there is swap",
+                MM_BRIEF(part));
+    return true;
 }
 
 enum { ACTION_CAPACITY = MM_SPEC_CAPACITY + 32, RULE_CAPACITY = ACTION_CAPACITY + MM_BRIEF_CAPACITY };
@@ -130,6 +157,7 @@ enum { RULES_MOST = 4096 };
 mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
     config->n_rules = 0;
     config->rules = NULL;
+    config->away = 0;
     if (count(text, ';') >= RULES_MOST)
         return mm_fail(MM_ERR_INVALID, "%zu rules: at most %d are allowed", count(text, ';') + 1, RULES_MOST);
     char *copy = strdup(text), *rest = NULL;
@@ -137,11 +165,12 @@ mm_status mm_rules_parse(const char *text, mm_engine_config *config) {
     mm_status status = copy && config->rules ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the rules");
     for (char *part = copy ? strtok_r(copy, ";", &rest) : NULL; status == MM_OK && part;
          part = strtok_r(NULL, ";", &rest)) {
+        if (parse_home_rule(part, config, &status)) continue;
         status = parse_rule(part, &config->rules[config->n_rules++]);
         if (status == MM_OK) status = check_reached(config, config->n_rules - 1);
     }
     free(copy);
-    if (status == MM_OK && config->n_rules == 0)
+    if (status == MM_OK && config->n_rules == 0 && !config->away)
         status = mm_fail(MM_ERR_INVALID, "no rule: give some, as conv=compress(zfp);*=swap");
     if (status != MM_OK) mm_rules_fini(config);
     return status;
@@ -158,10 +187,17 @@ void mm_rules_fini(mm_engine_config *config) {
 
 char *mm_rules_print(const mm_engine_config *config) {
     char *text = strdup("");
+    for (int k = 0; text && k < HOME_KINDS; k++) {
+        if (!(config->away >> home_kinds[k].kind & 1)) continue;
+        char *longer = mm_text_format("%s%s%s=%s", text, *text ? ";" : "", home_kinds[k].name, to_host);
+        free(text);
+        text = longer;
+    }
     for (int r = 0; text && r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         char action[ACTION_CAPACITY];
-        char *longer = mm_text_format("%s%s%s=%s", text, r ? ";" : "", rule->selector.text, action_text(rule, action));
+        char *longer =
+            mm_text_format("%s%s%s=%s", text, *text ? ";" : "", rule->selector.text, action_text(rule, action));
         free(text);
         text = longer;
     }
@@ -288,8 +324,8 @@ bool mm_config_equal(const mm_engine_config *a, const mm_engine_config *b) {
                  a->recompute == b->recompute && a->codes == b->codes && a->throttle == b->throttle &&
                  a->signs_whole == b->signs_whole && a->coding == b->coding && a->when == b->when &&
                  a->algorithms == b->algorithms && a->sub_batch == b->sub_batch && a->resident == b->resident &&
-                 memcmp(&a->sharing, &b->sharing, sizeof a->sharing) == 0 && is_same_comet(&a->comet, &b->comet) &&
-                 memcmp(a->own, b->own, sizeof a->own) == 0;
+                 a->away == b->away && memcmp(&a->sharing, &b->sharing, sizeof a->sharing) == 0 &&
+                 is_same_comet(&a->comet, &b->comet) && memcmp(a->own, b->own, sizeof a->own) == 0;
     equal = equal && !a->file == !b->file && (!a->file || strcmp(a->file, b->file) == 0);
     for (int r = 0; equal && r < a->n_rules; r++) equal = is_same_rule(&a->rules[r], &b->rules[r]);
     return equal;

@@ -8,7 +8,8 @@
 /* Spec of the codec of masks: one bit per element, set if the element is above zero. */
 extern const char mm_mask_spec[];
 
-/* Parses rules such as "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length, into config->rules. The caller
+/* Parses rules such as "conv=compress(zfp:rate=4);relu=keep;*=swap", of any length, into config->rules; and those of
+ * homes, as "weights=host", into config->away. The caller
  * frees them with mm_rules_fini. MM_ERR_INVALID (the message says where and what; also for a rule that never applies,
  * because one before it takes all that it names), MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_rules_parse(const char *text, mm_engine_config *config);

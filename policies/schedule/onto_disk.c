@@ -5,7 +5,8 @@
  *   store                       | P -> disk              |
  *   load                        |             disk -> Q  |
  *
- * P and Q are segments in pinned memory. Those are all placed anew; those on the disk, too. */
+ * P and Q are segments in pinned memory. Those are all placed anew; those on the disk, too. A home on the disk waits
+ * there from the last offload of an iteration to the first prefetch of the next. */
 #include "policies/schedule/onto_disk.h"
 
 #include <stdlib.h>
@@ -20,15 +21,20 @@
 #include "policies/schedule/nominal.h"
 #include "policies/schedule/schedule.h"
 
-/* A segment in pinned memory that can wait on the disk between two of its uses. */
+/* A segment in pinned memory that can wait on the disk between two of its uses. Or a home, which the plan has in pinned
+ * memory, and the copy on the disk: it is stored after each node that writes it, and loaded before each that reads it;
+ * each is a stay of its own. */
 typedef struct stay {
     int32_t segment;
-    int32_t from, to;   /* the nodes that use it before and after */
+    int32_t from, to;   /* the nodes that use it before and after; of a home's: the first step, and the end of the plan,
+                           if none does */
     int64_t gap_ns;     /* time between them */
-    bool chosen;        /* it goes to the disk */
+    bool at_home;       /* it is a home's */
+    bool stores, loads; /* one of both, of a home's; else both */
+    bool chosen;        /* it goes to the disk; a home's always does */
     int32_t load_at;    /* the node right before which it is loaded */
     int32_t free_after; /* a node at which its bytes are still kept, because the store may not have ended; -1: none */
-    /* In the copy: its segment on the disk, and the one it is loaded to; the nodes that do both. */
+    /* In the copy: its segment on the disk, and the one it is loaded to; the nodes that do both; -1: none does. */
     int32_t disk, back, store_node, load_node;
 } stay;
 
@@ -43,11 +49,13 @@ typedef struct mover {
     const mm_graph_facts *facts; /* with times */
     const mm_limits *limits;
     mm_sim_node *at; /* per node of the plan: its simulated times */
-    stay *stays;     /* the farthest next use first */
-    int n;
+    stay *stays;     /* those of maps, the farthest next use first; then those of homes, in the order of nodes */
+    int n, n_maps;
     int32_t *by_use;  /* numbers of stays, in the order of `to` */
     int32_t *moved;   /* per node of the plan: its number in the copy */
-    int32_t *stay_of; /* per segment: its number among the stays that are chosen; -1: it has none */
+    int32_t *stay_of; /* per segment of the copy: its number among the stays that are chosen, and store it; -1: none */
+    int32_t *visit;   /* per node of the plan: the stay of the home that it reads or writes; -1: none */
+    int32_t *last;    /* per home: the last node of the copy that loads it, or stores it; -1: none yet */
 } mover;
 
 /* ---------------------------------------------------------------- who can go */
@@ -78,7 +86,7 @@ static mm_status find_stays(mover *m) {
             const int s = touch.segment;
             const int64_t gap = last[s] < 0 ? -1 : m->at[i].start_ns - m->at[last[s]].end_ns;
             if (last[s] >= 0 && last[s] < i && (of[s].to == 0 || gap > of[s].gap_ns))
-                of[s] = (stay){.segment = s, .from = last[s], .to = i, .gap_ns = gap};
+                of[s] = (stay){.segment = s, .from = last[s], .to = i, .gap_ns = gap, .stores = true, .loads = true};
             last[s] = i;
         }
     }
@@ -86,6 +94,44 @@ static mm_status find_stays(mover *m) {
         if (of[i].to > 0 && may_wait(plan, &plan->segments[i])) of[m->n++] = of[i];
     free(last);
     m->stays = of;
+    m->n_maps = m->n;
+    return MM_OK;
+}
+
+/* The home on the disk that the node copies to or from; -1: none. */
+static int home_of(const mover *m, const mm_node *node) {
+    const int end = node->kind == MM_NODE_OUT ? node->dst : node->kind == MM_NODE_IN ? node->src : -1;
+    const bool is_home = end >= 0 && end < mm_graph_persistents(m->plan->graph) && m->limits->places;
+    return is_home && m->limits->places[end].memory == MM_MEM_DISK ? end : -1;
+}
+
+/* Adds a stay for each copy from and to a home on the disk. */
+static mm_status find_home_stays(mover *m) {
+    const mm_plan *plan = m->plan;
+    int first = 0, n = 0;
+    while (first < plan->n_nodes && !mm_node_computes(&plan->nodes[first])) first++;
+    for (int i = 0; i < plan->n_nodes; i++) n += home_of(m, &plan->nodes[i]) >= 0;
+    stay *more = realloc(m->stays, ((size_t)m->n + (size_t)n + 1) * sizeof *more);
+    m->visit = malloc(((size_t)plan->n_nodes + 1) * sizeof *m->visit);
+    m->last = malloc(((size_t)mm_graph_persistents(plan->graph) + 1) * sizeof *m->last);
+    if (more) m->stays = more;
+    if (!more || !m->visit || !m->last) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan with a disk");
+    for (int h = 0; h < mm_graph_persistents(plan->graph); h++) m->last[h] = -1;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        const int home = home_of(m, &plan->nodes[i]);
+        m->visit[i] = home >= 0 ? m->n : -1;
+        if (home < 0) continue;
+        const bool loads = plan->nodes[i].kind == MM_NODE_IN;
+        const stay *last = m->last[home] >= 0 ? &m->stays[m->last[home]] : NULL;
+        const int32_t before = !last ? first : last->loads ? last->to : last->from;
+        stay *s = &m->stays[m->n];
+        *s = (stay){.segment = home, .at_home = true, .stores = !loads, .loads = loads, .to = plan->n_nodes, .from = i};
+        if (m->last[home] >= 0 && m->stays[m->last[home]].stores) m->stays[m->last[home]].to = i;
+        m->last[home] = m->n++;
+        if (!loads) continue;
+        s->to = i;
+        s->from = before;
+    }
     return MM_OK;
 }
 
@@ -138,7 +184,7 @@ static void time_loads(mover *m, pace pace) {
     int32_t before = m->plan->n_nodes;
     for (int i = m->n - 1; i >= 0; i--) {
         stay *s = &m->stays[m->by_use[i]];
-        if (!s->chosen) continue;
+        if (!s->chosen || !s->loads) continue;
         s->load_at = s->to;
         if (pace == PACE_LATE) continue;
         if (m->at[s->to].start_ns < due) due = m->at[s->to].start_ns;
@@ -154,7 +200,7 @@ static mm_status time_stores(mover *m, pace pace) {
     int n = 0;
     if (!order) return mm_fail(MM_ERR_NOMEM, "out of memory for a plan with a disk");
     for (int i = 0; i < m->n; i++)
-        if (m->stays[i].chosen) order[n++] = ((int64_t)m->stays[i].from << 32) | i;
+        if (m->stays[i].chosen && m->stays[i].stores) order[n++] = ((int64_t)m->stays[i].from << 32) | i;
     qsort(order, (size_t)n, sizeof *order, by_key);
     for (int i = 0; i < n; i++) {
         stay *s = &m->stays[order[i] & INT32_MAX];
@@ -182,9 +228,24 @@ static int32_t add_segment(mm_plan *copy, int32_t like, mm_memory memory) {
     return copy->n_segments++;
 }
 
+/* A segment in pinned memory for what comes from a home, or goes there. */
+static int32_t add_visit(mm_plan *copy, int32_t home) {
+    const int32_t segment = add_segment(copy, home, MM_MEM_PINNED);
+    copy->segments[segment].category = MM_CAT_VISIT;
+    return segment;
+}
+
+/* Adds the load of a stay. Of a home: after it was stored last, or else after the first step, before which the
+ * iteration before may still use it. */
 static void add_load(mover *m, mm_plan_rewrite *r, stay *s) {
+    if (s->at_home) s->back = add_visit(r->copy, s->segment);
     s->load_node = mm_plan_rewrite_add(r, MM_NODE_LOAD, m->plan->segments[s->segment].tensor, s->disk, s->back);
-    mm_plan_wait(r->copy, s->load_node, s->store_node);
+    if (!s->at_home) {
+        mm_plan_wait(r->copy, s->load_node, s->store_node);
+        return;
+    }
+    mm_plan_wait(r->copy, s->load_node, m->last[s->segment] >= 0 ? m->last[s->segment] : m->moved[s->from]);
+    m->last[s->segment] = s->load_node;
 }
 
 /* Adds the store of a stay after the node `from`, and after the node that wrote the segment. */
@@ -204,7 +265,32 @@ static void read_back(mm_plan *copy, int node, const stay *s) {
     mm_plan_wait(copy, node, s->load_node);
 }
 
-/* The chosen stay of a segment of the plan; NULL: it has none. */
+/* Makes a node of the copy write to pinned memory, and adds the store from there to the home. */
+static void store_home(mover *m, mm_plan_rewrite *r, int number) {
+    stay *s = &m->stays[number];
+    mm_plan *copy = r->copy;
+    const int32_t from = m->moved[s->from], through = add_visit(copy, s->segment);
+    copy->nodes[from].dst = through;
+    m->stay_of[through] = number;
+    s->store_node = mm_plan_rewrite_add(r, MM_NODE_STORE, m->plan->segments[s->segment].tensor, through, s->segment);
+    mm_plan_wait(copy, s->store_node, from);
+    if (m->last[s->segment] >= 0) mm_plan_wait(copy, s->store_node, m->last[s->segment]);
+    m->last[s->segment] = s->store_node;
+}
+
+/* Puts the homes of the copy where the limits have them. */
+static void place_homes(const mover *m, mm_plan *copy) {
+    const mm_place *places = m->limits->places;
+    copy->pinned_base_bytes = m->limits->pinned_base_bytes;
+    copy->disk_base_bytes = m->limits->disk_base_bytes;
+    for (int i = 0; places && i < mm_graph_persistents(copy->graph); i++) {
+        copy->segments[i].memory = places[i].memory;
+        copy->segments[i].offset = places[i].offset;
+        m->last[i] = -1;
+    }
+}
+
+/* The chosen stay that stores a segment of the copy; NULL: there is none. */
 static stay *stay_of(const mover *m, int32_t segment) {
     return m->stay_of[segment] >= 0 ? &m->stays[m->stay_of[segment]] : NULL;
 }
@@ -215,11 +301,13 @@ static mm_status rewrite(mover *m, mm_plan **plan_out) {
     int chosen = 0;
     for (int i = 0; i < m->n; i++) chosen += m->stays[i].chosen;
     MM_TRY(mm_plan_rewrite_begin(plan, 2 * chosen, 2 * chosen, &r));
+    place_homes(m, r.copy);
     for (int i = 0, next = 0; i < plan->n_nodes; i++) {
         for (; next < m->n; next++) { /* loads are in the order of their readers, on a stream that is in order */
             stay *s = &m->stays[m->by_use[next]];
-            if (s->chosen && s->load_at > i) break;
-            if (s->chosen) add_load(m, &r, s);
+            const bool loads = s->chosen && s->loads;
+            if (loads && s->load_at > i) break;
+            if (loads) add_load(m, &r, s);
         }
         const mm_node *node = &plan->nodes[i];
         m->moved[i] = r.copy->n_nodes;
@@ -230,6 +318,11 @@ static mm_status rewrite(mover *m, mm_plan **plan_out) {
             if (s && i >= s->to) read_back(r.copy, m->moved[i], s);
             if (s && i == s->from) add_store(m, &r, s);
         }
+        if (m->visit[i] < 0) continue;
+        if (m->stays[m->visit[i]].loads)
+            read_back(r.copy, m->moved[i], &m->stays[m->visit[i]]);
+        else
+            store_home(m, &r, m->visit[i]);
     }
     return mm_plan_rewrite_end(&r, plan_out);
 }
@@ -237,7 +330,7 @@ static mm_status rewrite(mover *m, mm_plan **plan_out) {
 /* ---------------------------------------------------------------- places */
 
 static int32_t kept_until(const mover *m, int32_t segment) {
-    const stay *s = segment < m->plan->n_segments ? stay_of(m, segment) : NULL;
+    const stay *s = stay_of(m, segment);
     return s && s->free_after >= 0 ? m->moved[s->free_after] : -1;
 }
 
@@ -267,13 +360,16 @@ static mm_status place(const mover *m, mm_plan *copy, mm_memory memory) {
     return status;
 }
 
-/* Makes the copy in which the first n stays go to the disk. *fits_out: whether it fits the limits of both. */
+/* Makes the copy in which the first n stays of maps go to the disk. *fits_out: whether it fits the limits of both. */
 static mm_status attempt(mover *m, int n, pace pace, mm_plan **plan_out, bool *fits_out) {
     mm_plan *copy = NULL;
-    for (int i = 0; i < m->plan->n_segments; i++) m->stay_of[i] = -1;
+    for (int i = 0; i < m->plan->n_segments + 2 * m->n; i++) m->stay_of[i] = -1;
     for (int i = 0; i < m->n; i++) {
-        m->stays[i].chosen = i < n;
-        if (i < n) m->stay_of[m->stays[i].segment] = i;
+        stay *s = &m->stays[i];
+        s->chosen = i < n || s->at_home;
+        s->disk = s->at_home ? s->segment : -1;
+        s->back = s->store_node = s->load_node = -1;
+        if (i < n) m->stay_of[s->segment] = i;
     }
     time_loads(m, pace);
     MM_TRY(time_stores(m, pace));
@@ -291,24 +387,27 @@ static mm_status attempt(mover *m, int n, pace pace, mm_plan **plan_out, bool *f
     return MM_OK;
 }
 
-/* Attempts a number of stays; a copy that fits replaces *plan. *fits_out: whether it does. */
-static mm_status improve(mover *m, int n, pace pace, mm_plan **plan, bool *fits_out) {
+/* Attempts a number of stays; a copy that fits, or that there is no other one of, replaces *plan if it may. *fits_out:
+ * whether it fits. */
+static mm_status improve(mover *m, int n, pace pace, bool any, mm_plan **plan, bool *fits_out) {
     mm_plan *copy;
     MM_TRY(attempt(m, n, pace, &copy, fits_out));
-    mm_plan_destroy(*fits_out ? *plan : copy);
-    if (*fits_out) *plan = copy;
+    const bool takes = *fits_out || (any && !*plan);
+    mm_plan_destroy(takes ? *plan : copy);
+    if (takes) *plan = copy;
     return MM_OK;
 }
 
-/* Finds the least number of stays with which a copy fits, with loads that come late; *plan_out NULL: none fits. */
-static mm_status find_least(mover *m, mm_plan **plan_out, int *least_out) {
-    int misfit = 0, fits = m->n;
-    bool good;
-    MM_TRY(improve(m, m->n, PACE_LATE, plan_out, &good));
-    while (good && fits - misfit > 1) {
-        const int n = misfit + (fits - misfit) / 2;
+/* Finds the least number of stays of maps with which a copy fits, with loads that come late. *plan_out NULL: none fits;
+ * if there are homes on the disk, it is one that does not fit, then. */
+static mm_status find_least(mover *m, mm_plan **plan_out, int *least_out, bool *fits_out) {
+    const bool homes = m->n > m->n_maps;
+    int misfit = homes ? -1 : 0, fits = m->n_maps;
+    MM_TRY(improve(m, m->n_maps, PACE_LATE, homes, plan_out, fits_out));
+    while (*fits_out && fits - misfit > 1) {
+        const int n = misfit < 0 ? 0 : misfit + (fits - misfit) / 2; /* often none has to go */
         bool less;
-        MM_TRY(improve(m, n, PACE_LATE, plan_out, &less));
+        MM_TRY(improve(m, n, PACE_LATE, false, plan_out, &less));
         *(less ? &fits : &misfit) = n;
     }
     *least_out = fits;
@@ -321,7 +420,7 @@ static mm_status find_timed(mover *m, int least, mm_plan **plan_out) {
     bool good = false;
     for (size_t i = 0; !good && i < sizeof quarters / sizeof *quarters; i++) {
         const int n = least * quarters[i] / 4;
-        MM_TRY(improve(m, n < m->n ? n : m->n, PACE_TIMED, plan_out, &good));
+        MM_TRY(improve(m, n < m->n_maps ? n : m->n_maps, PACE_TIMED, false, plan_out, &good));
     }
     return MM_OK;
 }
@@ -331,8 +430,9 @@ static mm_status find(mover *m, mm_plan **plan_out) {
     mm_plan *late = NULL, *timed = NULL;
     int64_t late_ns = 0, timed_ns = 0;
     int least = 0;
-    mm_status status = find_least(m, &late, &least);
-    if (status == MM_OK && late) status = find_timed(m, least, &timed);
+    bool fits = false;
+    mm_status status = find_least(m, &late, &least, &fits);
+    if (status == MM_OK && fits) status = find_timed(m, least, &timed);
     if (status == MM_OK && timed) status = mm_simulated_time(late, m->facts, &late_ns);
     if (status == MM_OK && timed) status = mm_simulated_time(timed, m->facts, &timed_ns);
     const bool use_timed = timed && timed_ns <= late_ns;
@@ -359,17 +459,20 @@ mm_status mm_schedule_onto_disk(const mm_plan *plan, const mm_graph_facts *facts
     if (status == MM_OK) status = mm_simulate(plan, m.facts, &simulation);
     m.at = simulation.nodes;
     m.moved = malloc(((size_t)plan->n_nodes + 1) * sizeof *m.moved);
-    m.stay_of = malloc(((size_t)plan->n_segments + 1) * sizeof *m.stay_of);
-    if (status == MM_OK && (!m.moved || !m.stay_of))
-        status = mm_fail(MM_ERR_NOMEM, "out of memory for a plan with a disk");
     if (status == MM_OK) status = find_stays(&m);
     if (status == MM_OK) qsort(m.stays, (size_t)m.n, sizeof *m.stays, by_gap);
+    if (status == MM_OK) status = find_home_stays(&m);
+    m.stay_of = malloc(((size_t)plan->n_segments + 2 * (size_t)m.n + 1) * sizeof *m.stay_of);
+    if (status == MM_OK && (!m.moved || !m.stay_of))
+        status = mm_fail(MM_ERR_NOMEM, "out of memory for a plan with a disk");
     if (status == MM_OK) status = order_by_use(&m);
     if (status == MM_OK) status = find(&m, plan_out);
     free(m.stays);
     free(m.by_use);
     free(m.moved);
     free(m.stay_of);
+    free(m.visit);
+    free(m.last);
     mm_simulation_fini(&simulation);
     if (is_nominal) mm_nominal_fini(&nominal);
     return status;

@@ -68,6 +68,32 @@ static void neighbours_keep_their_bytes(void **state) {
     mm_disk_destroy(disk);
 }
 
+/* Random parts of what is there: each reads and writes just its own bytes. */
+static void parts_begin_at_any_byte(void **state) {
+    (void)state;
+    enum { BYTES = 40000, WRITES = 60, BEGIN = 4096 };
+    uint8_t *data = malloc(BYTES), *back = malloc(BYTES), *part = malloc(BYTES);
+    uint64_t random = 5;
+    mm_disk *disk = create(SPACE);
+    assert_true(data && back && part);
+    assert_int_equal(mm_disk_write(disk, BEGIN, fill(data, BYTES, 1), BYTES), MM_OK);
+    for (int i = 0; i < WRITES; i++) {
+        const int64_t at = random_below(&random, BYTES), most = random_chance(&random, 50) ? 5000 : BYTES;
+        const int64_t bytes = random_below(&random, (int)(most < BYTES - at ? most : BYTES - at) + 1);
+        memcpy(data + at, fill(part, bytes, (uint64_t)i), (size_t)bytes);
+        assert_int_equal(mm_disk_write_part(disk, BEGIN + at, part, bytes), MM_OK);
+        const int64_t from = random_below(&random, BYTES), n = random_below(&random, (int)(BYTES - from) + 1);
+        assert_int_equal(mm_disk_read_part(disk, BEGIN + from, back, n), MM_OK);
+        assert_memory_equal(back, data + from, (size_t)n);
+    }
+    assert_int_equal(mm_disk_read(disk, BEGIN, back, BYTES), MM_OK);
+    assert_memory_equal(back, data, BYTES);
+    free(data);
+    free(back);
+    free(part);
+    mm_disk_destroy(disk);
+}
+
 static int files_in(const char *path) {
     DIR *list = opendir(path);
     int n = 0;
@@ -151,6 +177,9 @@ static void a_failing_disk_is_named(void **state) {
     expect(mm_disk_write(disk, 0, data, sizeof data), MM_ERR_IO, ": cannot write 16384 bytes at 0: No space left");
     next.fails = EIO;
     expect(mm_disk_write(disk, 0, data, sizeof data), MM_ERR_IO, "Input/output error");
+    next.fails = 0;
+    assert_int_equal(mm_disk_write(disk, 0, data, sizeof data), MM_OK);
+    next.fails = EIO;
     expect(mm_disk_read(disk, 0, back, sizeof back), MM_ERR_IO, "cannot read 16384 bytes at 0: Input/output error");
     next.fails = 0;
     next.bytes = 0;
@@ -161,11 +190,43 @@ static void a_failing_disk_is_named(void **state) {
     mm_disk_destroy(disk);
 }
 
+static ssize_t no_write(int file, const void *data, size_t bytes, off_t offset) {
+    (void)file, (void)data, (void)bytes, (void)offset;
+    errno = EIO;
+    return -1;
+}
+
+/* What a failed write was to change is not read until another write succeeds there. */
+static void what_could_not_be_written_is_not_read(void **state) {
+    (void)state;
+    static const mm_disk_io failing = {no_write, pread};
+    uint8_t data[3 * 4096] = {1}, back[3 * 4096];
+    mm_disk *disk = create(SPACE);
+    assert_int_equal(mm_disk_write(disk, 0, data, sizeof data), MM_OK);
+    mm_disk_set_io(disk, &failing);
+    assert_int_equal(mm_disk_write(disk, 4096, data, 5000), MM_ERR_IO);
+    mm_disk_set_io(disk, NULL);
+    assert_int_equal(mm_disk_read(disk, 0, back, 4096), MM_OK);
+    expect(mm_disk_read(disk, 0, back, 4097), MM_ERR_IO, "they could not be written");
+    expect(mm_disk_read_part(disk, 2 * 4096 + 1000, back, 1), MM_ERR_IO, "they could not be written");
+    expect(mm_disk_write_part(disk, 4096 + 10, data, 1), MM_ERR_IO, "they could not be written");
+    assert_int_equal(mm_disk_write(disk, 4096, data, 4096), MM_OK);
+    assert_int_equal(mm_disk_read(disk, 0, back, 2 * 4096), MM_OK);
+    assert_int_equal(mm_disk_read(disk, 2 * 4096, back, 1), MM_ERR_IO);
+    assert_int_equal(mm_disk_write(disk, 2 * 4096, data, 1), MM_OK); /* the whole block */
+    assert_int_equal(mm_disk_read(disk, 0, back, sizeof back), MM_OK);
+    mm_disk_destroy(disk);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_comes_back), cmocka_unit_test(neighbours_keep_their_bytes),
-        cmocka_unit_test(the_file_has_no_name),       cmocka_unit_test(wrong_places_are_refused),
+        cmocka_unit_test(what_is_written_comes_back),
+        cmocka_unit_test(neighbours_keep_their_bytes),
+        cmocka_unit_test(the_file_has_no_name),
+        cmocka_unit_test(wrong_places_are_refused),
         cmocka_unit_test(a_failing_disk_is_named),
+        cmocka_unit_test(parts_begin_at_any_byte),
+        cmocka_unit_test(what_could_not_be_written_is_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 #include "tests/core/random_plan.h"
 #include "tests/core/test_case.h"
 
-enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 145 };
+enum { GRAPHS = 60, PLANS = 4, ROUNDS = 4, MUTATIONS = 150 };
 
 typedef struct world {
     mm_graph *graph;
@@ -33,7 +33,7 @@ static bool may_visit(const mm_tensor_info *tensor) {
 }
 
 /* Places persistent tensors: in every other world one after the other, else in any order with room between them, and in
- * half of these worlds some of them in pinned memory. */
+ * half of these worlds some of them in pinned memory; of these, in half, some on the disk. */
 static void place_persistents(world *w, uint64_t seed) {
     const int n = mm_graph_persistents(w->graph);
     w->places = calloc((size_t)n + 1, sizeof *w->places);
@@ -44,20 +44,26 @@ static void place_persistents(world *w, uint64_t seed) {
         order[i] = order[at];
         order[at] = i;
     }
-    const bool some_visit = random_chance(&seed, 50);
+    const bool some_visit = random_chance(&seed, 50), some_on_disk = random_chance(&seed, 50);
     for (int t = 0, i = 0; t < mm_graph_tensors(w->graph); t++) {
         const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
         if (tensor->persistent < 0) continue;
         w->places[i].offset = mm_align(tensor->bytes); /* for now, how large it is */
-        w->places[i++].pinned = (some_visit && may_visit(tensor) && random_chance(&seed, 60)) || tensor->on_host;
+        const bool leaves = some_visit && may_visit(tensor) && random_chance(&seed, 60);
+        w->places[i++].memory = tensor->on_host                            ? MM_MEM_PINNED
+                                : !leaves                                  ? MM_MEM_DEVICE
+                                : some_on_disk && random_chance(&seed, 50) ? MM_MEM_DISK
+                                                                           : MM_MEM_PINNED;
     }
     for (int i = 0; i < n; i++) {
         mm_place *place = &w->places[order[i]];
-        int64_t *end = place->pinned ? &w->limits.pinned_base_bytes : &w->limits.base_bytes;
+        int64_t *end = place->memory == MM_MEM_DEVICE   ? &w->limits.base_bytes
+                       : place->memory == MM_MEM_PINNED ? &w->limits.pinned_base_bytes
+                                                        : &w->limits.disk_base_bytes;
         const int64_t bytes = place->offset;
-        *end += MM_ALIGN * random_below(&seed, 3);
+        *end += mm_memory_align(place->memory) * random_below(&seed, 3);
         place->offset = *end;
-        *end += bytes;
+        *end += mm_memory_round(place->memory, bytes);
     }
     w->limits.places = w->places;
     free(order);
@@ -148,6 +154,41 @@ static mm_status prove(const mm_plan *plan, const mm_graph_facts *facts, const m
     return status;
 }
 
+/* On the disk homes lie at blocks, so that no two share one, and below the base. */
+TEST_CASE(homes_on_the_disk_have_blocks_and_a_base) {
+    static const struct {
+        int64_t by, base; /* how far the home moves, and the base, both in the plan and in the limits */
+        const char *why;
+    } CASES[] = {{MM_ALIGN, 2 * 4096, "not aligned, or not below the base"},
+                 {0, -4096, "not aligned, or not below the base"},
+                 {-(INT64_C(1) << 40), 0, "not aligned, or not below the base"}};
+    int tried = 0;
+    for (uint64_t seed = 1; seed < GRAPHS * PLANS && tried < 20; seed += 2) {
+        if (seed % 3 == 1) continue; /* maps are on the disk, too, above the base */
+        for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+            world w = world_create(seed, 3 + (int)(seed % 12));
+            mm_status oracle;
+            const char *why;
+            told ignored = {0};
+            int last = -1;
+            for (int s = 0; s < mm_graph_persistents(w.graph); s++) {
+                const mm_place *place = &w.places[s];
+                if (place->memory == MM_MEM_DISK && (last < 0 || place->offset > w.places[last].offset)) last = s;
+            }
+            if (last >= 0) {
+                w.plan->segments[last].offset = w.places[last].offset += CASES[i].by;
+                w.plan->disk_base_bytes = w.limits.disk_base_bytes += CASES[i].base;
+                assert_int_equal(prove(w.plan, w.facts, &w.limits, &oracle, &why, &ignored), MM_ERR_PLAN);
+                assert_int_equal(oracle, MM_ERR_PLAN);
+                if (!strstr(mm_last_error(), CASES[i].why)) fail_msg("seed %d: %s", (int)seed, mm_last_error());
+                tried++;
+            }
+            world_destroy(&w);
+        }
+    }
+    assert_true(tried >= 20);
+}
+
 /* A step on the host that shares no tensor with the device's steps: iterations follow each other on the compute stream
  * alone. */
 TEST_CASE(a_step_on_the_host_must_wait_for_the_iteration_before) {
@@ -155,7 +196,7 @@ TEST_CASE(a_step_on_the_host_must_wait_for_the_iteration_before) {
     mm_graph_facts *facts;
     mm_plan *plan;
     mm_tensor tensors[2];
-    const mm_place places[] = {{0, false}, {0, true}};
+    const mm_place places[] = {{0, MM_MEM_DEVICE}, {0, MM_MEM_PINNED}};
     const mm_limits limits = {.device_bytes = 1 << 20,
                               .pinned_bytes = 1 << 20,
                               .base_bytes = MM_ALIGN,
@@ -191,7 +232,7 @@ TEST_CASE(check_accepts_random_right_plans) {
     int ops = 0, trips = 0, measures[2] = {0}, /* maps, persistent tensors */ inplace = 0, aliases = 0, dynamic = 0,
         pinned = 0, waits = 0, recomputes = 0, bodies = 0, spills = 0, pinned_pools = 0,
         moves[2] = {0}; /* raw, coded */
-    int visits = 0, returns = 0, hosts = 0;
+    int visits = 0, returns = 0, hosts = 0, loads = 0, stores = 0;
     told told[2] = {0}; /* of plans in which nothing is lost, and of others */
     for (uint64_t seed = 0; seed < GRAPHS * PLANS; seed++) {
         world w = world_create(seed, 3 + (int)(seed % 12));
@@ -207,6 +248,8 @@ TEST_CASE(check_accepts_random_right_plans) {
             const bool of_home = mm_plan_visits(w.plan, n->tensor >= 0 ? n->tensor : 0);
             visits += n->kind == MM_NODE_IN && of_home;
             returns += n->kind == MM_NODE_OUT && of_home;
+            loads += n->kind == MM_NODE_LOAD && of_home;
+            stores += n->kind == MM_NODE_STORE && of_home;
             trips += !of_home && n->dst >= 0 && n->dst < mm_graph_persistents(w.graph);
             if (n->kind == MM_NODE_MEASURE) measures[n->src < mm_graph_persistents(w.graph)]++;
             recomputes += n->kind == MM_NODE_RECOMPUTE;
@@ -232,9 +275,10 @@ TEST_CASE(check_accepts_random_right_plans) {
         "%d spills)\n",
         GRAPHS * PLANS, ops, moves[0], moves[1], recomputes, trips, measures[0], measures[1], waits, inplace, aliases,
         dynamic, pinned, bodies, pinned_pools, spills);
-    print_message("%d persistent tensors fetched from homes in pinned memory, %d sent there; %d steps on the host\n",
-                  visits, returns, hosts);
-    assert_true(visits > 100 && returns > 50 && hosts > 50);
+    print_message("%d persistent tensors fetched from other homes, %d sent there, %d of them from the disk, %d to it; "
+                  "%d steps on the host\n",
+                  visits, returns, loads, stores, hosts);
+    assert_true(visits > 100 && returns > 50 && hosts > 50 && loads > 30 && stores > 15);
     assert_true(bodies > 200 && pinned_pools > 20 && spills > 20);
     assert_true(ops > 100 && waits > 100 && inplace > 100 && aliases > 20 && dynamic > 100 && pinned > 20);
     assert_true(measures[0] > 100 && measures[1] > 100);

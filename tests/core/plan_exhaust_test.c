@@ -326,7 +326,7 @@ static void judge(const skeleton *k, bool right) {
     mm_graph_facts *facts;
     mm_graph *graph = make_graph(k, tensors);
     const int home = has_home(k, 1) && graph && tensors[1] >= 0;
-    const mm_place place = {.pinned = k->second == PINNED_HOME};
+    const mm_place place = {.memory = k->second == PINNED_HOME ? MM_MEM_PINNED : MM_MEM_DEVICE};
     const mm_limits limits = {.device_bytes = INT64_MAX,
                               .pinned_bytes = INT64_MAX,
                               .base_bytes = SLOT_BYTES,

@@ -8,7 +8,7 @@
 #include "tests/core/random_graph.h"
 #include "tests/core/random_plan.h"
 
-/* Places persistent tensors with room between them, some of them in pinned memory. */
+/* Places persistent tensors with room between them, some of them in pinned memory or on the disk. */
 static void place_persistents(plan_world *w, uint64_t random) {
     w->places = calloc((size_t)mm_graph_persistents(w->graph) + 1, sizeof *w->places);
     assert_non_null(w->places);
@@ -16,10 +16,13 @@ static void place_persistents(plan_world *w, uint64_t random) {
         const mm_tensor_info *tensor = mm_graph_tensor(w->graph, t);
         if (tensor->persistent < 0) continue;
         mm_place *place = &w->places[tensor->persistent];
-        place->pinned = tensor->first_use > 0 && tensor->shared == MM_ALLREDUCE_NOT && random_chance(&random, 50);
-        int64_t *end = place->pinned ? &w->limits.pinned_base_bytes : &w->limits.base_bytes;
-        place->offset = *end + MM_ALIGN * random_below(&random, 2);
-        *end = place->offset + mm_align(tensor->bytes);
+        const bool leaves = tensor->first_use > 0 && tensor->shared == MM_ALLREDUCE_NOT && random_chance(&random, 50);
+        place->memory = !leaves ? MM_MEM_DEVICE : random_chance(&random, 40) ? MM_MEM_DISK : MM_MEM_PINNED;
+        int64_t *end = place->memory == MM_MEM_DEVICE   ? &w->limits.base_bytes
+                       : place->memory == MM_MEM_PINNED ? &w->limits.pinned_base_bytes
+                                                        : &w->limits.disk_base_bytes;
+        place->offset = *end + mm_memory_align(place->memory) * random_below(&random, 2);
+        *end = place->offset + mm_memory_round(place->memory, tensor->bytes);
     }
     w->limits.places = w->places;
 }

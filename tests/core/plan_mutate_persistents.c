@@ -105,17 +105,17 @@ static bool lossy_trip(mutant *m) {
     return any;
 }
 
-/* ---------------------------------------------------------------- homes in pinned memory */
+/* ---------------------------------------------------------------- homes in pinned memory, or on the disk */
 
 static bool is_home(const mutant *m, int segment) {
     return segment >= 0 && segment < mm_graph_persistents(m->plan->graph) &&
-           m->plan->segments[segment].memory == MM_MEM_PINNED;
+           m->plan->segments[segment].memory != MM_MEM_DEVICE;
 }
 
-/* A home is in the other memory than the limits say. */
+/* A home is in another memory than the limits say. */
 static bool home_in_other_memory(mutant *m) {
     mm_segment *s = find_persistent(m);
-    s->memory = s->memory == MM_MEM_PINNED ? MM_MEM_DEVICE : MM_MEM_PINNED;
+    s->memory = (mm_memory)(((int)s->memory + 1 + mutant_below(m, MM_MEMORY_COUNT - 1)) % MM_MEMORY_COUNT);
     return true;
 }
 
@@ -146,11 +146,12 @@ static mm_node *find_visit(mutant *m, bool to_home) {
 static bool come_home_elsewhere(mutant *m) {
     mm_node *n = find_visit(m, true);
     if (!n) return false;
-    const mm_segment *home = &m->plan->segments[n->dst];
-    const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, home->bytes);
+    const mm_memory memory = m->plan->segments[n->dst].memory;
+    const int64_t bytes = m->plan->segments[n->dst].bytes;
+    const int elsewhere = mm_plan_segment(m->plan, MM_CONTENT_RAW, MM_CAT_FEATURE_MAP, n->tensor, bytes);
     if (elsewhere < 0) return false;
-    m->plan->segments[elsewhere].memory = MM_MEM_PINNED;
-    m->plan->segments[elsewhere].offset = mm_align(m->plan->pinned_bytes);
+    m->plan->segments[elsewhere].memory = memory;
+    m->plan->segments[elsewhere].offset = mm_memory_round(memory, *mm_plan_end(m->plan, memory));
     n->dst = elsewhere;
     return true;
 }
@@ -174,18 +175,62 @@ static bool visit_at_once(mutant *m) {
 static bool visit_in_home_region(mutant *m) {
     mm_node *n = find_visit(m, false);
     if (!n) return false;
-    m->plan->segments[n->dst].offset = m->limits.base_bytes - MM_ALIGN;
-    return m->limits.base_bytes >= MM_ALIGN;
+    mm_segment *s = &m->plan->segments[n->dst];
+    const int64_t base = mm_limits_base(&m->limits, s->memory);
+    s->offset = base - MM_ALIGN;
+    return base >= MM_ALIGN;
 }
 
 /* Another segment lies where homes are. */
 static bool lie_among_homes(mutant *m) {
-    for (int i = mm_graph_persistents(m->plan->graph); m->limits.pinned_base_bytes > 0 && i < m->plan->n_segments; i++)
-        if (m->plan->segments[i].memory == MM_MEM_PINNED && mutant_below(m, 2)) {
-            m->plan->segments[i].offset = 0;
-            return true;
-        }
+    for (int i = mm_graph_persistents(m->plan->graph); i < m->plan->n_segments; i++) {
+        mm_segment *s = &m->plan->segments[i];
+        if (s->memory == MM_MEM_DEVICE || mm_limits_base(&m->limits, s->memory) == 0 || !mutant_below(m, 2)) continue;
+        s->offset = 0;
+        return true;
+    }
     return false;
+}
+
+/* Whether an earlier node stores to the home that the node at `index` loads. */
+static bool is_loaded_again(const mm_plan *plan, int index) {
+    bool stored = false;
+    for (int i = 0; plan->nodes[index].kind == MM_NODE_LOAD && i < index; i++)
+        stored |= plan->nodes[i].kind == MM_NODE_STORE && plan->nodes[i].dst == plan->nodes[index].src;
+    return stored;
+}
+
+/* A home on the disk is loaded without a wait for the store before. */
+static bool load_home_before_store(mutant *m) {
+    mm_node *found = NULL;
+    for (int i = 0, seen = 0; i < m->plan->n_nodes; i++)
+        if (is_home(m, m->plan->nodes[i].src) && is_loaded_again(m->plan, i) && mutant_below(m, ++seen) == 0)
+            found = &m->plan->nodes[i];
+    for (int s = 0; found && s < MM_STREAM_COUNT; s++)
+        if (s != MM_STREAM_COMPUTE) found->wait[s] = -1;
+    return found != NULL;
+}
+
+/* What was stored to a home, or loaded from it, is copied on without a wait for that, or before it. */
+static bool pass_on_early(mutant *m) {
+    mm_node *n = find_visit(m, mutant_below(m, 2));
+    const int through = !n ? -1 : n->kind == MM_NODE_STORE ? n->src : n->kind == MM_NODE_LOAD ? n->dst : -1;
+    for (int i = 0; through >= 0 && i < m->plan->n_nodes; i++) {
+        mm_node *other = &m->plan->nodes[i];
+        if (other->src == through && other->kind == MM_NODE_IN) other->wait[MM_STREAM_LOAD] = -1;
+    }
+    if (through >= 0 && n->kind == MM_NODE_STORE) n->wait[MM_STREAM_OUT] = -1;
+    return through >= 0;
+}
+
+/* Two homes are stored to each other's place. */
+static bool exchange_homes(mutant *m) {
+    mm_node *a = find_visit(m, true), *b = find_visit(m, true);
+    if (!a || a == b || a->kind != b->kind) return false;
+    const int32_t dst = a->dst;
+    a->dst = b->dst;
+    b->dst = dst;
+    return a->dst != b->dst;
 }
 
 /* ---------------------------------------------------------------- steps on the host */
@@ -236,6 +281,16 @@ static bool raise_pinned_base(mutant *m) {
     return true;
 }
 
+static bool raise_disk_base(mutant *m) {
+    m->limits.disk_base_bytes += mm_memory_align(MM_MEM_DISK);
+    return true;
+}
+
+static bool lower_disk_base(mutant *m) {
+    m->limits.disk_base_bytes -= mm_memory_align(MM_MEM_DISK);
+    return m->limits.disk_base_bytes >= 0;
+}
+
 const mutation mutations_of_persistents[] = {
     {"move_persistent", move_persistent},
     {"persistent_over_another", persistent_over_another},
@@ -254,7 +309,12 @@ const mutation mutations_of_persistents[] = {
     {"visit_at_once", visit_at_once},
     {"visit_in_home_region", visit_in_home_region},
     {"lie_among_homes", lie_among_homes},
+    {"load_home_before_store", load_home_before_store},
+    {"pass_on_early", pass_on_early},
+    {"exchange_homes", exchange_homes},
     {"raise_pinned_base", raise_pinned_base},
+    {"raise_disk_base", raise_disk_base},
+    {"lower_disk_base", lower_disk_base},
     {"host_step_at_once", host_step_at_once},
     {"host_step_elsewhere", host_step_elsewhere},
     {"step_of_other_stream", step_of_other_stream},

@@ -251,7 +251,7 @@ static bool good_frees(const mm_plan *plan, const closure *c, const access *list
 }
 
 static bool good_sums(const mm_plan *plan, const access *list, int n) {
-    int64_t ends[MM_MEMORY_COUNT] = {plan->base_bytes, plan->pinned_base_bytes, 0}, external = 0;
+    int64_t ends[MM_MEMORY_COUNT] = {plan->base_bytes, plan->pinned_base_bytes, plan->disk_base_bytes}, external = 0;
     if (plan->heap_bytes > 0) ends[0] = larger(ends[0], plan->heap_offset + plan->heap_bytes);
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -290,7 +290,8 @@ mm_status plan_oracle(const mm_plan *plan, const mm_graph_facts *facts, const mm
     else if (!good_frees(plan, &c, list, n))
         why = "frees";
     else if (plan->base_bytes < limits->base_bytes || plan->pinned_base_bytes < limits->pinned_base_bytes ||
-             !good_heap(plan, limits, list, n) || !good_sums(plan, list, n))
+             plan->disk_base_bytes < limits->disk_base_bytes || !good_heap(plan, limits, list, n) ||
+             !good_sums(plan, list, n))
         why = "sums";
     closure_destroy(&c);
     free(list);

@@ -65,10 +65,10 @@ static bool good_persistents(const mm_plan *plan, const mm_limits *limits) {
         if (s->tensor != t || s->content != MM_CONTENT_RAW || s->category != MM_CAT_PERSISTENT || s->codec != -1 ||
             s->dynamic || s->bytes != tensor->bytes || s->pool != -1 || s->spill != -1)
             return false;
-        const mm_place place = limits->places ? limits->places[number] : (mm_place){packed, false};
-        if (s->offset != place.offset || s->memory != (place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE) || s->offset < 0 ||
-            s->offset % MM_ALIGN ||
-            s->offset + s->bytes > (place.pinned ? limits->pinned_base_bytes : limits->base_bytes))
+        const mm_place place = limits->places ? limits->places[number] : (mm_place){packed, MM_MEM_DEVICE};
+        const int64_t bases[] = {limits->base_bytes, limits->pinned_base_bytes, limits->disk_base_bytes};
+        if (s->offset != place.offset || s->memory != place.memory || s->offset < 0 ||
+            s->offset % (s->memory == MM_MEM_DISK ? 4096 : 256) || s->offset + s->bytes > bases[s->memory])
             return false;
         if (s->memory != MM_MEM_DEVICE && tensor->shared != MM_ALLREDUCE_NOT) return false;
         for (int i = 0; i < number; i++)
@@ -108,7 +108,7 @@ static bool good_segment(const mm_plan *plan, const mm_graph_facts *facts, const
                          const mm_segment *s) {
     if ((s->content == MM_CONTENT_CODED) != (s->codec != -1)) return false;
     if (s->memory != MM_MEM_DEVICE && (s->content == MM_CONTENT_WORK || s->dynamic)) return false;
-    const int64_t bases[] = {limits->base_bytes, limits->pinned_base_bytes, 0};
+    const int64_t bases[] = {limits->base_bytes, limits->pinned_base_bytes, limits->disk_base_bytes};
     if (!s->dynamic && (s->offset % (s->memory == MM_MEM_DISK ? 4096 : 256) || s->offset < bases[s->memory]))
         return false;
     if (s->content == MM_CONTENT_POOL) return s->tensor == -1 && s->pool == -1;

@@ -465,14 +465,16 @@ static int next_step(const planner *p, mm_tensor tensor, int from) {
     return from;
 }
 
-/* Copies the tensor of a step's use from its home, or makes room for it, unless it is there. */
+/* Copies the tensor of a step's use from its home, through pinned memory if that is on the disk; or makes room for it,
+ * unless it is there. */
 static void begin_visit(planner *p, const mm_use *use) {
     storage *st = &p->storages[use->tensor];
     if (!visits(p, use->tensor) || st->raw >= 0) return;
     st->raw = add_raw(p, use->tensor);
     if (use->access == MM_WRITE) return;
-    const int home = mm_graph_tensor(p->graph, use->tensor)->persistent;
-    add_idle_waits(p, add_node(p, MM_NODE_IN, use->tensor, home, st->raw));
+    int from = mm_graph_tensor(p->graph, use->tensor)->persistent;
+    if (p->plan->segments[from].memory == MM_MEM_DISK) from = add_move(p, MM_NODE_LOAD, from);
+    add_idle_waits(p, add_node(p, MM_NODE_IN, use->tensor, from, st->raw));
 }
 
 static void begin_visits(planner *p, int s) {
@@ -496,7 +498,11 @@ static void begin_early(planner *p, int s) {
 static void go_home(planner *p, mm_tensor tensor) {
     storage *st = &p->storages[tensor];
     const int home = mm_graph_tensor(p->graph, tensor)->persistent;
-    if (st->changes) add_idle_waits(p, add_node(p, MM_NODE_OUT, tensor, st->raw, home));
+    const bool through = st->changes && p->plan->segments[home].memory == MM_MEM_DISK;
+    if (through)
+        add_idle_waits(p, add_node(p, MM_NODE_STORE, tensor, add_move(p, MM_NODE_OUT, st->raw), home));
+    else if (st->changes)
+        add_idle_waits(p, add_node(p, MM_NODE_OUT, tensor, st->raw, home));
     st->changes = false;
     st->raw = -1;
 }

@@ -861,7 +861,7 @@ TEST_CASE(a_step_on_the_host_takes_its_bytes_at_the_hosts_rate_beside_the_others
     mm_layer layers[3];
     const mm_tensor_desc descs[] = {{"weight", MM_WEIGHT, MM_PERSISTENT, MM_F32, 1, {1000}},
                                     {"loss", MM_STATE, MM_PERSISTENT, MM_F32, 1, {1}}};
-    const mm_place places[] = {{0, true}, {0, false}};
+    const mm_place places[] = {{0, MM_MEM_PINNED}, {0, MM_MEM_DEVICE}};
     const mm_limits limits = {.base_bytes = 512, .pinned_base_bytes = 4096, .places = places};
     assert_int_equal(mm_graph_create("hosting", &graph), MM_OK);
     assert_int_equal(mm_graph_add_tensor(graph, &descs[0], &weight), MM_OK);

@@ -48,7 +48,7 @@ static mm_limits place_homes(const mm_graph *graph, uint64_t variant) {
         if (tensor->persistent < 0) continue;
         const bool pinned = variant % 2 && tensor->first_use > 0 && tensor->shared == MM_ALLREDUCE_NOT && t % 4 > 0;
         int64_t *end = pinned ? &limits.pinned_base_bytes : &limits.base_bytes;
-        places[i++] = (mm_place){.offset = *end, .pinned = pinned};
+        places[i++] = (mm_place){.offset = *end, .memory = pinned ? MM_MEM_PINNED : MM_MEM_DEVICE};
         *end += mm_align(tensor->bytes);
     }
     return limits;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "mm/manager/manager.h"
+#include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
@@ -182,8 +183,258 @@ static void a_failing_disk_fails_the_iteration_alone(void **state) {
     suite_net_fini(&s);
 }
 
+/* ---------------------------------------------------------------- homes on the disk */
+
+static const char GPT[] = "gpt,layers=2,width=32,heads=2,context=16,vocabulary=100,dropout=0.1";
+
+/* Policies whose weights and states leave the device. */
+static const char *const HOUSING[] = {
+    "swap-async:when=always,resident=none",
+    "recompute-swap:when=always,resident=none",
+    "auto:resident=needed",
+    "liveness:resident=none",
+    "freelunch:codec=raw,eligible=all,when=always,resident=none",
+    "rules:relu=mask;conv=recompute;*=swap,resident=needed",
+};
+enum { N_HOUSING = sizeof HOUSING / sizeof *HOUSING };
+
+/* As options_of, with a part of the pinned memory. */
+static mm_options housed_options(const suite_net *s, const char *policy, int part) {
+    mm_options options = options_of(s, policy, 1);
+    const suite_need free = suite_needs_within(s, policy, options.device_bytes, INT64_MAX);
+    options.pinned_bytes = free.pinned_bytes / part;
+    return options;
+}
+
+static int64_t bytes_at_home(const suite_run *r) {
+    const mm_plan *plan = mm_plan_now(r->manager, nets_exec_lowered(r->exec)->graph);
+    return plan->disk_base_bytes;
+}
+
+/* Opens a run, if it fits with so little pinned memory. */
+static bool open_run(suite_run *r, suite_net *s, const mm_options *options) {
+    mm_options own = *options;
+    own.device = s->device;
+    *r = (suite_run){.s = s, .backend = suite_backend(s)};
+    assert_int_equal(mm_manager_create(&own, &r->manager), MM_OK);
+    const nets_exec_options how = {.update = s->update, .strip_elems = s->strip_elems};
+    const mm_status status =
+        nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, s->optimizer, &how, &r->exec);
+    if (status == MM_OK) assert_int_equal(nets_exec_init(r->exec, SUITE_SEED), MM_OK);
+    if (status == MM_OK) return true;
+    if (status != MM_ERR_INFEASIBLE) fail_msg("%s", mm_last_error());
+    suite_run_fini(r);
+    return false;
+}
+
+static int expect_same_at_home(suite_net *s, int policies) {
+    int at_home = 0;
+    for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_IN_BACKWARD; u++) {
+        s->update = (nets_update_when)u;
+        for (int p = 0; p < policies; p++) {
+            float loss, now = 0;
+            size_t n;
+            float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
+            for (int part = 2; part <= 6; part += 2) {
+                mm_options options = housed_options(s, HOUSING[p], part);
+                options.self_check = part == 4;
+                options.verify_issued = part == 2;
+                suite_run r;
+                if (!open_run(&r, s, &options)) continue;
+                at_home += bytes_at_home(&r) > 0;
+                for (int i = 0; i < ITERATIONS; i++) now = suite_iterate(&r);
+                float *weights = suite_weights(&r, &n);
+                mm_stats stats;
+                mm_stats_get(r.manager, &stats);
+                if (now != loss || !suite_same_learned(s, weights, expected))
+                    fail_msg("%s, %s, 1/%d: other weights", nets_net_name(s->net), HOUSING[p], part);
+                assert_true(bytes_at_home(&r) == 0 || (stats.store_bytes > 0 && stats.load_bytes > 0));
+                free(weights);
+                suite_run_fini(&r);
+            }
+            free(expected);
+        }
+    }
+    return at_home;
+}
+
+static void homes_go_on_to_the_disk(void **state) {
+    suite_net s;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    s.strip_elems = 1;
+    const int policies = test_depth(strcmp(s.device, "host") == 0 ? 2 : 1, N_HOUSING);
+    int at_home = expect_same_at_home(&s, policies);
+    suite_net_fini(&s);
+    suite_net_init_dropped(&s, *state, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    at_home += expect_same_at_home(&s, policies);
+    suite_net_fini(&s);
+    assert_true(at_home >= 2 * policies);
+}
+
+/* Homes move from and to the disk at run time, some with iterations still running; and what the caller reads and writes
+ * of one, from any byte on, is there. */
+static void homes_come_and_go(void **state) {
+    enum { SWITCHES = 8 };
+    static const char *const specs[] = {"liveness:resident=none", "liveness", "swap-async:when=always,resident=none",
+                                        "recompute-swap:when=always,resident=none"};
+    suite_net s;
+    suite_run r;
+    size_t n;
+    int at_home = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    float *expected = suite_expected(&s, "liveness", SWITCHES, &n);
+    const int64_t most = suite_needs(&s, "liveness", 0).device_bytes;
+    mm_options options = housed_options(&s, specs[3], 4);
+    options.device_bytes = most;
+    options.policy = "liveness";
+    assert_true(open_run(&r, &s, &options));
+    for (int i = 0; i < SWITCHES; i++) {
+        const mm_status status = mm_policy_set(r.manager, specs[i % 4]);
+        if (status != MM_OK && status != MM_ERR_INFEASIBLE) fail_msg("%s", mm_last_error());
+        const int64_t bytes = bytes_at_home(&r);
+        at_home += bytes > 0;
+        for (int p = 0; p < nets_net_params(s.net); p++) {
+            char name[NETS_PARAM_NAME_CAPACITY + 32];
+            uint8_t own[3] = {1, 2, 3}, there[3], again[3];
+            snprintf(name, sizeof name, "exp_avg.%s", nets_net_param(s.net, p)->name);
+            if (nets_net_param(s.net, p)->elems < 1500) continue;
+            assert_int_equal(mm_persistent_get(r.manager, name, 4095, there, 3), MM_OK); /* across two blocks */
+            assert_int_equal(mm_persistent_set(r.manager, name, 4095, own, 3), MM_OK);
+            assert_int_equal(mm_persistent_get(r.manager, name, 4095, again, 3), MM_OK);
+            assert_memory_equal(again, own, 3);
+            assert_int_equal(mm_persistent_set(r.manager, name, 4095, there, 3), MM_OK);
+            size_t size = 0;
+            const void *home = mm_persistent_data(r.manager, name, &size);
+            assert_int_equal(size, nets_net_param(s.net, p)->elems * 4);
+            assert_true(home || bytes > 0);
+        }
+        suite_iterate(&r);
+    }
+    float *weights = suite_weights(&r, &n);
+    assert_true(suite_same_learned(&s, weights, expected));
+    assert_true(at_home >= 2 && at_home < SWITCHES);
+    free(weights);
+    suite_run_fini(&r);
+    free(expected);
+    suite_net_fini(&s);
+}
+
+/* Whether all that was learned can be read, and no iteration has ended amid its update. */
+static bool can_be_saved(const suite_run *r) {
+    int64_t updates;
+    bool good = nets_exec_updates(r->exec, &updates) == MM_OK;
+    for (int p = 0; good && p < nets_net_params(r->s->net); p++)
+        for (int part = NETS_VALUE; part < NETS_PARTS; part++) {
+            float *values = malloc((size_t)nets_net_param(r->s->net, p)->elems * sizeof *values);
+            const mm_status status = nets_exec_param_get(r->exec, p, (nets_part)part, values);
+            assert_true(status == MM_OK || status == MM_ERR_NOT_FOUND || status == MM_ERR_IO);
+            good &= status != MM_ERR_IO;
+            free(values);
+        }
+    return good;
+}
+
+/* The n-th access fails: the iteration, or the next, fails with the disk's name. What can be saved then is what was
+ * learned before or after an iteration; else saving fails. With new values everything works as before. */
+static void a_failing_disk_never_mixes_what_was_learned(void **state) {
+    static const int errors[] = {EIO, ENOSPC, 0};
+    enum { AHEAD = 3 };
+    suite_net s;
+    float *after[AHEAD];
+    suite_run r;
+    size_t n;
+    int failed = 0, saved = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    s.update = NETS_UPDATE_BY_LAYER;
+    const mm_options options = housed_options(&s, HOUSING[0], 4);
+    assert_true(open_run(&r, &s, &options));
+    assert_true(bytes_at_home(&r) > 0);
+    for (int i = 0; i < AHEAD; i++) {
+        after[i] = suite_weights(&r, &n);
+        suite_iterate(&r);
+    }
+    suite_run_fini(&r);
+    const int stride = test_depth(7, 1);
+    for (int nth = 0;; nth += stride) {
+        nets_result result;
+        assert_true(open_run(&r, &s, &options));
+        atomic_store(&error, errors[nth % 3]);
+        atomic_store(&left, nth);
+        mm_disk_set_io(r.manager->disk, &failing);
+        mm_status status = MM_OK;
+        for (int i = 0; i < AHEAD - 1 && status == MM_OK; i++)
+            status = nets_exec_iteration(r.exec, s.images, s.labels, s.batch, SUITE_RATE, &result);
+        if (status == MM_OK) status = mm_manager_sync(r.manager); /* the last iteration's stores */
+        const bool happened = atomic_load(&left) < 0;
+        assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
+        if (happened && !strstr(mm_last_error(), "disk /")) fail_msg("no directory in '%s'", mm_last_error());
+        mm_disk_set_io(r.manager->disk, NULL);
+        if (can_be_saved(&r)) {
+            float *now = suite_weights(&r, &n);
+            bool any = false;
+            for (int i = 0; i < AHEAD; i++) any |= suite_same_learned(&s, now, after[i]);
+            if (!any) fail_msg("access %d: mixed", nth);
+            free(now);
+            saved += happened;
+        }
+        if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
+        suite_iterate(&r);
+        float *now = suite_weights(&r, &n);
+        assert_true(suite_same_learned(&s, now, after[1]));
+        free(now);
+        suite_run_fini(&r);
+        failed += happened;
+        if (!happened) break;
+    }
+    print_message("%d accesses failed; after %d of them all that was learned was whole\n", failed, saved);
+    assert_true(failed > 5 && saved > 0 && saved < failed);
+    for (int i = 0; i < AHEAD; i++) free(after[i]);
+    suite_net_fini(&s);
+}
+
+/* A switch that moves homes to a disk which fails: everything stays as it was. */
+static void a_move_to_a_failing_disk_is_taken_back(void **state) {
+    suite_net s;
+    suite_run r;
+    size_t n;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    mm_options options = housed_options(&s, HOUSING[0], 4);
+    options.device_bytes = suite_needs(&s, "liveness", 0).device_bytes;
+    options.policy = "liveness";
+    assert_true(open_run(&r, &s, &options));
+    suite_iterate(&r);
+    float *before = suite_weights(&r, &n);
+    atomic_store(&error, EIO);
+    for (int nth = 0; nth < 9; nth += 4) {
+        atomic_store(&left, nth);
+        mm_disk_set_io(r.manager->disk, &failing);
+        assert_int_equal(mm_policy_set(r.manager, HOUSING[0]), MM_ERR_IO);
+        if (!strstr(mm_last_error(), "disk /")) fail_msg("no directory in '%s'", mm_last_error());
+        mm_disk_set_io(r.manager->disk, NULL);
+        float *now = suite_weights(&r, &n);
+        assert_true(suite_same_learned(&s, now, before));
+        assert_int_equal(bytes_at_home(&r), 0);
+        free(now);
+    }
+    assert_int_equal(mm_policy_set(r.manager, HOUSING[0]), MM_OK);
+    assert_true(bytes_at_home(&r) > 0);
+    suite_iterate(&r);
+    suite_run_fini(&r);
+    free(before);
+    suite_net_fini(&s);
+}
+
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
+        SUITE_TEST(homes_go_on_to_the_disk, device),
+        SUITE_TEST(homes_come_and_go, device),
+        SUITE_TEST(a_failing_disk_never_mixes_what_was_learned, device),
+        SUITE_TEST(a_move_to_a_failing_disk_is_taken_back, device),
         SUITE_TEST(a_network_trains_in_less_pinned_memory, device),
         SUITE_TEST(without_the_disk_it_is_refused, device),
         SUITE_TEST(a_failing_disk_fails_the_iteration_alone, device),

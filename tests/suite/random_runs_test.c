@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs of random networks, optimizers, updates, homes, policies and budgets, which change between iterations: the
- * weights and states end with the bits of a run that keeps everything on the device. Each run has a seed of its own; a
- * failure prints it, and MM_SUITE_RUN=SEED runs it alone. */
+ * weights and states end with the bits of a run that keeps everything on the device. Some have little pinned memory,
+ * and a disk. Each run has a seed of its own; a failure prints it, and MM_SUITE_RUN=SEED runs it alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,12 +12,13 @@
 
 #include <cmocka.h>
 
+#include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/core/random.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 2, ITERATIONS = 4, SPEC_CAPACITY = 128 };
-enum { PINNED_BYTES = 64 << 20 };
+enum { PINNED_BYTES = 64 << 20, DISK_BYTES = 64 << 20 };
 
 /* NULL: suite_net_init_dropped. Batch norms and residuals; biases that a ReLU adds; a tied embedding; a loss with a
  * weight of its own; adapters; parameters of 4096 elements, which have codes. */
@@ -70,7 +71,13 @@ typedef struct random_run {
 /* Weights of runs without a limit, by network, optimizer and precision; NULL: not computed yet. */
 typedef struct kept {
     float *weights[N_NETS][N_OPTIMIZERS][2];
+    int on_disk; /* how often homes were on the disk */
 } kept;
+
+static const char *directory(void) {
+    const char *given = getenv("TEST_TMPDIR");
+    return given ? given : "/tmp";
+}
 
 static void init_net(suite_net *s, const char *device, int net) {
     if (NETS[net])
@@ -141,17 +148,22 @@ static void run_one(const char *device, kept *all, int seed) {
     draw(&run, device, &random);
     const float *weights = expected(all, &run);
     suite_net *s = &run.s;
+    uint64_t draws = ~random;
+    const bool disk = !run.how.on_host && random_chance(&draws, 50);
     s->optimizer = &run.how;
     const int64_t least = suite_needs(s, "recompute:mode=memory,when=always,resident=none", 0).device_bytes;
     const int64_t most = suite_needs(s, "liveness", 0).device_bytes;
-    print_message("run %d: %s %s%s%s, update %d, strips of %lld, %lld to %lld bytes:", seed, nets_net_name(s->net),
-                  OPTIMIZERS[run.optimizer], run.how.on_host ? " on=host" : "",
+    const int64_t pinned = disk ? most / 32 + (int64_t)(random_next(&draws) % (uint64_t)(most / 4)) : PINNED_BYTES;
+    print_message("run %d: %s %s%s%s, update %d, strips of %lld, %lld to %lld bytes%s, %lld pinned:", seed,
+                  nets_net_name(s->net), OPTIMIZERS[run.optimizer], run.how.on_host ? " on=host" : "",
                   s->precision == NETS_BF16 ? " bf16" : "", (int)s->update, (long long)s->strip_elems, (long long)least,
-                  (long long)most);
+                  (long long)most, disk ? ", a disk" : "", (long long)pinned);
     suite_run_init(&r, s,
                    &(mm_options){.device_bytes = most,
-                                 .pinned_bytes = PINNED_BYTES,
+                                 .pinned_bytes = pinned,
                                  .policy = "liveness",
+                                 .disk = disk ? directory() : NULL,
+                                 .disk_bytes = disk ? DISK_BYTES : 0,
                                  .issue = random_chance(&random, 30) ? MM_ISSUE_INLINE : MM_ISSUE_THREAD,
                                  .self_check = random_chance(&random, 30),
                                  .measure_touched = true});
@@ -161,6 +173,7 @@ static void run_one(const char *device, kept *all, int seed) {
         const int64_t budget = least + (int64_t)(random_next(&random) % (uint64_t)(most - least + 1));
         print_message(" %s, %lld bytes: %d;", spec, (long long)budget, n);
         suite_switch(&r, spec, budget);
+        all->on_disk += mm_plan_now(r.manager, nets_exec_lowered(r.exec)->graph)->disk_base_bytes > 0;
         iterate(&r, &random, n);
     }
     suite_expect_end(&r, most, weights);
@@ -174,6 +187,8 @@ static void weights_are_those_of_a_run_that_keeps_all(void **state) {
     const int usual = test_is_sanitized() ? 12 : 50, runs = host ? test_depth(usual, 1000) : test_depth(4, 60);
     kept all = {0};
     for (int seed = only ? atoi(only) : 1, end = only ? seed : runs; seed <= end; seed++) run_one(device, &all, seed);
+    print_message("%d times homes were on the disk\n", all.on_disk);
+    assert_true(only || all.on_disk >= runs / 12);
     for (int net = 0; net < N_NETS; net++)
         for (int o = 0; o < N_OPTIMIZERS; o++)
             for (int half = 0; half < 2; half++) free(all.weights[net][o][half]);

@@ -212,6 +212,39 @@ black_cifar10() { # FOLDER
     for file in data_batch_{1..5} test_batch; do truncate -s 30730000 "$1/$file.bin"; done
 }
 
+# in_group BYTES ARGUMENT...: runs mm in a control group with this limit, which `group` is. Sets `status`.
+in_group() {
+    status=0
+    (
+        echo "$1" >"$group/$limit_file" && echo "$BASHPID" >"$group/cgroup.procs" || exit 99
+        exec "$mm" "${@:2}"
+    ) >out 2>err </dev/null || status=$?
+}
+
+# remove_group FOLDER: it has no processes any more, but the kernel may need a moment.
+remove_group() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        rmdir "$1" 2>/dev/null && return
+        sleep 0.05
+    done
+}
+
+# make_group: makes a control group, `group`, which goes when the case ends; `limit_file` sets its limit. Skips the case
+# where none can be made.
+make_group() {
+    local at
+    for at in /sys/fs/cgroup:memory.max /sys/fs/cgroup/memory:memory.limit_in_bytes; do
+        group=${at%:*}/mm-test-$$ limit_file=${at#*:}
+        mkdir "$group" 2>/dev/null || continue
+        [[ ! -w $group/$limit_file ]] || break
+        rmdir "$group"
+    done
+    [[ -d $group ]] || skip "no control group can be made"
+    # shellcheck disable=SC2064 # the variable is gone when the shell ends
+    trap "remove_group '$group'" EXIT
+}
+
 # Runs the functions whose names end in "_". PART="2/3": every third of them, from the second on.
 run_cases() {
     local name status passed=0 failed=() skipped=() i=0 part=${PART:-1/1}

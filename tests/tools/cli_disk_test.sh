@@ -41,6 +41,71 @@ plans_say_what_goes_to_the_disk_() {
     cmp -s whole.json with.json || fail "a disk changes a plan that needs none"
 }
 
+gpt=(--net 'gpt,layers=2' --batch 2 --optimizer adamw --update in-backward --threads 1)
+
+# Weights and states of which neither the device nor pinned memory has room for all: their homes are on the disk.
+homes_of_weights_and_states_go_to_the_disk_() {
+    local -a housed=(--policy 'swap-async:when=always,resident=none' --pinned 1500KiB --disk disk:64MiB)
+    mkdir -p disk
+    expect 0 plan "${gpt[@]}" "${housed[@]}" --explain --json row.json --save-plan plan.jsonl
+    says out "have their homes on the disk"
+    says out ", on the disk"
+    expect 0 plan "${gpt[@]}" "${housed[@]:0:2}" --pinned 4MiB --disk disk:64MiB --explain # as few as that needs
+    says out "have their homes on the disk"
+    says out "have their homes in pinned memory"
+    expect 0 plan "${gpt[@]}" "${housed[@]}" --explain --json row.json --save-plan plan.jsonl
+    (($(count row.json '"place": "disk"') > 0)) || fail "no home is on the disk"
+    expect 0 verify plan.jsonl
+    python3 "$verify" plan.jsonl >seen || fail "the second checker refuses it: $(<seen)"
+    (($(grep -c '"is": "home".*"place": "disk"' plan.jsonl) > 0)) || fail "the plan has no home on the disk"
+    expect 0 train "${gpt[@]}" --on-overflow stop --iterations 3 --policy liveness --quiet --save free
+    expect 1 train "${gpt[@]}" --on-overflow stop --iterations 3 "${housed[@]:0:4}" --quiet
+    says err "pinned"
+    expect 0 train "${gpt[@]}" --on-overflow stop --iterations 3 "${housed[@]}" --quiet --save kept --json run.json \
+        --verify-issued --save-plan ran.jsonl
+    equal_tensors free kept
+    (($(value run.json pinned_bytes) <= 1500 << 10)) || fail "$(<run.json)"
+    (($(value run.json store_bytes) > 0 && $(value run.json load_bytes) > 0)) || fail "$(<run.json)"
+    expect 0 train "${gpt[@]}" --on-overflow stop --iterations 3 --plan ran.jsonl --pinned 1500KiB --disk disk:64MiB \
+        --quiet --save again
+    equal_tensors free again
+    expect 0 train "${gpt[@]}" --on-overflow stop --iterations 2 --load kept "${housed[@]}" --quiet --save on
+    expect 0 train "${gpt[@]}" --on-overflow stop --iterations 2 --load free --policy liveness --quiet --save on_free
+    equal_tensors on on_free
+}
+
+# In a control group whose memory has room for a part of them alone.
+a_control_group_is_enough_with_a_disk_() {
+    local group limit_file status
+    local -a run=(train --net 'gpt,layers=4,width=512,vocabulary=2000' "${gpt[@]:2}" --on-overflow stop --iterations 1 --quiet
+        --policy liveness:resident=none)
+    mkdir -p disk
+    make_group
+    in_group 110000000 "${run[@]}"
+    ((status != 99)) || skip "no process can be moved into a control group"
+    ((status != 0)) || fail "it fits without a disk"
+    in_group 110000000 "${run[@]}" --disk disk:1GiB
+    ((status == 0)) || fail "status $status: $(<err)"
+}
+
+rules_name_what_leaves_the_device_() {
+    local -a plan=(plan "${gpt[@]}" --explain --json row.json --policy)
+    expect 0 "${plan[@]}" 'rules:states=host;*=swap'
+    (($(count row.json '"kind": "optimizer state"') > 0 && $(count row.json '"place"') > 0)) || fail "no states leave"
+    says out "of kind optimizer"
+    ! grep -q "of kind weight" out || fail "weights leave"
+    expect 0 "${plan[@]}" 'rules:weights=host;states=host'
+    says out "of kind weight"
+    expect 2 "${plan[@]}" 'rules:weights=host;weights=host'
+    says err "is given twice"
+    expect 2 "${plan[@]}" 'rules:conv=host'
+    says err "only weights, states and gradients have homes"
+    expect 2 "${plan[@]}" 'rules:states=host,resident=needed'
+    says err "leave resident=needed out"
+    expect 2 "${plan[@]}" 'rules:gradients=host'
+    says err "nothing of kind weight gradient that could have its home in host memory"
+}
+
 wrong_disks_are_refused_() {
     local disk
     for disk in disk disk: :64MiB disk:none disk:0; do

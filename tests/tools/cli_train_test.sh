@@ -396,35 +396,9 @@ pinned_memory_is_a_budget_too_() {
     ! [[ -s err ]] || fail "pinning that much was tried"
 }
 
-# in_group BYTES ARGUMENT...: runs mm in a control group with this limit, which `group` is. Sets `status`.
-in_group() {
-    status=0
-    (
-        echo "$1" >"$group/$limit_file" && echo "$BASHPID" >"$group/cgroup.procs" || exit 99
-        exec "$mm" "${@:2}"
-    ) >out 2>err </dev/null || status=$?
-}
-
-# remove_group FOLDER: it has no processes any more, but the kernel may need a moment.
-remove_group() {
-    local i
-    for ((i = 0; i < 100; i++)); do
-        rmdir "$1" 2>/dev/null && return
-        sleep 0.05
-    done
-}
-
 a_budget_above_what_the_control_group_allows_is_refused_() {
-    local group limit_file status at
-    for at in /sys/fs/cgroup:memory.max /sys/fs/cgroup/memory:memory.limit_in_bytes; do
-        group=${at%:*}/mm-test-$$ limit_file=${at#*:}
-        mkdir "$group" 2>/dev/null || continue
-        [[ ! -w $group/$limit_file ]] || break
-        rmdir "$group"
-    done
-    [[ -d $group ]] || skip "no control group can be made"
-    # shellcheck disable=SC2064 # the variable is gone when the shell ends
-    trap "remove_group '$group'" EXIT
+    local group limit_file status
+    make_group
     in_group 150000000 train --net resnet8 --batch 8 --budget 400MiB --iterations 1 --quiet
     ((status != 99)) || skip "no process can be moved into a control group"
     ((status == 1)) || fail "status $status"

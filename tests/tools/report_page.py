@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""report_page.py PAGE FIGURES MANY DAMAGED FOLDER: checks pages of 'mm report' of report_page_test.sh in a headless
-Chromium, which is started once: what is on PAGE, what FIGURES and MANY tell at sight (report_figures.py), and that
-DAMAGED, of damaged files, comes to its end. FOLDER is for the browser's files. --find: prints the Chromium's path, or
-fails."""
+"""report_page.py PAGE FIGURES MANY DAMAGED HOMES FOLDER: checks pages of 'mm report' of report_page_test.sh in a
+headless Chromium, which is started once: what is on PAGE, what FIGURES and MANY tell at sight (report_figures.py), that
+DAMAGED, of damaged files, comes to its end, and that HOMES has tables of homes. FOLDER is for the browser's files.
+--find: prints the Chromium's path, or fails."""
 import os
 import sys
 import zlib
@@ -198,12 +198,21 @@ def check_damaged(page):
     page.settle()
 
 
+def check_homes(page):
+    expect(page.run("[...document.querySelectorAll('main section')].map((s) => s.id)"), ["plans", "memory", "maps", "homes"],
+           "sections")
+    rows = page.run("[...document.querySelectorAll('#homes tbody tr')].map((row) => row.innerText)")
+    expect(len(rows), 40, "rows, of 42, before all are shown")
+    holds(any("host memory" in row for row in rows) and any("disk" in row for row in rows), "homes in both: %s" % rows[:5])
+    holds(any("2 visits" in row for row in rows), "no weight comes twice")
+
+
 def main():
     if sys.argv[1:] == ["--find"]:
         path = chromium.find() or sys.exit(1)
         print(path)
         return
-    page = chromium.Page(chromium.find(), os.path.join(sys.argv[5], "profile"))
+    page = chromium.Page(chromium.find(), os.path.join(sys.argv[6], "profile"))
     try:
         page.size(1200, 900)
         page.prefer("light")
@@ -214,8 +223,10 @@ def main():
         check_figures(page, sys.argv[2], sys.argv[3])
         page.open(sys.argv[4])
         check_damaged(page)
+        page.open(sys.argv[5])
+        check_homes(page)
         expect(page.complaints, [], "the console")
-        expect({url.split("/")[-1] for url in page.requests}, set(sys.argv[1:5]), "requests")
+        expect({url.split("/")[-1] for url in page.requests}, set(sys.argv[1:6]), "requests")
     finally:
         page.close()
 

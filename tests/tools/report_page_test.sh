@@ -70,7 +70,10 @@ page_draws_what_the_files_have_() {
     damaged_files
     printf 'iteration,loss,accuracy,seconds\n1,nan,inf,0\n' >log_bad.csv
     expect 0 report rows_bad.json plans_bad.json trace_bad.json log_bad.csv --html damaged.html
-    python3 "$script" page.html figures.html many.html damaged.html "$PWD" >said 2>&1 || fail "$(<said)"
+    expect 0 plan --net gpt,layers=2 --batch 2 --optimizer adamw --update in-backward --pinned 3MiB --disk /nowhere:64MiB \
+        --policy swap-async:when=always,resident=none --explain --json homes.json
+    expect 0 report homes.json --html homes.html
+    python3 "$script" page.html figures.html many.html damaged.html homes.html "$PWD" >said 2>&1 || fail "$(<said)"
 }
 
 run_cases

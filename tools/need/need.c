@@ -169,7 +169,7 @@ mm_status need_plan(need *n, bool *fit_out) {
 static int64_t base_of(const mm_plan *plan) {
     int64_t base = plan->base_bytes;
     for (int i = 0; i < mm_graph_persistents(plan->graph); i++)
-        if (plan->segments[i].memory == MM_MEM_PINNED) base += mm_align(plan->segments[i].bytes);
+        if (plan->segments[i].memory != MM_MEM_DEVICE) base += mm_align(plan->segments[i].bytes);
     return base;
 }
 

@@ -14,6 +14,7 @@
 const char *need_pinned_from(pinned_from from) {
     return from == PINNED_HALF   ? " (half of what this host has free)"
            : from == PINNED_REST ? " (what the budget leaves of what this host has free)"
+           : from == PINNED_DISK ? " (a part of what this host has free, beside a disk)"
                                  : "";
 }
 
@@ -35,6 +36,7 @@ mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_li
                    MM_BRIEF(policy), MM_SIZE_TEXT(pinned_bytes), MM_SIZE_TEXT(pinned.bytes),
                    pinned.from == PINNED_GIVEN  ? "given (--pinned)"
                    : pinned.from == PINNED_HALF ? "half of what this host has free; --pinned sets it"
+                   : pinned.from == PINNED_DISK ? "a part of what this host has free, beside a disk; --pinned sets it"
                                                 : "left beside the budget of what this host has free; --pinned sets it",
                    hint);
 }

@@ -27,9 +27,10 @@ static bool reads_bound(const mm_codec *codec) { return codec->flags.reads_bound
 
 mm_status policy_stay(mm_policy *policy) {
     if (policy->config.resident == MM_RESIDENT_NONE)
-        return mm_fail(MM_ERR_INVALID,
-                       "policy %s: what ranks divide stays on the device; leave resident= out, or --divide",
-                       policy->spec);
+        return mm_fail(
+            MM_ERR_INVALID,
+            "policy %s: what ranks divide stays on the device; leave resident=, and =host in rules, out, or --divide",
+            policy->spec);
     policy->config.resident = MM_RESIDENT_ALL;
     return MM_OK;
 }

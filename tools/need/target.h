@@ -43,8 +43,9 @@ enum { PINNED_OPEN = -1 };
 int64_t target_pinned_and_disk(const target *target, int64_t pinned_bytes);
 
 /* Where a limit of pinned memory comes from: --pinned; half of what this host has free; on the device host, what the
- * budget leaves of that, if it is less than half; or there is none, because the plan is for another machine. */
-typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_REST, PINNED_ELSEWHERE } pinned_from;
+ * budget leaves of that, if it is less than half; with a disk, a quarter of what is free, or half of what the budget
+ * leaves of it; or there is none, because the plan is for another machine. */
+typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_REST, PINNED_DISK, PINNED_ELSEWHERE } pinned_from;
 
 /* The pinned memory that plans may take. */
 typedef struct pinned_limit {
@@ -109,7 +110,9 @@ enum { TARGET_LINK_LEAST = 100000 };
         1, MM_HOST_THREADS_MOST)
 
 /* The limit by --pinned's value: if that is open, half of what is free (chosen: the other half is for the rest of the
- * system). elsewhere: the plan is for another machine, whose memory is not known. */
+ * system). With a disk a quarter: what pinned memory has no room for goes there, and on the device host the rest must
+ * do for the budget and the process itself, which a control group kills otherwise (chosen). elsewhere: the plan is for
+ * another machine, whose memory is not known. */
 pinned_limit target_pinned(const target *target, int64_t option, bool elsewhere);
 /* The same for what will run here in this budget. 0: no budget is given. */
 pinned_limit target_pinned_beside(const target *target, int64_t option, int64_t budget_bytes);

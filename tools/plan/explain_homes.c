@@ -40,7 +40,8 @@ static visit visit_of(const mm_plan *plan, int segment) {
     return v;
 }
 
-/* The tensors with homes in pinned memory, the largest first. Returns their number; -1: out of memory. */
+/* The tensors with homes in pinned memory or on the disk, the largest first. Returns their number; -1: out of
+ * memory. */
 typedef struct home {
     mm_tensor tensor;
     int64_t bytes;
@@ -88,8 +89,10 @@ static mm_status print_home(FILE *file, const mm_plan *plan, const home *h) {
     print_visits(told, plan, h->tensor);
     const bool whole = fclose(told) == 0;
     if (whole) {
-        fprintf(file, "  %10s  %s\n%*s", mm_size_format(h->bytes, size, sizeof size),
-                mm_graph_tensor(plan->graph, h->tensor)->name, INDENT, "");
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, h->tensor);
+        const bool disk = plan->segments[tensor->persistent].memory == MM_MEM_DISK;
+        fprintf(file, "  %10s  %s%s\n%*s", mm_size_format(h->bytes, size, sizeof size), tensor->name,
+                disk ? ", on the disk" : "", INDENT, "");
         table_wrap(file, INDENT, INDENT, text);
         fputc('\n', file);
     }
@@ -97,18 +100,22 @@ static mm_status print_home(FILE *file, const mm_plan *plan, const home *h) {
     return whole ? MM_OK : mm_fail(MM_ERR_NOMEM, "out of memory for the explanation");
 }
 
-static void print_kinds(FILE *file, const mm_plan *plan, const home *list, int n) {
+/* Tells how many tensors have their homes in a memory, in all and of each kind. */
+static void print_kinds(FILE *file, const mm_plan *plan, const home *list, int n, mm_memory memory) {
     int64_t all = 0, bytes[MM_TENSOR_KINDS] = {0};
-    int count[MM_TENSOR_KINDS] = {0};
+    int total = 0, count[MM_TENSOR_KINDS] = {0};
     char size[32];
     for (int i = 0; i < n; i++) {
-        const mm_tensor_kind kind = mm_graph_tensor(plan->graph, list[i].tensor)->kind;
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, list[i].tensor);
+        if (plan->segments[tensor->persistent].memory != memory) continue;
         all += list[i].bytes;
-        bytes[kind] += list[i].bytes;
-        count[kind]++;
+        total++;
+        bytes[tensor->kind] += list[i].bytes;
+        count[tensor->kind]++;
     }
-    fprintf(file, "%s, %s: %d tensors of %s have their homes in pinned memory\n", mm_graph_name(plan->graph),
-            plan->policy, n, mm_size_format(all, size, sizeof size));
+    if (total == 0) return;
+    fprintf(file, "%s, %s: %d tensors of %s have their homes %s\n", mm_graph_name(plan->graph), plan->policy, total,
+            mm_size_format(all, size, sizeof size), mm_memory_where(memory));
     for (int k = 0; k < MM_TENSOR_KINDS; k++)
         if (count[k] > 0)
             fprintf(file, "  %10s  %d of kind %s\n", mm_size_format(bytes[k], size, sizeof size), count[k],
@@ -119,7 +126,7 @@ mm_status explain_homes_print(FILE *file, const mm_plan *plan, int most) {
     home *list;
     const int n = list_homes(plan, &list);
     if (n < 0) return mm_fail(MM_ERR_NOMEM, "out of memory for the explanation");
-    if (n > 0) print_kinds(file, plan, list, n);
+    for (mm_memory m = MM_MEM_PINNED; m < MM_MEMORY_COUNT; m++) print_kinds(file, plan, list, n, m);
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < n && i < most; i++) status = print_home(file, plan, &list[i]);
     if (status == MM_OK && n > most) fprintf(file, "              and %d smaller ones\n", n - most);
@@ -151,7 +158,8 @@ json_t *explain_homes_json(const mm_plan *plan) {
     for (int i = 0; array && i < n; i++) {
         const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, list[i].tensor);
         json_array_append_new(array,
-                              json_pack("{ss ss sI sb so}", "name", tensor->name, "kind",
+                              json_pack("{ss ss ss sI sb so}", "name", tensor->name, "place",
+                                        mm_memory_name(plan->segments[tensor->persistent].memory), "kind",
                                         mm_tensor_kind_name(tensor->kind), "bytes", (json_int_t)list[i].bytes,
                                         "on_host", tensor->on_host, "visits", visits_json(plan, list[i].tensor)));
     }

@@ -255,7 +255,9 @@ static void print_offer(FILE *file, const plan_case *c) {
 
 /* Where the limit of pinned memory comes from, after its size. */
 static const char *limit_source(pinned_from from) {
-    return from == PINNED_HALF ? "half of what this host has free" : "--pinned";
+    return from == PINNED_HALF   ? "half of what this host has free"
+           : from == PINNED_DISK ? "a part of what this host has free, beside a disk"
+                                 : "--pinned";
 }
 
 /* The first line: what was planned, whether it fits, what it needs on the device and takes of the host. */

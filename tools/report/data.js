@@ -102,11 +102,19 @@ function pictureOfPlan(memory) {
                                                 readers: listOf(raw.readers).map((one) => textOf(one)),
                                                 actions: listOf(raw.actions).map((one) => textOf(one)),
                                             }));
+    const homes = objectsOf(memory.homes).map((raw) => ({
+                                                  name: textOf(raw.name),
+                                                  kind: textOf(raw.kind),
+                                                  bytes: numberOf(raw.bytes, 0),
+                                                  place: textOf(raw.place),
+                                                  visits: listOf(raw.visits).map((one) => listOf(one)),
+                                              }));
     return pictureOf({
         n,
         stacks,
         segments,
         maps,
+        homes,
         decisions: new Map(maps.map((map) => [map.name, map])),
         names: nodes.map((node) => textOf(node.name)),
         streams: nodes.map((node) => textOf(node.stream)),
@@ -138,6 +146,7 @@ function pictureOfCounters(counters, slices, iteration) {
         stacks,
         segments: [],
         maps: [],
+        homes: [],
         decisions: new Map(),
         names,
         streams: [],

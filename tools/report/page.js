@@ -59,6 +59,7 @@ addPlans(all.plans);
 addMemory(all);
 addTimelines(all);
 addMaps(all);
+addHomes(all);
 if (document.querySelectorAll('main section').length === 0)
     document.getElementById('main').append(
         element('p', {class: 'note'}, 'There is nothing to show in these files: no row, no plan and no event.'));

@@ -73,7 +73,7 @@ static const char *name_in_graph(const session *s, const char *name) {
 
 static bool has_part(const session *s, int param, int part) {
     if (part >= ABSMAX) return absmax_of(s, param, part - ABSMAX) >= 0;
-    return part == NETS_VALUE || nets_exec_param(s->train, param, part) != NULL;
+    return part == NETS_VALUE || nets_exec_has_part(s->train, param, part);
 }
 
 /* What is frozen is not saved. */

@@ -344,8 +344,9 @@ static mm_status read_options(train *t, int argc, char **argv) {
         {"--budget", "SIZE", "bytes on the device, never exceeded: 300MiB (what --policy's plan needs)", ARG_SIZE,
          &t->budget_bytes, 0, 0},
         {"--pinned", "SIZE",
-         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free)", ARG_SIZE,
-         &t->pinned_bytes, -1, 0},
+         "host memory for offloaded maps; 0: none (what the plan needs, at most half of what is free; with --disk a "
+         "quarter)",
+         ARG_SIZE, &t->pinned_bytes, -1, 0},
         TARGET_DISK_ARG(&t->target),
         TARGET_LINK_ARG(&t->target),
         {"--policy", "POLICY[:k=v,..]", "policy: 'mm policies' lists them (liveness; with --budget auto)", ARG_TEXT,

@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
 ALIGN, BLOCK = 256, 4096 # offsets are multiples of these: of the second on the disk
+BASES = {"device": "base_bytes", "pinned": "pinned_base_bytes", "disk": "disk_base_bytes"}
 CHUNK = 4096             # what a pool with a spill needs in addition (2.6)
 LARGEST = 2 ** 63 - 1    # the highest end of a segment (2.3), and the highest number in a file
 
@@ -52,7 +53,8 @@ REQUIRED = object()      # of a key that may not be left out
 # The keys of each kind of line, in the order in which the kinds follow each other in a plan. (A graph's line may have
 # more keys, and is looked at by itself.)
 LINES = {
-    "graph": "", "limits": "device_bytes pinned_bytes base_bytes pinned_base_bytes disk_bytes", "home": "tensor place offset",
+    "graph": "", "limits": "device_bytes pinned_bytes base_bytes pinned_base_bytes disk_bytes disk_base_bytes",
+    "home": "tensor place offset",
     "facts": "piece_bytes out_bytes_per_s in_bytes_per_s out_both_bytes_per_s in_both_bytes_per_s memory_bytes_per_s "
              "contention_permille link_contention_permille contention host_sum_bytes_per_s link_sharers ranks sum_at "
              "issue_ns alloc_ns cache_bytes far_ps_per_byte threads store_bytes_per_s load_bytes_per_s disk_ns",
@@ -62,7 +64,7 @@ LINES = {
     "variants": "step variants",
     "plan": "segments nodes pieces base_bytes pinned_base_bytes extent_bytes external_bytes peak_bytes pinned_bytes "
             "heap_offset heap_bytes heap_code_bytes keeps_all code_region_bytes buffer_region_bytes buffers "
-            "cut_short defragmentations disk_bytes",
+            "cut_short defragmentations disk_bytes disk_base_bytes",
     "alias": "tensor shares",
     "segment": "index content category tensor codec place offset bytes pool spill",
     "node": "index kind stream number tensor step variant segments codes given source target work stage throttle waits",
@@ -303,12 +305,13 @@ def read_plan(lines: List[Dict[str, Any]]) -> Plan:
             raise Unreadable("the plan has %d %s, the file %d" % (plan[what], what, len(found)))
     stated = {key: get(plan, key, int) for key in (
         "base_bytes", "pinned_base_bytes", "extent_bytes", "external_bytes", "peak_bytes", "pinned_bytes")}
-    stated.update((key, get(plan, key, int, 0)) for key in ("heap_offset", "heap_bytes", "heap_code_bytes", "disk_bytes"))
+    stated.update((key, get(plan, key, int, 0)) for key in (
+        "heap_offset", "heap_bytes", "heap_code_bytes", "disk_bytes", "disk_base_bytes"))
     limits = {key: get(of["limits"][0], key, int) for key in (
         "device_bytes", "pinned_bytes", "base_bytes", "pinned_base_bytes")}
-    limits["disk_bytes"] = get(of["limits"][0], "disk_bytes", int, 0)
+    limits.update((key, get(of["limits"][0], key, int, 0)) for key in ("disk_bytes", "disk_base_bytes"))
     return Plan(get(lines[0], "policy", str), graph.name, graph.tensors, graph.steps, roots, limits,
-                [(choice(h, "place", ("device", "pinned")), get(h, "offset", int)) for h in homes],
+                [(choice(h, "place", ("device", "pinned", "disk")), get(h, "offset", int)) for h in homes],
                 codecs, codes, variants, stated, segments, nodes, pieces)
 
 
@@ -413,7 +416,7 @@ class Checker:
         self.violations: List[Tuple[str, Optional[int], str]] = []
         self.persistent = [i for i, t in enumerate(plan.tensors) if t.ownership == "persistent"]
         self.home_of = {tensor: index for index, tensor in enumerate(self.persistent)}
-        self.base = {"device": plan.stated["base_bytes"], "pinned": plan.stated["pinned_base_bytes"], "disk": 0}
+        self.base = {place: plan.stated[key] for place, key in BASES.items()}
 
     def check(self) -> List[Tuple[str, Optional[int], str]]:
         for stage in ((self.part_1,), (self.part_2, self.homes), (self.part_3, self.part_4), (self.part_5,),
@@ -580,9 +583,9 @@ class Checker:
             self.bad("7.1", s, tensor.allreduce and not s.on_device, "all-reduced, its home is not on the device"))
 
     def rule_7_2(self, s: Segment) -> None:
-        base = self.plan.limits["base_bytes" if s.on_device else "pinned_base_bytes"]
+        base = self.plan.limits[BASES.get(s.place, "base_bytes")]
         self.bad("7.2", s, (s.place, s.offset) != self.plan.homes[s.index], "this home is not where the limits say")
-        self.bad("7.2", s, s.offset % ALIGN or s.end > base, "this home is not aligned, below the base")
+        self.bad("7.2", s, s.offset % (BLOCK if s.place == "disk" else ALIGN) or s.end > base, "this home is not aligned, below the base")
 
     def rule_7_3(self) -> None:
         homes = sorted(self.segments[:len(self.persistent)], key=lambda s: (s.place, s.offset))
@@ -1128,7 +1131,7 @@ class Checker:
         for rule, need, limit in (("9.1", extent + external, "device_bytes"), ("9.2", pinned, "pinned_bytes"),
                                   ("9.5", disk, "disk_bytes")):
             self.bad(rule, None, need > limits[limit], "it needs %d bytes, %s is %d", need, limit, limits[limit])
-        for key in ("base_bytes", "pinned_base_bytes"):
+        for key in BASES.values():
             self.bad("9.3", None, stated[key] < limits[key], "%s is below that of the limits", key)
         for key, right in (("extent_bytes", extent), ("external_bytes", external), ("peak_bytes", extent + external),
                            ("pinned_bytes", pinned), ("disk_bytes", disk)):

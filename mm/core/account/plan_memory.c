@@ -69,8 +69,10 @@ static json_t *nodes_json(described *d) {
 
 static const char *action_of(const mm_plan *plan, const mm_segment *s) {
     static const char *const made[MM_NODE_KINDS] = {
-        [MM_NODE_STEP] = "computed",  [MM_NODE_ENCODE] = "encoded", [MM_NODE_DECODE] = "decoded",
-        [MM_NODE_OUT] = "offloaded",  [MM_NODE_IN] = "fetched",     [MM_NODE_RECOMPUTE] = "recomputed",
+        [MM_NODE_STEP] = "computed",  [MM_NODE_ENCODE] = "encoded",
+        [MM_NODE_DECODE] = "decoded", [MM_NODE_OUT] = "offloaded",
+        [MM_NODE_IN] = "fetched",     [MM_NODE_RECOMPUTE] = "recomputed",
+        [MM_NODE_STORE] = "stored",   [MM_NODE_LOAD] = "loaded",
         [MM_NODE_MEASURE] = "unused", /* a measure writes to no segment, so this word never appears */
     };
     if (s->category == MM_CAT_PERSISTENT) return "lasting";
@@ -139,6 +141,35 @@ static json_t *maps_json(described *d) {
     return array;
 }
 
+/* ---------------------------------------------------------------- homes */
+
+/* When copies of the tensor are on the device: pairs of nodes, the first and the last that use one. */
+static json_t *visits_json(described *d, mm_tensor tensor) {
+    json_t *array = json_array();
+    for (int i = mm_graph_persistents(d->plan->graph); i < d->plan->n_segments; i++) {
+        const mm_segment *s = &d->plan->segments[i];
+        if (s->tensor == tensor && s->memory == MM_MEM_DEVICE && s->first_node >= 0)
+            append(d, array, json_pack("[ii]", s->first_node, s->last_node));
+    }
+    return array;
+}
+
+/* The persistent tensors that visit the device. */
+static json_t *homes_json(described *d) {
+    const mm_plan *plan = d->plan;
+    json_t *array = json_array();
+    for (int i = 0; i < mm_graph_persistents(plan->graph); i++) {
+        const mm_segment *home = &plan->segments[i];
+        if (home->memory == MM_MEM_DEVICE) continue;
+        const mm_tensor_info *tensor = mm_graph_tensor(plan->graph, home->tensor);
+        append(d, array,
+               json_pack("{ss ss sI ss so}", "name", tensor->name, "kind", mm_tensor_kind_name(tensor->kind), "bytes",
+                         (json_int_t)home->bytes, "place", mm_memory_name(home->memory), "visits",
+                         visits_json(d, home->tensor)));
+    }
+    return array;
+}
+
 /* ---------------------------------------------------------------- all */
 
 static json_t *describe(described *d) {
@@ -147,6 +178,7 @@ static json_t *describe(described *d) {
     set(d, object, "nodes", nodes_json(d));
     set(d, object, "segments", segments_json(d));
     set(d, object, "maps", maps_json(d));
+    set(d, object, "homes", homes_json(d));
     return object;
 }
 

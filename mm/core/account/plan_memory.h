@@ -19,6 +19,8 @@
  *   maps      of each that waits for the backward pass (mm_stash_account): name, layer, layer_kind, bytes, held_bytes,
  *             readers (backward steps), actions: what the plan does with it, of "keep" (it stays), "mask", "compress",
  *             "swap", "compress-swap", "recompute"; codec if it is coded
+ *   homes     of each persistent tensor that is not at home on the device: name, kind, bytes, place ("pinned", "disk"),
+ *             visits: of each copy on the device, the first and the last node that use it
  * facts: the plan's. MM_ERR_NOMEM. Thread-safe. */
 MM_CHECKED mm_status mm_plan_memory(const mm_plan *plan, const mm_graph_facts *facts, json_t **memory_out);
 

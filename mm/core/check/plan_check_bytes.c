@@ -128,27 +128,30 @@ static mm_status check_apart(const mm_check *c, mm_memory memory) {
 /* Checks that the home of each persistent tensor is at the place that the limits give, aligned and below the base. */
 static mm_status check_places(const mm_check *c) {
     const mm_place *places = c->limits->places;
-    int64_t packed = 0, end[2] = {0, 0}; /* on the device, in pinned memory */
-    bool ascending = true;               /* mostly they are; then places need no further check */
+    int64_t packed = 0, end[MM_MEMORY_COUNT] = {0};
+    bool ascending = true; /* mostly they are; then places need no further check */
     for (int i = 0; i < mm_graph_persistents(c->graph); i++) {
         const mm_segment *s = &c->plan->segments[i];
         const mm_place place = places ? places[i] : (mm_place){.offset = packed};
-        const int64_t base = place.pinned ? c->limits->pinned_base_bytes : c->limits->base_bytes;
-        if (s->offset != place.offset || s->memory != (place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE))
+        if ((unsigned)place.memory >= MM_MEMORY_COUNT)
+            return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor,
+                                   "has its place in a memory that does not exist");
+        const int64_t base = mm_limits_base(c->limits, place.memory);
+        if (s->offset != place.offset || s->memory != place.memory)
             return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor, "lies at %lld %s, but its place is at %lld %s",
                                    (long long)s->offset, mm_memory_where(s->memory), (long long)place.offset,
-                                   mm_memory_where(place.pinned ? MM_MEM_PINNED : MM_MEM_DEVICE));
-        if (place.offset < 0 || place.offset % MM_ALIGN != 0 || s->bytes > base || place.offset > base - s->bytes)
+                                   mm_memory_where(place.memory));
+        if (place.offset < 0 || place.offset % mm_memory_align(place.memory) != 0 || s->bytes > base ||
+            place.offset > base - s->bytes)
             return mm_check_refuse(c, MM_RULE_HOME_PLACE, -1, s->tensor,
                                    "has %lld bytes at %lld: not aligned, or not below the base of %lld bytes",
                                    (long long)s->bytes, (long long)place.offset, (long long)base);
-        ascending &= place.offset >= end[place.pinned];
-        end[place.pinned] = place.offset + s->bytes;
+        ascending &= place.offset >= end[place.memory];
+        end[place.memory] = place.offset + s->bytes;
         packed += mm_align(s->bytes);
     }
-    if (ascending) return MM_OK;
-    MM_TRY(check_apart(c, MM_MEM_DEVICE));
-    return check_apart(c, MM_MEM_PINNED);
+    for (mm_memory m = 0; !ascending && m < MM_MEMORY_COUNT; m++) MM_TRY(check_apart(c, m));
+    return MM_OK;
 }
 
 mm_status mm_check_sharing(const mm_check *c) {
@@ -235,16 +238,14 @@ static mm_status check_heap(const mm_check *c) {
 static mm_status check_sums(const mm_check *c) {
     const mm_plan *plan = c->plan;
     int64_t external = 0;
-    int64_t ends[MM_MEMORY_COUNT] = {[MM_MEM_DEVICE] = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0,
-                                     [MM_MEM_PINNED] = plan->pinned_base_bytes};
-    if (plan->base_bytes < c->limits->base_bytes)
-        return mm_check_refuse(c, MM_RULE_BASE, -1, -1, "was made for a base of %lld bytes, now it is %lld",
-                               (long long)plan->base_bytes, (long long)c->limits->base_bytes);
-    if (plan->pinned_base_bytes < c->limits->pinned_base_bytes)
-        return mm_check_refuse(c, MM_RULE_BASE, -1, -1,
-                               "was made for a base of %lld bytes of pinned memory, now it is %lld",
-                               (long long)plan->pinned_base_bytes, (long long)c->limits->pinned_base_bytes);
-    if (ends[MM_MEM_DEVICE] < plan->base_bytes) ends[MM_MEM_DEVICE] = plan->base_bytes;
+    int64_t ends[MM_MEMORY_COUNT] = {[MM_MEM_DEVICE] = plan->heap_bytes > 0 ? plan->heap_offset + plan->heap_bytes : 0};
+    for (mm_memory m = 0; m < MM_MEMORY_COUNT; m++) {
+        const int64_t base = mm_plan_memory_base(plan, m), now = mm_limits_base(c->limits, m);
+        if (base < now)
+            return mm_check_refuse(c, MM_RULE_BASE, -1, -1, "was made for a base of %lld bytes %s, now it is %lld",
+                                   (long long)base, mm_memory_where(m), (long long)now);
+        if (ends[m] < base) ends[m] = base;
+    }
     for (int i = mm_graph_persistents(c->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
         if (!s->dynamic && s->offset + s->bytes > ends[s->memory]) ends[s->memory] = s->offset + s->bytes;

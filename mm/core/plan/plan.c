@@ -81,7 +81,7 @@ static mm_status add_persistents(mm_plan *plan, const mm_place *places) {
         const int index = mm_plan_segment(plan, MM_CONTENT_RAW, MM_CAT_PERSISTENT, t, tensor->bytes);
         if (index < 0) return MM_ERR_NOMEM;
         plan->segments[index].offset = places ? places[index].offset : end;
-        if (places && places[index].pinned) plan->segments[index].memory = MM_MEM_PINNED;
+        if (places) plan->segments[index].memory = places[index].memory;
         end += mm_align(tensor->bytes);
     }
     return MM_OK;
@@ -105,6 +105,7 @@ mm_status mm_plan_create(const mm_graph *graph, const mm_limits *limits, mm_plan
     plan->alias = alias;
     plan->base_bytes = limits->base_bytes;
     plan->pinned_base_bytes = limits->pinned_base_bytes;
+    plan->disk_base_bytes = limits->disk_base_bytes;
     mm_status status = add_persistents(plan, limits->places);
     if (status != MM_OK)
         mm_plan_destroy(plan);
@@ -251,9 +252,7 @@ static void account_nodes(mm_plan *plan) {
 }
 
 static void account_extents(mm_plan *plan) {
-    plan->extent_bytes = plan->base_bytes;
-    plan->pinned_bytes = plan->pinned_base_bytes;
-    plan->disk_bytes = 0;
+    for (mm_memory m = 0; m < MM_MEMORY_COUNT; m++) *mm_plan_end(plan, m) = mm_plan_memory_base(plan, m);
     if (plan->heap_bytes > 0) plan->extent_bytes = plan->heap_offset + plan->heap_bytes;
     for (int i = mm_graph_persistents(plan->graph); i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];

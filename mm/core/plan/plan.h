@@ -14,7 +14,7 @@
  * each has one, at a fixed place that the limits give; at the first node it holds what it held after the last node of
  * the previous iteration. A home is on the device, where steps use it, or in pinned memory. There only steps on
  * the host use it. For the others the plan copies the tensor to segments on the device, which they use, and copies
- * what they write there back.
+ * what they write there back. Or a home is on the disk: then these copies go through segments in pinned memory.
  *
  * A code of variable size has two parts. Its head, of a fixed size, is its segment. Its body lies in a POOL, a segment
  * in which bodies follow one another in the order of the encodes, which are all on one stream. Only the device knows
@@ -69,11 +69,16 @@ typedef enum mm_memory { MM_MEMORIES(MM_MEMORY_ID) MM_MEMORY_COUNT } mm_memory;
 const char *mm_memory_name(mm_memory memory);
 const char *mm_memory_where(mm_memory memory);
 int64_t mm_memory_align(mm_memory memory);
+/* Bytes, rounded up so that the next segment of that memory may follow. */
+static inline int64_t mm_memory_round(mm_memory memory, int64_t bytes) {
+    const int64_t to = mm_memory_align(memory);
+    return (bytes + to - 1) / to * to;
+}
 
 /* Where the home of a persistent tensor is. */
 typedef struct mm_place {
-    int64_t offset; /* from the arena's base; or from that of pinned memory */
-    bool pinned;
+    int64_t offset; /* from the base of the memory */
+    mm_memory memory;
 } mm_place;
 
 typedef struct mm_limits {
@@ -83,12 +88,13 @@ typedef struct mm_limits {
      * them, for the block of numbers that codecs read (mm_planned.block_offset); aligned. */
     int64_t base_bytes;
     int64_t pinned_base_bytes; /* bytes at the low end of pinned memory, for the homes there; aligned */
-    int64_t disk_bytes;        /* the most bytes on the disk; 0: there is none */
+    int64_t disk_bytes;        /* the most bytes on the disk, with its base; 0: there is none */
+    int64_t disk_base_bytes;   /* bytes at the low end of the disk, for the homes there; aligned */
     /* Homes of the graph's persistent tensors, in the order of their declaration, below the bases; borrowed. NULL: on
      * the device, one after the other from 0, as in an arena for this graph alone (mm_plan_base). */
     const mm_place *places;
     /* The most bytes that copies of persistent tensors may take on the device ahead of the steps that use them: those
-     * that come from homes in pinned memory. 0: each copy comes right before its step. */
+     * that come from homes in other memories. 0: each copy comes right before its step. */
     int64_t ahead_bytes;
     /* If *stop is not 0, a planner that searches ends, with its best plan so far. A signal handler or another thread
      * sets it; borrowed. NULL: planners do not stop. */
@@ -125,7 +131,7 @@ typedef enum mm_category {
     MM_CAT_WORKSPACE,    /* workspaces of steps, scratch of codecs */
     MM_CAT_CODE,         /* codes, pools of their bodies */
     MM_CAT_BUFFER,       /* tensor buffers */
-    MM_CAT_VISIT,        /* copies of persistent tensors whose homes are in pinned memory */
+    MM_CAT_VISIT,        /* copies of persistent tensors whose homes are not on the device */
     MM_CATEGORIES
 } mm_category;
 
@@ -164,8 +170,9 @@ typedef struct mm_plan {
     mm_tensor *alias; /* per tensor of the graph: the root, whose storage it shares; a root has itself. Tensors alias
                            only along mm_graph_allow_alias pairs. The step that "writes" an aliased tensor binds it to
                            the root's segment and writes nothing */
-    int64_t base_bytes, pinned_base_bytes; /* of the limits that the plan was made for */
-    int64_t heap_offset, heap_bytes;       /* region of dynamic segments; 0, 0: none */
+    /* of the limits that the plan was made for */
+    int64_t base_bytes, pinned_base_bytes, disk_base_bytes;
+    int64_t heap_offset, heap_bytes; /* region of dynamic segments; 0, 0: none */
     int64_t heap_code_bytes;     /* low part of the heap, for codes. Codes live long: among short-lived maps they would
                                     leave no hole large enough for a map */
     int64_t code_region_bytes;   /* size of the sliding workspace */
@@ -180,7 +187,7 @@ typedef struct mm_plan {
     int64_t external_bytes;  /* external tensors of the graph */
     int64_t peak_bytes;      /* extent + external: the device limit that the plan needs */
     int64_t pinned_bytes;    /* highest end of a pinned segment; at least pinned_base_bytes */
-    int64_t disk_bytes;      /* highest end of a segment on the disk; 0: none is there */
+    int64_t disk_bytes;      /* highest end of a segment on the disk; at least disk_base_bytes */
     int64_t live_peak_bytes; /* most bytes alive at a node: base + live segments + external tensors. No placement of
                                 these segments can need less */
     int peak_step;           /* graph step of the node with live_peak_bytes */
@@ -190,7 +197,14 @@ typedef struct mm_plan {
 /* The base of a memory, below which the homes in it lie; and what a plan takes of a memory, which mm_plan_finish
  * fills. */
 static inline int64_t mm_limits_base(const mm_limits *limits, mm_memory memory) {
-    return memory == MM_MEM_DEVICE ? limits->base_bytes : memory == MM_MEM_PINNED ? limits->pinned_base_bytes : 0;
+    return memory == MM_MEM_DEVICE   ? limits->base_bytes
+           : memory == MM_MEM_PINNED ? limits->pinned_base_bytes
+                                     : limits->disk_base_bytes;
+}
+static inline int64_t mm_plan_memory_base(const mm_plan *plan, mm_memory memory) {
+    return memory == MM_MEM_DEVICE   ? plan->base_bytes
+           : memory == MM_MEM_PINNED ? plan->pinned_base_bytes
+                                     : plan->disk_base_bytes;
 }
 static inline int64_t *mm_plan_end(mm_plan *plan, mm_memory memory) {
     return memory == MM_MEM_DEVICE   ? &plan->extent_bytes
@@ -204,10 +218,10 @@ static inline bool mm_segment_has_life(const mm_segment *s) {
     return s->memory == MM_MEM_DEVICE && s->first_node >= 0 && s->category != MM_CAT_PERSISTENT;
 }
 
-/* Whether a tensor is persistent with its home in pinned memory, so that steps use copies of it. */
+/* Whether a tensor is persistent with its home in another memory than the device's, so that steps use copies of it. */
 static inline bool mm_plan_visits(const mm_plan *plan, mm_tensor tensor) {
     const int home = mm_graph_tensor(plan->graph, tensor)->persistent;
-    return home >= 0 && plan->segments[home].memory == MM_MEM_PINNED;
+    return home >= 0 && plan->segments[home].memory != MM_MEM_DEVICE;
 }
 
 /* base_bytes of an arena for this graph alone: the bytes of its persistent tensors, each aligned, one after the

@@ -47,10 +47,13 @@ const char *mm_plan_line_name(int line) {
 #define SEGMENT(key, of, member)                                                                                       \
     { key, offsetof(of, member), MM_VALUE_INT, false, -1, 0, LINES }
 
-const mm_plan_field mm_plan_limits_fields[] = {
-    NEEDS(mm_limits, device_bytes, LONG, 0, INT64_MAX), NEEDS(mm_limits, pinned_bytes, LONG, 0, INT64_MAX),
-    NEEDS(mm_limits, base_bytes, LONG, 0, BYTES),       NEEDS(mm_limits, pinned_base_bytes, LONG, 0, BYTES),
-    MAY(mm_limits, disk_bytes, LONG, 0, 0, INT64_MAX),  {0}};
+const mm_plan_field mm_plan_limits_fields[] = {NEEDS(mm_limits, device_bytes, LONG, 0, INT64_MAX),
+                                               NEEDS(mm_limits, pinned_bytes, LONG, 0, INT64_MAX),
+                                               NEEDS(mm_limits, base_bytes, LONG, 0, BYTES),
+                                               NEEDS(mm_limits, pinned_base_bytes, LONG, 0, BYTES),
+                                               MAY(mm_limits, disk_bytes, LONG, 0, 0, INT64_MAX),
+                                               MAY(mm_limits, disk_base_bytes, LONG, 0, 0, BYTES),
+                                               {0}};
 
 const mm_plan_field mm_plan_home_fields[] = {NEEDS(mm_place, offset, LONG, 0, BYTES), {0}};
 
@@ -100,23 +103,16 @@ const mm_plan_field mm_plan_count_fields[] = {NEEDS(mm_plan_counts, segments, IN
                                               NEEDS(mm_plan_counts, pieces, INT, 0, LINES),
                                               {0}};
 
-const mm_plan_field mm_plan_plan_fields[] = {NEEDS(mm_plan, base_bytes, LONG, 0, BYTES),
-                                             NEEDS(mm_plan, pinned_base_bytes, LONG, 0, BYTES),
-                                             NEEDS(mm_plan, extent_bytes, LONG, 0, INT64_MAX),
-                                             NEEDS(mm_plan, external_bytes, LONG, 0, INT64_MAX),
-                                             NEEDS(mm_plan, peak_bytes, LONG, 0, INT64_MAX),
-                                             NEEDS(mm_plan, pinned_bytes, LONG, 0, INT64_MAX),
-                                             MAY(mm_plan, disk_bytes, LONG, 0, 0, INT64_MAX),
-                                             MAY(mm_plan, heap_offset, LONG, 0, 0, BYTES),
-                                             MAY(mm_plan, heap_bytes, LONG, 0, 0, BYTES),
-                                             MAY(mm_plan, heap_code_bytes, LONG, 0, 0, BYTES),
-                                             MAY(mm_plan, keeps_all, BOOL, 0, 0, 1),
-                                             MAY(mm_plan, code_region_bytes, LONG, 0, 0, BYTES),
-                                             MAY(mm_plan, buffer_region_bytes, LONG, 0, 0, BYTES),
-                                             MAY(mm_plan, buffers, INT, 0, 0, INT32_MAX),
-                                             MAY(mm_plan, cut_short, BOOL, 0, 0, 1),
-                                             MAY(mm_plan, defragmentations, INT, 0, 0, INT32_MAX),
-                                             {0}};
+const mm_plan_field mm_plan_plan_fields[] = {
+    NEEDS(mm_plan, base_bytes, LONG, 0, BYTES),           NEEDS(mm_plan, pinned_base_bytes, LONG, 0, BYTES),
+    NEEDS(mm_plan, extent_bytes, LONG, 0, INT64_MAX),     NEEDS(mm_plan, external_bytes, LONG, 0, INT64_MAX),
+    NEEDS(mm_plan, peak_bytes, LONG, 0, INT64_MAX),       NEEDS(mm_plan, pinned_bytes, LONG, 0, INT64_MAX),
+    MAY(mm_plan, disk_bytes, LONG, 0, 0, INT64_MAX),      MAY(mm_plan, disk_base_bytes, LONG, 0, 0, BYTES),
+    MAY(mm_plan, heap_offset, LONG, 0, 0, BYTES),         MAY(mm_plan, heap_bytes, LONG, 0, 0, BYTES),
+    MAY(mm_plan, heap_code_bytes, LONG, 0, 0, BYTES),     MAY(mm_plan, keeps_all, BOOL, 0, 0, 1),
+    MAY(mm_plan, code_region_bytes, LONG, 0, 0, BYTES),   MAY(mm_plan, buffer_region_bytes, LONG, 0, 0, BYTES),
+    MAY(mm_plan, buffers, INT, 0, 0, INT32_MAX),          MAY(mm_plan, cut_short, BOOL, 0, 0, 1),
+    MAY(mm_plan, defragmentations, INT, 0, 0, INT32_MAX), {0}};
 
 const mm_plan_field mm_plan_segment_fields[] = {NEEDS(mm_segment, offset, LONG, 0, BYTES),
                                                 NEEDS(mm_segment, bytes, LONG, 0, BYTES),

@@ -51,9 +51,9 @@ mm_status mm_plan_read_home(reader *r, json_t *line) {
     if (mm_graph_tensor(r->file.graph, tensor)->persistent != due)
         return mm_plan_bad_key(r, "tensor", "is not the next persistent tensor of the graph");
     MM_TRY(mm_graph_word(&r->r, line, "place", &mm_words_where, &where));
-    if (where != MM_WHERE_DEVICE && where != MM_WHERE_PINNED)
-        return mm_plan_bad_key(r, "place", "is neither 'device' nor 'pinned', for a home");
-    r->file.places[due].pinned = where == MM_WHERE_PINNED;
+    if (where >= (int)MM_MEMORY_COUNT)
+        return mm_plan_bad_key(r, "place", "is none of 'device', 'pinned' and 'disk', for a home");
+    r->file.places[due].memory = (mm_memory)where;
     return mm_plan_read_fields(r, line, mm_plan_home_fields, &r->file.places[due]);
 }
 

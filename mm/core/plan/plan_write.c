@@ -97,7 +97,7 @@ static void write_graph(writer *w) {
 /* The place of the home of a persistent tensor. packed: where the homes before it end. */
 static mm_place place_of(const writer *w, const mm_tensor_info *tensor, int64_t packed) {
     const mm_segment *home = &w->plan->segments[tensor->persistent];
-    if (!w->limits) return (mm_place){.offset = home->offset, .pinned = home->memory == MM_MEM_PINNED};
+    if (!w->limits) return (mm_place){.offset = home->offset, .memory = home->memory};
     return w->limits->places ? w->limits->places[tensor->persistent] : (mm_place){.offset = packed};
 }
 
@@ -106,7 +106,8 @@ static void write_limits(writer *w) {
                            .pinned_bytes = w->plan->pinned_bytes,
                            .base_bytes = w->plan->base_bytes,
                            .pinned_base_bytes = w->plan->pinned_base_bytes,
-                           .disk_bytes = w->plan->disk_bytes};
+                           .disk_bytes = w->plan->disk_bytes,
+                           .disk_base_bytes = w->plan->disk_base_bytes};
     json_t *line = begin(MM_LINE_LIMITS);
     int64_t packed = 0;
     end(w, line, add_fields(w, line, mm_plan_limits_fields, w->limits ? w->limits : &own));
@@ -117,8 +118,7 @@ static void write_limits(writer *w) {
         packed += mm_align(tensor->bytes);
         line = begin(MM_LINE_HOME);
         bool whole = line && add(line, "tensor", json_string(tensor->name));
-        whole = whole &&
-                add(line, "place", json_string(mm_words_where.name(place.pinned ? MM_WHERE_PINNED : MM_WHERE_DEVICE)));
+        whole = whole && add(line, "place", json_string(mm_words_where.name((int)place.memory)));
         end(w, line, add_fields(w, line, mm_plan_home_fields, &place) && whole);
     }
 }

@@ -327,5 +327,5 @@ mm_status mm_time_bound_beside(const mm_plan *plan, const mm_graph_facts *facts,
                                int64_t pinned_bytes, mm_time_bound *bound_out) {
     const mm_limits limits = {
         .device_bytes = device_bytes, .pinned_bytes = pinned_bytes, .base_bytes = plan->base_bytes};
-    return find_bound(plan->graph, facts, &limits, plan->pinned_base_bytes > 0, bound_out);
+    return find_bound(plan->graph, facts, &limits, plan->pinned_base_bytes > 0 || plan->disk_base_bytes > 0, bound_out);
 }
