@@ -220,8 +220,9 @@ static mm_status bound(const need_case *c, int64_t sub_batch, int64_t below_ns, 
     const need_case parts = in_parts(c, sub_batch);
     need n;
     MM_TRY(need_open(&n, &parts));
-    mm_status status = need_bound(&n, 0, 0, ns_out);
-    if (status == MM_OK && *ns_out < below_ns) status = need_bound(&n, c->budget_bytes, c->pinned.bytes, ns_out);
+    mm_status status = need_bound(&n, 0, 0, INT64_MAX, ns_out);
+    if (status == MM_OK && *ns_out < below_ns)
+        status = need_bound(&n, c->budget_bytes, c->pinned.bytes, below_ns, ns_out);
     need_fini(&n);
     return status;
 }
@@ -295,7 +296,7 @@ static mm_status bound_anywhere(const need_case *c, int64_t sub_batch, int64_t *
     const need_case parts = in_parts(c, sub_batch);
     need n;
     MM_TRY(need_open(&n, &parts));
-    mm_status status = need_bound(&n, 0, 0, ns_out);
+    mm_status status = need_bound(&n, 0, 0, INT64_MAX, ns_out);
     need_fini(&n);
     return status;
 }
@@ -325,7 +326,11 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     }
     for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
     if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
-        for (int i = 0; i < k.n; i++) MM_TRY(bound(c, k.size[i], k.best_ns, &k.bound_ns[i]));
+        int64_t least_ns = k.best_ns;
+        for (int i = k.n - 1; i >= 0; i--) { /* small ones are mostly those with the least */
+            MM_TRY(bound(c, k.size[i], least_ns, &k.bound_ns[i]));
+            if (k.bound_ns[i] < least_ns) least_ns = k.bound_ns[i];
+        }
         if (!is_near(&k)) MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
     }
     *sub_batch_out = k.best;
