@@ -295,6 +295,7 @@ static void fini(mm_auto *a) {
     free(a->touch_of);
     free(a->touch_first);
     free(a->touches);
+    free(a->used);
     free(a->live);
 }
 
