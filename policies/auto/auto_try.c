@@ -42,7 +42,7 @@ mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out) {
 
 /* Places a->now, unless that was done before. *over_out: bytes by which the lowest placement exceeds the budget. */
 static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
-    static const mm_layout_algorithm layouts[] = {MM_LAYOUT_SOON, MM_LAYOUT_LATE};
+    static const mm_layout_algorithm layouts[] = {MM_LAYOUT_SOON, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
     enum { NEAR = 128 }; /* chosen */
