@@ -36,9 +36,9 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
  * items. Zero-byte items that are not given get offset 0.
  *
  * goal: the height that must be met; MM_LAYOUT_NO_GOAL: none. Only SOON, LATE and FIT go by it; the others place as low
- * as they can, so their result is the same whatever the budget. FIT's effort depends on how near the bound is to the goal:
- * it takes up to some 15 s where only the bound would do, and twice less for each eighth of the way from there up to
- * what EXACT found. It does not search if that is more than a fourth above the goal. A larger goal is met whenever a
+ * as they can, so their result is the same whatever the budget. FIT's effort depends on how near the bound is to the
+ * goal: it takes up to some 15 s where only the bound would do, and twice less for each eighth of the way from there up
+ * to what EXACT found. It does not search if that is more than a fourth above the goal. A larger goal is met whenever a
  * smaller one is. *height_out may exceed the goal: then none was found.
  *
  * MM_ERR_INVALID (align <= 0, last < first, bytes < 0, more than 2^62 bytes in all, a given offset that is not a

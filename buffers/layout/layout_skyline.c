@@ -298,9 +298,6 @@ static mm_status search(skyline *s, mm_placement *best) {
         const int64_t first = best->height > s->enough ? best->height : s->enough;
         if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
-    /* where only the goal counts, and it is out of reach: no search has come so far below its orders (measured) */
-    enum { FAR = 6 };
-    if (s->enough > s->problem->lower_bound && best->height - s->enough > s->enough / FAR) return MM_OK;
     for (int round = 0; !done(s, best); round++) {
         MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->order)); /* by far the best to start from */
         if (round > 0) shuffle_a_little(s);

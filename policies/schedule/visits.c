@@ -109,7 +109,7 @@ static void divide(const mm_schedule *s, mm_visits *v, const int64_t *begins, in
 
 /* Finds when the copies begin, from the last one to the first. */
 static void find_due(const mm_schedule *s, mm_visits *v, const int64_t *begins) {
-    int64_t free_until = INT64_MAX; /* from then on the link copies what was found so far */
+    int64_t free_until = INT64_MAX;    /* from then on the link copies what was found so far */
     int at = mm_graph_steps(s->graph); /* the last step that has begun by then, or step 0 */
     for (int i = v->n - 1; i >= 0; i--) {
         visit_use *use = &v->uses[i];

@@ -242,8 +242,8 @@ mm_status need_time(need *n, int64_t *ns_out) {
 
 mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns, int64_t *ns_out) {
     mm_limits limits = {.device_bytes = device_bytes,
-                              .pinned_bytes = target_pinned_and_disk(n->asked.target, pinned_bytes),
-                              .base_bytes = n->base_bytes};
+                        .pinned_bytes = target_pinned_and_disk(n->asked.target, pinned_bytes),
+                        .base_bytes = n->base_bytes};
     int64_t ns = 0;
     for (int i = 0; ns < INT64_MAX && i < n->n; i++) {
         const need_pass *p = &n->pass[i];

@@ -328,6 +328,7 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
         int64_t least_ns = k.best_ns;
         for (int i = k.n - 1; i >= 0; i--) { /* small ones are mostly those with the least */
+            if (k.bound_ns[i] >= least_ns) continue;
             MM_TRY(bound(c, k.size[i], least_ns, &k.bound_ns[i]));
             if (k.bound_ns[i] < least_ns) least_ns = k.bound_ns[i];
         }
