@@ -191,11 +191,11 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. In a contest of
- * auto's, which compares only once, places may depend on the budget. */
+/* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. Where any
+ * plan that fits will do to a caller that compares once, the second ends when it fits. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
-    return place(c, one, c->like ? MM_LAYOUT_LATE : MM_LAYOUT_QUICK);
+    return place(c, one, c->like && c->limits.first_fit ? MM_LAYOUT_LATE : MM_LAYOUT_QUICK);
 }
 
 /* ---------------------------------------------------------------- who enters */
