@@ -191,11 +191,15 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. Where any
- * plan that fits will do to a caller that compares once, the second ends when it fits. */
+/* Whether the second layout may end when it fits: any plan that fits will do, or the homes were chosen by such plans. */
+static bool ends_at_budget(const contest *c) {
+    return c->like && (c->limits.first_fit || c->limits.pinned_base_bytes > 0);
+}
+
+/* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
-    return place(c, one, c->like && c->limits.first_fit ? MM_LAYOUT_LATE : MM_LAYOUT_QUICK);
+    return place(c, one, ends_at_budget(c) ? MM_LAYOUT_LATE : MM_LAYOUT_QUICK);
 }
 
 /* ---------------------------------------------------------------- who enters */
