@@ -191,7 +191,8 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
-/* Whether the second layout may end when it fits: any plan that fits will do, or the homes were chosen by such plans. */
+/* Whether the second layout may end when it fits: where any plan that fits will do, or homes were chosen by such
+ * plans. */
 static bool ends_at_budget(const contest *c) {
     return c->like && (c->limits.first_fit || c->limits.pinned_base_bytes > 0);
 }
