@@ -17,7 +17,8 @@ typedef struct mm_interval {
 typedef enum mm_layout_algorithm {
     MM_LAYOUT_MODNN, /* moDNN (Chen et al., DATE 2018): in order of first use, exact fit, else first fit */
     MM_LAYOUT_QUICK, /* the best of moDNN and several skyline orders, then a short local search; never above MODNN */
-    MM_LAYOUT_SOON,  /* the first of these that meets the goal */
+    MM_LAYOUT_SOON,  /* the first of these that meets the goal, after a fourth of the search */
+    MM_LAYOUT_LATE,  /* the first skyline order that meets the goal, even if moDNN's is lower; else as QUICK */
     MM_LAYOUT_BEST,  /* QUICK with a longer search */
     MM_LAYOUT_EXACT, /* BEST; if that is higher than the lower bound, also a short exact search for a placement at the
                       * bound */
@@ -34,10 +35,10 @@ int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align)
  * offsets stay. *height_out: highest end, rounded up to align. Deterministic. Takes a fraction of a second for 10^4
  * items. Zero-byte items that are not given get offset 0.
  *
- * goal: the height that must be met; MM_LAYOUT_NO_GOAL: none. Only SOON and FIT go by it; the others place as low as
- * they can, so their result is the same whatever the budget. FIT's effort depends on how near the bound is to the goal:
- * it takes up to some 15 s where only the bound would do, and twice less for each eighth of the way from there up to
- * what EXACT found. It does not search if that is more than a fourth above the goal. A larger goal is met whenever a
+ * goal: the height that must be met; MM_LAYOUT_NO_GOAL: none. Only SOON, LATE and FIT go by it; the others place as low
+ * as they can, so their result is the same whatever the budget. FIT's effort depends on how near the bound is to the
+ * goal: it takes up to some 15 s where only the bound would do, and twice less for each eighth of the way from there up
+ * to what EXACT found. It does not search if that is more than a fourth above the goal. A larger goal is met whenever a
  * smaller one is. *height_out may exceed the goal: then none was found.
  *
  * MM_ERR_INVALID (align <= 0, last < first, bytes < 0, more than 2^62 bytes in all, a given offset that is not a

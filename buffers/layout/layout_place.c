@@ -46,11 +46,19 @@ static mm_status fit(const mm_layout_problem *problem, int64_t goal, mm_placemen
     return MM_OK;
 }
 
-static mm_status search(const mm_layout_problem *problem, bool quick, int64_t enough, mm_placement *best) {
-    const int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX;
+/* Whether the algorithm ends as soon as it meets the goal. */
+static bool ends_at_goal(mm_layout_algorithm algorithm) {
+    return algorithm == MM_LAYOUT_SOON || algorithm == MM_LAYOUT_LATE;
+}
+
+static mm_status search(const mm_layout_problem *problem, mm_layout_algorithm algorithm, int64_t goal,
+                        mm_placement *best) {
+    const bool quick = ends_at_goal(algorithm) || algorithm == MM_LAYOUT_QUICK;
+    const bool above = ends_at_goal(algorithm) && goal > problem->lower_bound;
+    const int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX, enough = above ? goal : problem->lower_bound;
     int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
     if (work > most) work = most;
-    if (enough > problem->lower_bound) work /= SOON_SHARE;
+    if (above && algorithm == MM_LAYOUT_SOON) work /= SOON_SHARE;
     return problem->any_given ? mm_layout_search_around(problem, work, best)
                               : mm_layout_search(problem, work, enough, best);
 }
@@ -59,10 +67,8 @@ static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm alg
                        mm_placement *best) {
     if (algorithm == MM_LAYOUT_GROUPS) return mm_layout_groups(problem, best);
     MM_TRY(problem->any_given ? mm_layout_modnn_around(problem, best) : mm_layout_modnn(problem, best));
-    const bool soon = algorithm == MM_LAYOUT_SOON;
-    if (algorithm == MM_LAYOUT_MODNN || (soon && best->height <= goal)) return MM_OK;
-    const int64_t enough = soon && goal > problem->lower_bound ? goal : problem->lower_bound;
-    MM_TRY(search(problem, soon || algorithm == MM_LAYOUT_QUICK, enough, best));
+    if (algorithm == MM_LAYOUT_MODNN || (algorithm == MM_LAYOUT_SOON && best->height <= goal)) return MM_OK;
+    MM_TRY(search(problem, algorithm, goal, best));
     if (algorithm != MM_LAYOUT_EXACT && (algorithm != MM_LAYOUT_FIT || best->height <= goal)) return MM_OK;
     int64_t nodes = EXACT_WORK / problem->n;
     MM_TRY(mm_layout_exact(problem, problem->lower_bound, &nodes, best));

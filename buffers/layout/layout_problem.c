@@ -53,7 +53,9 @@ static int32_t rank_times(mm_box *boxes, int32_t n, int32_t *position) {
         boxes[i].first = times - 1;
     }
     for (int32_t i = 0; i < n; i++) {
-        int32_t low = boxes[i].first, high = times; /* the last rank whose position is not after boxes[i].last */
+        int32_t low = boxes[i].first, far = 1; /* the last rank whose position is not after boxes[i].last */
+        for (; low + far < times && position[low + far] <= boxes[i].last; far *= 2) low += far; /* most are near */
+        int32_t high = low + far < times ? low + far : times;
         while (high - low > 1) {
             int32_t middle = low + (high - low) / 2;
             if (position[middle] <= boxes[i].last) {

@@ -295,7 +295,8 @@ static void shuffle_a_little(skyline *s) {
 static mm_status search(skyline *s, mm_placement *best) {
     for (int order = 0; order < MM_ORDERS && (order == 0 || !done(s, best)); order++) {
         MM_TRY(mm_layout_order_boxes(s->problem, (mm_layout_order)order, s->order));
-        if (place(s, best->height - (order > 0))) keep(s, best);
+        const int64_t first = best->height > s->enough ? best->height : s->enough;
+        if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
     for (int round = 0; !done(s, best); round++) {
         MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->order)); /* by far the best to start from */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "mm/core/time/simulate.h"
-#include "mm/core/time/untimed.h"
 #include "mm/planning/plan_set.h"
 
 /* Drafts with more and fewer homes off the device. */
@@ -32,13 +31,10 @@ static mm_status describe(const housing *h, const mm_draft *draft, mm_home_resul
     for (int i = 0; i < draft->n; i++) {
         const mm_planned *planned = &draft->prepared[i]->planned;
         const mm_plan *plan = planned->plan;
-        mm_simulation simulation;
         if (plan->peak_bytes > result_out->peak_bytes) result_out->peak_bytes = plan->peak_bytes;
         if (plan->pinned_bytes > result_out->pinned_bytes) result_out->pinned_bytes = plan->pinned_bytes;
-        if (draft->prepared[i]->graph != h->graph || mm_plan_untimed(plan, planned->facts)) continue;
-        MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-        result_out->ns = simulation.iteration_ns;
-        mm_simulation_fini(&simulation);
+        if (draft->prepared[i]->graph == h->graph)
+            MM_TRY(mm_program_predict(planned->program, planned->facts, &result_out->ns));
     }
     return MM_OK;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "mm/core/time/simulate.h"
-#include "mm/core/time/untimed.h"
 
 typedef struct planner {
     const mm_together *together;
@@ -20,19 +19,7 @@ typedef struct planner {
     mm_home_result result; /* of the plans that were kept */
 } planner;
 
-/* The predicted time of an iteration; 0: times are not known. */
-static mm_status predict(const mm_planned *planned, int64_t *ns_out) {
-    mm_simulation simulation;
-    *ns_out = 0;
-    if (mm_plan_untimed(planned->plan, planned->facts)) return MM_OK;
-    MM_TRY(mm_program_simulate(planned->program, planned->facts, &simulation));
-    *ns_out = simulation.iteration_ns;
-    mm_simulation_fini(&simulation);
-    return MM_OK;
-}
-
 static void choose_homes(planner *p, const mm_home_trial *trial) {
-    if (p->policy->ops->places) return; /* they are given */
     memset(p->memory, MM_MEM_DEVICE, (size_t)p->persistents->n);
     for (int i = 0; i < trial->n; i++) {
         const char *name = mm_graph_tensor(p->order.graph, p->order.tensors[i])->name;
@@ -71,7 +58,7 @@ static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result
     }
     r.lacks_pinned = !trial->pinned_free && r.pinned_bytes > p->limits->pinned_bytes;
     r.fits = !r.lacks_pinned && r.peak_bytes <= p->limits->device_bytes && disk_bytes <= p->limits->disk_bytes;
-    if (r.fits) MM_TRY(predict(&p->made[p->most], &r.ns));
+    if (r.fits) MM_TRY(mm_program_predict(p->made[p->most].program, p->made[p->most].facts, &r.ns));
     *result_out = r;
     return MM_OK;
 }
@@ -108,14 +95,6 @@ static int find_most(const mm_together *t) {
     return most;
 }
 
-/* Plans with the homes that the policy gives. */
-static mm_status plan_given(planner *p) {
-    mm_home_result result;
-    for (int i = 0; i < p->together->n; i++)
-        MM_TRY(mm_homes_mark_given(p->policy, p->together->graphs[i], p->persistents, p->memory));
-    return try_homes(p, &(mm_home_trial){.n = 0}, &result);
-}
-
 static bool uses_host(const planner *p) {
     bool any = false;
     for (int i = 0; i < p->together->n; i++) any |= mm_graph_uses_host(p->together->graphs[i]);
@@ -128,7 +107,6 @@ static mm_status plan(planner *p) {
     p->made = calloc((size_t)p->together->n, sizeof *p->made);
     if (!p->memory || !p->made)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(p->together->graphs[0]));
-    if (p->policy->ops->places) return plan_given(p);
     MM_TRY(mm_home_order_init(p->together->graphs[p->most], p->policy->config.away, &p->order));
     return mm_homes_search(p->policy->config.resident, &p->order, uses_host(p), p->limits, try_homes, p);
 }
@@ -144,17 +122,6 @@ static mm_status plan_above(const mm_together *together, const mm_policy *policy
     mm_home_order_fini(&p.order);
     free(p.memory);
     free(p.made);
-    return status;
-}
-
-mm_status mm_together_plan(const mm_together *together, const mm_policy *policy, const mm_limits *limits) {
-    mm_persistent_table own = {0};
-    mm_status status = MM_OK;
-    if (together->persistents) return plan_above(together, policy, limits, together->persistents, 0);
-    for (int i = 0; status == MM_OK && i < together->n; i++)
-        status = mm_persistent_table_add(&own, together->graphs[i]);
-    if (status == MM_OK) status = plan_above(together, policy, limits, &own, limits->base_bytes - own.bytes);
-    mm_persistent_table_fini(&own);
     return status;
 }
 
@@ -184,9 +151,22 @@ static mm_status make_given(mm_planned *planned, const mm_policy *policy, const 
     return status;
 }
 
+mm_status mm_together_plan(const mm_together *together, const mm_policy *policy, const mm_limits *limits) {
+    mm_persistent_table own = {0};
+    mm_status status = MM_OK;
+    for (int i = 0; policy->ops->places && i < together->n; i++)
+        MM_TRY(make_given(together->planned[i], policy, together->graphs[i], limits));
+    if (policy->ops->places) return MM_OK;
+    if (together->persistents) return plan_above(together, policy, limits, together->persistents, 0);
+    for (int i = 0; status == MM_OK && i < together->n; i++)
+        status = mm_persistent_table_add(&own, together->graphs[i]);
+    if (status == MM_OK) status = plan_above(together, policy, limits, &own, limits->base_bytes - own.bytes);
+    mm_persistent_table_fini(&own);
+    return status;
+}
+
 mm_status mm_planned_make_housed(mm_planned *planned, const mm_policy *policy, const mm_graph *graph,
                                  const mm_limits *limits) {
-    if (policy->ops->places) return make_given(planned, policy, graph, limits);
     const mm_together alone = {.graphs = &graph, .planned = &planned, .n = 1};
     return mm_together_plan(&alone, policy, limits);
 }

@@ -33,35 +33,45 @@ static int map_in(const mm_auto *a, int segment) {
     return s->tensor < 0 || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW ? -1 : a->touch_of[s->tensor];
 }
 
-/* Lists the nodes of the backward pass that use each map's elements. MM_ERR_NOMEM. */
-static mm_status list_touches(mm_auto *a) {
+/* Lists the nodes that use each map's elements, and those of gradient maps (mm_auto.used). MM_ERR_NOMEM. */
+static mm_status list_uses(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;
     mm_touch touch;
-    int n = 0, last_forward, turn;
-    mm_plan_turning_point(plan, &last_forward, &turn);
-    if (turn < 0) turn = plan->n_nodes;
-    memset(a->touch_first, 0, ((size_t)a->n_maps + (size_t)a->n_gradients + 2) * sizeof *a->touch_first);
-    for (int i = turn; i < plan->n_nodes; i++)
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);)
-            if (map_in(a, touch.segment) >= 0) a->touch_first[map_in(a, touch.segment) + 2]++, n++;
-    for (int i = 0; i < a->n_maps + a->n_gradients; i++) a->touch_first[i + 2] += a->touch_first[i + 1];
-    if (n > a->touch_room) {
-        free(a->touches);
-        a->touch_room = 2 * n;
-        a->touches = malloc((size_t)a->touch_room * sizeof *a->touches);
-        if (!a->touches) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
-    }
-    for (int i = turn; i < plan->n_nodes; i++)
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);)
-            if (map_in(a, touch.segment) >= 0)
-                a->touches[a->touch_first[map_in(a, touch.segment) + 1]++] = (mm_auto_touch){i, touch.segment};
+    a->n_used = 0;
+    for (int i = 0; i < plan->n_nodes; i++)
+        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
+            const int map = map_in(a, touch.segment);
+            if (map < 0) continue;
+            if (a->n_used == a->used_room) {
+                const int room = 2 * a->used_room + 1024;
+                mm_auto_used *more = realloc(a->used, (size_t)room * sizeof *more);
+                mm_auto_touch *touches = realloc(a->touches, (size_t)room * sizeof *touches);
+                if (more) a->used = more;
+                if (touches) a->touches = touches;
+                if (!more || !touches)
+                    return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+                a->used_room = room;
+            }
+            a->used[a->n_used++] = (mm_auto_used){map, {i, touch.segment}};
+        }
     return MM_OK;
+}
+
+/* Sorts what the backward pass uses by its map (mm_auto.touches). */
+static void list_touches(mm_auto *a) {
+    int last_forward, turn, from = 0;
+    mm_plan_turning_point(a->draft.plan, &last_forward, &turn);
+    if (turn < 0) turn = a->draft.plan->n_nodes;
+    while (from < a->n_used && a->used[from].touch.node < turn) from++;
+    memset(a->touch_first, 0, ((size_t)a->n_maps + (size_t)a->n_gradients + 2) * sizeof *a->touch_first);
+    for (int i = from; i < a->n_used; i++) a->touch_first[a->used[i].map + 2]++;
+    for (int i = 0; i < a->n_maps + a->n_gradients; i++) a->touch_first[i + 2] += a->touch_first[i + 1];
+    for (int i = from; i < a->n_used; i++) a->touches[a->touch_first[a->used[i].map + 1]++] = a->used[i].touch;
 }
 
 /* Finds the nodes after and before which each map's bytes are free, or could be (mm_auto_map.from, to). */
 static void find_windows(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;
-    mm_touch touch;
     for (int i = 0; i < plan->n_nodes; i++)
         if (plan->nodes[i].kind == MM_NODE_STEP) a->node_of[plan->nodes[i].step] = i;
     for (int k = 0; k < a->n_maps; k++) {
@@ -71,16 +81,13 @@ static void find_windows(mm_auto *a) {
         m->to = plan->n_nodes;
         m->taken = (int)a->draft.taken[m->tensor];
     }
-    for (int i = 0; i < plan->n_nodes; i++) {
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
-            const mm_segment *s = &plan->segments[touch.segment];
-            mm_auto_map *m = s->tensor >= 0 && a->map_of[s->tensor] >= 0 ? &a->maps[a->map_of[s->tensor]] : NULL;
-            if (!m || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW || i <= m->last || i >= m->to)
-                continue;
-            /* whether s is the storage that the map had before it left */
-            const bool first = m->taken >= 0 && s->first_node <= m->last;
-            if (!first) m->to = i;
-        }
+    for (int i = 0; i < a->n_used; i++) {
+        const mm_auto_used *used = &a->used[i];
+        mm_auto_map *m = used->map < a->n_maps ? &a->maps[used->map] : NULL;
+        if (!m || used->touch.node <= m->last || used->touch.node >= m->to) continue;
+        /* whether the segment is the storage that the map had before it left */
+        const bool first = m->taken >= 0 && plan->segments[used->touch.segment].first_node <= m->last;
+        if (!first) m->to = used->touch.node;
     }
     for (int i = 0; i < plan->n_segments; i++) {
         const mm_segment *s = &plan->segments[i];
@@ -96,6 +103,8 @@ mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
     a->left--;
     MM_TRY(mm_auto_memo_draft(a, c));
     MM_TRY(profile(a));
+    MM_TRY(list_uses(a));
     find_windows(a);
-    return list_touches(a);
+    list_touches(a);
+    return MM_OK;
 }

@@ -34,6 +34,11 @@ typedef struct mm_auto_touch {
     int node, segment;
 } mm_auto_touch;
 
+typedef struct mm_auto_used {
+    int map; /* or n_maps plus the index of a gradient map */
+    mm_auto_touch touch;
+} mm_auto_used;
+
 /* OUT: a map's bytes may be reused at once, so steps may wait for its copy. IN: it is fetched at the last moment. */
 enum { MM_AUTO_EAGER_OUT = 1, MM_AUTO_EAGER_IN = 2 };
 
@@ -84,7 +89,9 @@ typedef struct mm_auto {
     int *node_of;           /* per step: its node */
     int *touch_first;       /* per map, gradient map, and one more: its first entry in `touches` */
     mm_auto_touch *touches; /* uses of the maps' elements in the backward pass, map by map, in order */
-    int room, touch_room;   /* capacities of `live` and `touches` */
+    mm_auto_used *used;     /* uses of the maps' elements, in the order of nodes */
+    int n_used;
+    int room, used_room; /* capacities of `live`; of `used` and `touches` */
     /* the best that was found so far */
     mm_plan *plan;
     int64_t plan_ns;

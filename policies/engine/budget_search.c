@@ -191,10 +191,16 @@ static mm_status place(contest *c, const candidate *one, mm_layout_algorithm lay
     return pass_over_refused(c, plan_one(c, *one, layout));
 }
 
+/* Whether the second layout may end when it fits: where any plan that fits will do, or homes were chosen by such
+ * plans. */
+static bool ends_at_budget(const contest *c) {
+    return c->like && (c->limits.first_fit || c->limits.pinned_base_bytes > 0);
+}
+
 /* Tries two layouts. Neither is always better: either may cause fewer waits, or need less memory. */
 static mm_status place_quickly(contest *c, const candidate *one) {
     MM_TRY(place(c, one, MM_LAYOUT_MODNN));
-    return place(c, one, MM_LAYOUT_QUICK);
+    return place(c, one, ends_at_budget(c) ? MM_LAYOUT_LATE : MM_LAYOUT_QUICK);
 }
 
 /* ---------------------------------------------------------------- who enters */

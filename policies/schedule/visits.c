@@ -109,14 +109,17 @@ static void divide(const mm_schedule *s, mm_visits *v, const int64_t *begins, in
 
 /* Finds when the copies begin, from the last one to the first. */
 static void find_due(const mm_schedule *s, mm_visits *v, const int64_t *begins) {
-    int64_t free_until = INT64_MAX; /* from then on the link copies what was found so far */
+    int64_t free_until = INT64_MAX;    /* from then on the link copies what was found so far */
+    int at = mm_graph_steps(s->graph); /* the last step that has begun by then, or step 0 */
     for (int i = v->n - 1; i >= 0; i--) {
         visit_use *use = &v->uses[i];
         if (!use->fetches) continue;
         const int64_t ns = mm_rate_ns(s->facts->in_bytes_per_s, mm_graph_tensor(s->graph, use->tensor)->bytes);
         if (begins[use->step] < free_until) free_until = begins[use->step];
         free_until -= ns / 4 * SLACK;
-        while (use->due > 1 && use->due > use->last + 1 && begins[use->due] > free_until) use->due--;
+        while (at > 0 && begins[at] > free_until) at--;
+        const int first = use->last + 1 > 1 ? use->last + 1 : 1;
+        if (use->due > first) use->due = at > first ? at : first;
     }
 }
 

@@ -168,6 +168,25 @@ TEST_CASE(random_items_never_overlap_and_best_is_never_above_modnn) {
     }
 }
 
+TEST_CASE(late_is_quick_where_the_goal_is_out_of_reach_and_else_meets_it) {
+    int higher = 0;
+    for (int i = 0; i < 300; i++) {
+        pattern_items items = {.random = (uint64_t)i};
+        make_random(&items);
+        int64_t late = -1;
+        const int64_t quick = place(items.items, items.n, MM_LAYOUT_QUICK, ALIGN);
+        assert_int_equal(mm_layout_place(items.items, items.n, MM_LAYOUT_LATE, ALIGN, 0, &late), MM_OK);
+        assert_int_equal(late, quick);
+        const int64_t goal = quick + quick / 4;
+        assert_int_equal(mm_layout_place(items.items, items.n, MM_LAYOUT_LATE, ALIGN, goal, &late), MM_OK);
+        assert_valid(items.items, items.n, ALIGN, late);
+        assert_true(late <= goal);
+        higher += late > quick;
+        pattern_fini(&items);
+    }
+    assert_true(higher > 0);
+}
+
 TEST_CASE(placement_is_the_same_every_time) {
     for (int i = 0; i < 20; i++) {
         pattern_items items = {.random = (uint64_t)i}, again = {.random = (uint64_t)i};

@@ -168,6 +168,23 @@ TEST_CASE(what_cannot_stay_goes_over_the_link_before_and_after) {
     subject_destroy(&s);
 }
 
+TEST_CASE(a_bound_that_is_enough_is_not_improved) {
+    subject s = subject_create(MM_LAYER_OTHER);
+    mm_limits limits = {
+        .device_bytes = 256 + WIDE_BYTES + 2 * A_BYTES + A_BYTES / 2, .pinned_bytes = INT64_MAX, .base_bytes = 256};
+    mm_time_bound whole, part;
+    int less = 0;
+    expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &whole));
+    for (int percent = 50; percent <= 110; percent += 5) {
+        limits.below_ns = whole.ns * percent / 100;
+        expect_ok(mm_time_bound_of(s.graph, s.facts, &limits, &part));
+        assert_true(part.ns <= whole.ns && (part.ns >= limits.below_ns || part.ns == whole.ns));
+        less += part.ns < whole.ns;
+    }
+    assert_true(less > 0);
+    subject_destroy(&s);
+}
+
 TEST_CASE(what_can_run_again_takes_its_time_again) {
     subject s = subject_create(MM_LAYER_CONV);
     expect_bound(&s, 0, 0, 5 * STEP_NS);

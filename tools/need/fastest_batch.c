@@ -52,7 +52,7 @@ static mm_status try_batch(const need_case *given, int64_t batch, double least, 
     *t = (batch_tried){.batch = batch, .ns = INT64_MAX, .bound_ns = INT64_MAX};
     c.batch = c.sub_batch = batch;
     MM_TRY(need_open(&n, &c));
-    mm_status status = need_bound(&n, c.budget_bytes, c.pinned.bytes, &t->bound_ns);
+    mm_status status = need_bound(&n, c.budget_bytes, c.pinned.bytes, INT64_MAX, &t->bound_ns);
     t->planned = t->bound_ns == INT64_MAX || (double)batch * 1e9 / (double)t->bound_ns > least;
     if (status == MM_OK && t->planned) status = predict(&n, &t->ns);
     need_fini(&n);

@@ -130,8 +130,9 @@ MM_CHECKED mm_status need_simulate(const need *n, int pass, mm_simulation *sim_o
 MM_CHECKED mm_status need_time(need *n, int64_t *ns_out);
 
 /* A lower bound of that time, of opened passes (mm/core/time/time_bound.h). device_bytes 0: in any budget, which takes
- * a small part of the time. INT64_MAX: no plan fits. */
-MM_CHECKED mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t *ns_out);
+ * a small part of the time. below_ns: a bound that is no less is not improved. INT64_MAX: no plan fits. */
+MM_CHECKED mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns,
+                                int64_t *ns_out);
 
 /* Whether the minima fit the case's budget and pinned memory. */
 bool need_fits(const need *n);

@@ -215,8 +215,9 @@ static mm_status bound(const need_case *c, int64_t sub_batch, int64_t below_ns, 
     const need_case parts = in_parts(c, sub_batch);
     need n;
     MM_TRY(need_open(&n, &parts));
-    mm_status status = need_bound(&n, 0, 0, ns_out);
-    if (status == MM_OK && *ns_out < below_ns) status = need_bound(&n, c->budget_bytes, c->pinned.bytes, ns_out);
+    mm_status status = need_bound(&n, 0, 0, INT64_MAX, ns_out);
+    if (status == MM_OK && *ns_out < below_ns)
+        status = need_bound(&n, c->budget_bytes, c->pinned.bytes, below_ns, ns_out);
     need_fini(&n);
     return status;
 }
@@ -285,6 +286,16 @@ static int least_bound(const candidates *k) {
     return least;
 }
 
+/* A lower bound of the time in any budget, which takes much less time than `bound`. */
+static mm_status bound_anywhere(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+    const need_case parts = in_parts(c, sub_batch);
+    need n;
+    MM_TRY(need_open(&n, &parts));
+    mm_status status = need_bound(&n, 0, 0, INT64_MAX, ns_out);
+    need_fini(&n);
+    return status;
+}
+
 /* Plans a candidate, unless its bound says that it is not faster; near_share: by at least such a share of the bound. */
 static mm_status plan_candidate(const need_case *c, int i, int near_share, candidates *k) {
     int64_t ns;
@@ -305,12 +316,19 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     need_case quickly = *c;
     quickly.policy = quick;
     for (int64_t size = rounded((c->batch + 1) / 2); size > 0 && k.n < HALVINGS; size = rounded(size / 2)) {
-        MM_TRY(bound(c, size, below_ns, &k.bound_ns[k.n]));
+        MM_TRY(bound_anywhere(c, size, &k.bound_ns[k.n]));
         k.size[k.n++] = size;
     }
     for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
-    if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS))
-        MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
+    if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
+        int64_t least_ns = k.best_ns;
+        for (int i = k.n - 1; i >= 0; i--) { /* small ones are mostly those with the least */
+            if (k.bound_ns[i] >= least_ns) continue;
+            MM_TRY(bound(c, k.size[i], least_ns, &k.bound_ns[i]));
+            if (k.bound_ns[i] < least_ns) least_ns = k.bound_ns[i];
+        }
+        if (!is_near(&k)) MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
+    }
     *sub_batch_out = k.best;
     *ns_out = k.best_ns;
     return MM_OK;

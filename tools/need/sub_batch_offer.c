@@ -58,7 +58,7 @@ static mm_status is_fast_enough(const need_case *c, int64_t below_ns, int *steps
     need whole;
     int64_t ns;
     MM_TRY(need_open(&whole, c));
-    mm_status status = need_bound(&whole, 0, INT64_MAX, &ns);
+    mm_status status = need_bound(&whole, 0, INT64_MAX, INT64_MAX, &ns);
     if (status == MM_OK) *is_out = ns >= below_ns;
     *steps_out = mm_graph_steps(need_most(&whole)->lowered->graph);
     need_fini(&whole);

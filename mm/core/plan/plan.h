@@ -102,7 +102,8 @@ typedef struct mm_limits {
     /* A planner that tries several plans takes the first that fits, and does not search for further ones. */
     bool first_fit;
     /* Plans that take at least so long, by their facts, are of no use: a planner that tries several need not find one,
-     * and may return any, which then counts as one that does not fit. 0: no limit. Only `auto` reads this. */
+     * and may return any, which then counts as one that does not fit. 0: no limit. Of policies, only `auto`
+     * reads this. */
     int64_t below_ns;
     /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
      * Other policies do not read this. */

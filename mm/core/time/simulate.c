@@ -6,6 +6,7 @@
 
 #include "mm/core/status.h"
 #include "mm/core/time/simulator.h"
+#include "mm/core/time/untimed.h"
 
 /* ---------------------------------------------------------------- time passes */
 
@@ -201,6 +202,18 @@ mm_status mm_program_simulate(const mm_program *program, const mm_graph_facts *f
     free(s.link_bytes);
     mm_allreduce_groups_fini(&s.groups);
     return status;
+}
+
+mm_status mm_program_predict(const mm_program *program, const mm_graph_facts *facts, int64_t *ns_out) {
+    mm_simulation simulation;
+    int64_t ns = 0;
+    if (!mm_plan_untimed(program->plan, facts)) {
+        MM_TRY(mm_program_simulate(program, facts, &simulation));
+        ns = simulation.iteration_ns;
+        mm_simulation_fini(&simulation);
+    }
+    *ns_out = ns;
+    return MM_OK;
 }
 
 mm_status mm_simulate(const mm_plan *plan, const mm_graph_facts *facts, mm_simulation *simulation_out) {

@@ -44,6 +44,9 @@ typedef struct mm_simulation {
 MM_CHECKED mm_status mm_program_simulate(const mm_program *program, const mm_graph_facts *facts,
                                          mm_simulation *simulation_out);
 
+/* The time of an iteration alone; 0: the facts lack times that the plan needs (mm_plan_untimed). Errors as above. */
+MM_CHECKED mm_status mm_program_predict(const mm_program *program, const mm_graph_facts *facts, int64_t *ns_out);
+
 /* Lowers a plan, and simulates its program. Errors of mm_program_init and of mm_program_simulate. */
 MM_CHECKED mm_status mm_simulate(const mm_plan *plan, const mm_graph_facts *facts, mm_simulation *simulation_out);
 void mm_simulation_fini(mm_simulation *simulation);

@@ -34,6 +34,7 @@ typedef struct search {
     double scale[MULTIPLIERS];        /* unit of each multiplier in the search's coordinates */
     int varied[MULTIPLIERS], n;       /* indices of the n multipliers that the search varies; all others are 0 */
     double best, best_at[MULTIPLIERS];
+    double enough; /* a bound that need not be improved */
 } search;
 
 /* ---------------------------------------------------------------- the bound for given multipliers */
@@ -125,7 +126,7 @@ static void search_ellipsoid(search *s, int rounds) {
         centre[i] = s->best_at[s->varied[i]] / s->scale[s->varied[i]];
         shape[i][i] = n;
     }
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0; round < rounds && s->best < s->enough; round++) {
         double m[MULTIPLIERS] = {0}, uphill[MULTIPLIERS], reach[MULTIPLIERS], length = 0;
         for (int i = 0; i < n; i++) m[s->varied[i]] = centre[i] * s->scale[s->varied[i]];
         if (is_outside(s, m, uphill))
@@ -171,6 +172,7 @@ static void search_corners(search *s) {
     for (int x = -1; x < SIDE_WEIGHTS; x++)
         for (int y = -1; y < SIDE_WEIGHTS; y++) {
             double m[MULTIPLIERS] = {0};
+            if (s->best >= s->enough) return;
             if ((x >= 0 && !is_varied(s, sides[0][x])) || (y >= 0 && !is_varied(s, sides[1][y]))) continue;
             if (x >= 0) m[sides[0][x]] = 1;
             if (y >= 0) m[sides[1][y]] = 1;
@@ -237,7 +239,7 @@ static double best_bound(search *s, double room, int *step_out) {
     const int anew = s->model.n_visitors > 0 ? sample / ANEW + 1 : sample + 1;
     int searches = 0;
     memcpy(at, s->best_at, sizeof at);
-    for (int i = 0; i < sample && most < HUGE_VAL; i++) {
+    for (int i = 0; i < sample && most < s->enough; i++) {
         const int step = (int)((int64_t)n * i / sample);
         double bound = bound_at(s, room, step, i % anew == anew / 2 ? NULL : at);
         if (bound < HUGE_VAL && bound > most * 0.99 && searches++ < SEARCHES) bound = bound_at(s, room, step, NULL);
@@ -296,7 +298,8 @@ static void set_up(search *s, const mm_limits *limits) {
 
 static mm_status find_bound(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                             bool homes_move, mm_time_bound *bound_out) {
-    search s = {.n = 0};
+    /* above it by what is subtracted below */
+    search s = {.enough = limits->below_ns > 0 ? (double)limits->below_ns * (1 + 5e-6) + 3 : HUGE_VAL};
     double bound = 0;
     int step = 0;
     MM_TRY(mm_bound_model_init(graph, facts, limits, homes_move, &s.model));

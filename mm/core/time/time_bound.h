@@ -69,8 +69,8 @@ typedef struct mm_time_bound {
     int step;   /* the step c (of the proof above) that gives this bound */
 } mm_time_bound;
 
-/* limits->device_bytes 0: no limit. MM_ERR_NOMEM. The search evaluates the bound for hundreds to thousands of choices
- * of weights and prices, each in O(steps). */
+/* limits->device_bytes 0: no limit. limits->below_ns: a bound that is no less is not improved. MM_ERR_NOMEM. The search
+ * evaluates the bound for hundreds to thousands of choices of weights and prices, each in O(steps). */
 MM_CHECKED mm_status mm_time_bound_of(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       mm_time_bound *bound_out);
 
