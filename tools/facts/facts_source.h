@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A source of times: either facts files, measured for one network and one batch each, or a machine, whose rates give the
- * times of any network and batch: from a file, or by the name of a GPU (gpu.h). */
+/* A source of times: either facts files, measured for one network and one batch each, or a machine, whose rates give
+ * the times of any network and batch: from a file, or by the name of a GPU (gpu.h). */
 #ifndef TOOLS_FACTS_FACTS_SOURCE_H
 #define TOOLS_FACTS_FACTS_SOURCE_H
 
@@ -55,9 +55,9 @@ static inline const char *facts_source_estimate(const facts_source *source) {
  * nothing. MM_ERR_IO, MM_ERR_FORMAT: the message names the file; MM_ERR_INVALID: no such layout. */
 MM_CHECKED mm_status facts_source_study(facts_source *source, const char *text);
 
-/* Sets the times in the facts of a graph, and the typical sizes of the codes that the study has. If the graph trains the
- * measured network with another batch than was measured, times follow from the measured ones (mm_facts_apply_between).
- * Errors of mm_facts_apply. */
+/* Sets the times in the facts of a graph, and the typical sizes of the codes that the study has. If the graph trains
+ * the measured network with another batch than was measured, times follow from the measured ones
+ * (mm_facts_apply_between). Errors of mm_facts_apply. */
 MM_CHECKED mm_status facts_source_fill(const facts_source *source, const mm_graph *graph, mm_graph_facts *facts);
 
 /* The source as facts of every graph, for a manager. It borrows the source, which must not move. MM_ERR_NOMEM. The

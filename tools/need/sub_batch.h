@@ -12,8 +12,8 @@
 MM_CHECKED mm_status sub_batch_read(const char *text, const char *policy, int64_t batch, bool whole,
                                     int64_t *sub_batch_out);
 
-/* Whether the facts were measured with a single batch. Then a policy with subbatch=auto gets whole batches: nothing says
- * how fast smaller ones are, so these must be asked for with --sub-batch. NULL: false. */
+/* Whether the facts were measured with a single batch. Then a policy with subbatch=auto gets whole batches: nothing
+ * says how fast smaller ones are, so these must be asked for with --sub-batch. NULL: false. */
 bool sub_batch_is_measured_once(const facts_source *facts);
 
 /* Reads the sub-batch for a case, whose own sub_batch is ignored. If it is to suit the budget, chooses it; a policy

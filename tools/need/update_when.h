@@ -15,8 +15,8 @@ typedef struct update_runs {
     bool compares;    /* a policy compares gradients of whole iterations (comet's guard) */
 } update_runs;
 
-/* Adds a run of whole or divided batches under a policy. text: the value of --sub-batch; NULL: none. whole: a policy with
- * subbatch=auto gets whole batches. */
+/* Adds a run of whole or divided batches under a policy. text: the value of --sub-batch; NULL: none. whole: a policy
+ * with subbatch=auto gets whole batches. */
 MM_CHECKED mm_status update_runs_add(update_runs *runs, const char *text, const char *policy, int64_t batch, bool whole,
                                      bool has_budget);
 

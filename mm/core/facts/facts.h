@@ -255,10 +255,12 @@ MM_CHECKED mm_status mm_facts_apply(const mm_facts *from, const mm_graph *graph,
 
 /* Copies into `facts`, which are of `graph`, the times that follow from n files (1 or more) of the same network, each
  * measured with another batch. Batches are compared by the bytes of all maps. Times are on the line between the two
- * batches next to the graph's. Beyond all batches they are on the line of the two nearest, but between the nearest one's
- * time and that in proportion to bytes; updates take the nearest one's. Of a single batch, times are in proportion. Rates are those of the nearest. A variant that was not measured takes the time of its step's first one, a step the
- * others' mean time for each byte; codes that were not measured keep their times. Sizes stay, but a code's typical one. MM_ERR_FORMAT: the graph
- * lacks a forward or backward step that was measured; MM_ERR_NOMEM. On failure nothing changes. */
+ * batches next to the graph's. Beyond all batches they are on the line of the two nearest, but between the nearest
+ * one's time and that in proportion to bytes; updates take the nearest one's. Of a single batch, times are in
+ * proportion. Rates are those of the nearest. A variant that was not measured takes the time of its step's first one, a
+ * step the others' mean time for each byte; codes that were not measured keep their times. Sizes stay, but a code's
+ * typical one. MM_ERR_FORMAT: the graph lacks a forward or backward step that was measured; MM_ERR_NOMEM. On failure
+ * nothing changes. */
 MM_CHECKED mm_status mm_facts_apply_between(const mm_facts *const *files, int n, const mm_graph *graph,
                                             mm_graph_facts *facts);
 
