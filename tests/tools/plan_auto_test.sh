@@ -48,6 +48,21 @@ densenet121 641212668
 vgg16 4126688764"
 }
 
+# Near the minimum with all weights on the device single layers are compared, too, though weights may leave.
+auto_is_no_slower_than_with_all_weights_on_the_device_() {
+    local one net budget all
+    for one in "resnet20 32 100" "vgg11 16 100" "squeezenet1_0 16 104"; do
+        read -r -a net <<<"$one"
+        local -a plan=(plan --net "${net[0]}" --batch "${net[1]}" --facts "$h200" --no-advice --json row.json)
+        expect 0 "${plan[@]}" --policy auto:resident=all
+        budget=$(($(value row.json minimum_bytes) * net[2] / 100))
+        expect 0 "${plan[@]}" --policy auto:resident=all --budget $budget
+        all=$(value row.json iteration_seconds_predicted)
+        expect 0 "${plan[@]}" --policy auto --budget $budget
+        at_most "$(value row.json iteration_seconds_predicted)" "$all" "$one: after all weights on the device"
+    done
+}
+
 auto_is_no_slower_in_its_minimum_than_others_() {
     local least lean
     local -a plan=(plan --net vgg16 --batch 2 --facts "$machine" --json row.json)

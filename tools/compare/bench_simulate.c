@@ -66,8 +66,8 @@ mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *pla
     MM_TRY(need_open(&n, c));
     mm_status status = plan_asked(&n, planned);
     const bool fits = c->budget_bytes > 0 && planned->as.fits;
-    const bool timed =
-        fits && c->facts && need_is_near(fused_bytes, mm_graph_steps(need_most(&n)->lowered->graph), c->budget_bytes);
+    bool timed = fits && c->facts && need_may_unfuse(c->target, c->policy);
+    if (status == MM_OK && timed) status = need_is_near(&n, fused_bytes, &timed);
     if (status == MM_OK && c->budget_bytes == 0) planned->fused_bytes = planned->as.peak_bytes;
     if (status == MM_OK && (!fits || timed) && need_may_unfuse(c->target, c->policy))
         status = plan_apart(&n, timed, planned);

@@ -143,9 +143,10 @@ MM_CHECKED mm_status need_try(const need_case *c, bool *fit_out);
 
 /* Whether planning may choose to fuse layers or not: target_may_unfuse, and the policy is auto. */
 bool need_may_unfuse(const target *target, const char *policy);
-/* Whether plans of single layers may be faster in this budget: it is little more than fused_bytes, the minimum of the
- * fused graph, which has fused_steps steps. False if the graph is so large that planning both takes long. */
-bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes);
+/* Whether plans of single layers may be faster in the budget: it is little more than fused_bytes, the minimum of the
+ * fused graph, which was opened, or than the minimum with all weights and states on the device, in which maps have as
+ * little room. False if the graph is so large that planning both takes long. Errors of mm_policy_plan. */
+MM_CHECKED mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out);
 /* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
  * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */
 bool need_is_like(const need *a, const need *b);

@@ -17,17 +17,43 @@ bool need_may_unfuse(const target *target, const char *policy) {
  * there it has not made single layers faster than fused ones. */
 enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
 
-bool need_is_near(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
+static bool is_little_more(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
     return budget_bytes < fused_bytes + fused_bytes / NEAR_SHARE && fused_steps <= DEEP_STEPS;
 }
 
+enum { MOST_TIMES = 2 }; /* plans need at most 1.5 times the bound (measured) */
+
+static bool all_stay(const need_pass *p) { return p->policy.config.resident == MM_RESIDENT_ALL; }
+
+/* Whether the budget may be near the minimum with all weights and states on the device. */
+static bool may_be_near_staying(const need *n) {
+    const need_pass *p = need_most(n);
+    const int64_t least = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes;
+    return least <= n->asked.budget_bytes &&
+           is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
+}
+
 bool need_may_be_near(const need *n) {
-    enum { MOST = 2 }; /* plans need at most 1.5 times the bound (measured) */
     const need_pass *p = need_most(n);
     const mm_lower_bound bound = mm_lower_bound_of(p->lowered->graph, p->planned.facts);
-    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
-    const int64_t least = bound.bytes - (all_stay ? 0 : bound.persistent_bytes);
-    return need_is_near(MOST * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
+    const int64_t least = bound.bytes - bound.persistent_bytes;
+    if (may_be_near_staying(n)) return true;
+    return !all_stay(p) && is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
+}
+
+mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out) {
+    const need_pass *p = need_most(n);
+    const int steps = mm_graph_steps(p->lowered->graph);
+    *near_out = is_little_more(fused_bytes, steps, n->asked.budget_bytes);
+    if (*near_out || all_stay(p) || !may_be_near_staying(n)) return MM_OK;
+    const mm_limits limits = {.pinned_bytes = INT64_MAX, .base_bytes = n->base_bytes, .stop = n->asked.target->stop};
+    mm_policy policy = p->policy; /* borrows what that owns */
+    mm_plan *plan;
+    policy.config.resident = MM_RESIDENT_ALL;
+    MM_TRY(mm_policy_plan(&policy, p->lowered->graph, p->planned.facts, &limits, &plan));
+    *near_out = is_little_more(plan->peak_bytes, steps, n->asked.budget_bytes);
+    mm_plan_destroy(plan);
+    return MM_OK;
 }
 
 void need_hasten(mm_policy *policy, int fused_steps) {
@@ -141,9 +167,9 @@ static mm_status compare(need *n, need *apart, bool compared) {
 static mm_status choose(need *n) {
     need_case c = n->asked;
     const bool fused_fit = need_fits(n);
-    const bool compared =
-        fused_fit && c.wants_fastest && c.budget_bytes > 0 && need_is_near(n->fused_bytes, steps_of(n), c.budget_bytes);
+    bool compared = fused_fit && c.wants_fastest && c.budget_bytes > 0;
     need apart = {0};
+    if (compared) MM_TRY(need_is_near(n, n->fused_bytes, &compared));
     bool may = compared;
     if (fused_fit && !c.wants_least && !compared) return MM_OK;
     c.apart = true;
