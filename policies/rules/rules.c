@@ -73,21 +73,34 @@ static const struct home_kind {
 } home_kinds[] = {{"weights", MM_WEIGHT}, {"states", MM_OPTIMIZER}, {"gradients", MM_WEIGHT_GRADIENT}};
 enum { HOME_KINDS = sizeof home_kinds / sizeof *home_kinds };
 
+static const struct home_kind *find_home_kind(const char *name, size_t length) {
+    for (int k = 0; k < HOME_KINDS; k++)
+        if (strlen(home_kinds[k].name) == length && memcmp(home_kinds[k].name, name, length) == 0)
+            return &home_kinds[k];
+    return NULL;
+}
+
 /* Reads a rule for homes into config->away. False: it is none. */
 static bool parse_home_rule(const char *part, mm_engine_config *config, mm_status *status_out) {
     const size_t length = strcspn(part, "=");
+    const bool is_host = part[length] != '\0' && strcmp(part + length + 1, to_host) == 0;
+    const struct home_kind *kind = find_home_kind(part, length);
     *status_out = MM_OK;
-    if (part[length] == '\0' || strcmp(part + length + 1, to_host) != 0) return false;
-    for (int k = 0; k < HOME_KINDS; k++) {
-        if (strlen(home_kinds[k].name) != length || memcmp(home_kinds[k].name, part, length) != 0) continue;
-        const unsigned bit = 1u << home_kinds[k].kind;
-        if (config->away & bit) *status_out = mm_fail(MM_ERR_INVALID, "rule '%s' is given twice", MM_BRIEF(part));
-        config->away |= bit;
-        return true;
-    }
-    *status_out =
-        mm_fail(MM_ERR_INVALID, "rule '%s': only weights, states and gradients have homes; for maps there is swap",
-                MM_BRIEF(part));
+    if (!kind && !is_host) return false;
+    if (!kind)
+        *status_out =
+            mm_fail(MM_ERR_INVALID, "rule '%s': only weights, states and gradients have homes; for maps there is swap",
+                    MM_BRIEF(part));
+    else if (!is_host)
+        *status_out =
+            mm_fail(MM_ERR_INVALID,
+                    "rule '%s': must be %s=host; homes for which pinned memory has no room go to the disk, if "
+                    "there is one",
+                    MM_BRIEF(part), kind->name);
+    else if (config->away & 1u << kind->kind)
+        *status_out = mm_fail(MM_ERR_INVALID, "rule '%s' is given twice", MM_BRIEF(part));
+    else
+        config->away |= 1u << kind->kind;
     return true;
 }
 

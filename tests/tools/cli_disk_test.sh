@@ -98,6 +98,10 @@ rules_name_what_leaves_the_device_() {
     says out "of kind weight"
     expect 2 "${plan[@]}" 'rules:weights=host;weights=host'
     says err "is given twice"
+    expect 2 "${plan[@]}" 'rules:weights=disk'
+    says err "rule 'weights=disk': must be weights=host"
+    expect 2 "${plan[@]}" 'rules:states=swap;*=swap'
+    says err "rule 'states=swap': must be states=host"
     expect 2 "${plan[@]}" 'rules:conv=host'
     says err "only weights, states and gradients have homes"
     expect 2 "${plan[@]}" 'rules:states=host,resident=needed'
