@@ -376,7 +376,9 @@ mm_status mm_call_async(mm_stream *stream, const mm_call *call) {
 mm_status mm_call_blocking(mm_stream *stream, const mm_call *call, mm_event *after) {
     if (stream->device->ops->calls_may_block) return mm_call_async(stream, call);
     MM_TRY(after ? mm_event_sync(after) : mm_stream_sync(stream));
-    return call->fn(call->arg);
+    MM_TRY(call->fn(call->arg));
+    mm_device_tell(stream->device, &(mm_issued){MM_ISSUED_TASK, .stream = number_of(stream)});
+    return MM_OK;
 }
 
 /* ---------------------------------------------------------------- captured work */
