@@ -56,14 +56,13 @@ static float *out_row(const layer_norm_run *run, nets_role role, int64_t r, int 
     return (float *)run->args->at[role] + r * run->op->channels;
 }
 
-/* Writes the row that was computed there to the map, after `earlier` is added, unless that is NULL. */
-static void write_row(const layer_norm_run *run, nets_role role, nets_role earlier, int64_t r, const float *row) {
+/* Writes the row that was computed there to the map, after the row of the map `earlier` is added; NULL: there is none. */
+static void write_row(const layer_norm_run *run, nets_role role, const char *earlier, int64_t r, const float *row) {
     const layer_norm_op *op = run->op;
     const int64_t n = op->channels, at = r * n * op->elem_bytes;
     char *map = (char *)run->args->at[role] + at;
-    const char *add = earlier == NETS_WORKSPACE ? NULL : run->args->at[earlier];
-    if (add)
-        op->lines->add_floats(add + at, row, n, map);
+    if (earlier)
+        op->lines->add_floats(earlier + at, row, n, map);
     else if (is_half(op))
         op->lines->narrow(row, n, map);
 }
@@ -81,7 +80,7 @@ static mm_status normalise_part(void *ctx, int64_t part, int thread) {
         const float mean = op->rms ? 0 : op->loops->sum(x, n) / (float)n;
         const float factor = 1.0f / sqrtf(op->loops->squares(x, mean, n) / (float)n + op->eps);
         op->loops->normalise(x, mean, factor, at[NETS_W], op->rms ? NULL : at[NETS_B], n, y);
-        write_row(run, NETS_Y, NETS_WORKSPACE, r, y);
+        write_row(run, NETS_Y, NULL, r, y);
         if (means) means[r] = mean;
         if (factors) factors[r] = factor;
     }
@@ -122,7 +121,7 @@ static mm_status give_part(void *ctx, int64_t part, int thread) {
         if (!at[NETS_DX]) continue;
         float *dx = out_row(run, NETS_DX, r, thread);
         op->loops->normalise_gradient(x, mean, factors[r], at[NETS_W], dy, sums, n, dx);
-        write_row(run, NETS_DX, NETS_EARLIER, r, dx);
+        write_row(run, NETS_DX, run->args->at[NETS_EARLIER], r, dx);
     }
     return MM_OK;
 }

@@ -53,15 +53,15 @@ TARGET static void sums(const void *map_x, const float *from, int64_t n, int64_t
 
 /* Some lines at once, whose sums are in registers: x is in the cache. From memory that would be slower. */
 TARGET static void squares(const void *map_x, int64_t n, int64_t lanes, const float *mean, float *sum) {
-    enum { LINES = 4 };
+    enum { LINES_AT_ONCE = 4 };
     const elem *x = map_x;
     int64_t first = 0;
     for (int64_t i = 0; i < lanes; i++) sum[i] = 0;
-    for (; first + LINES * lanes <= n; first += LINES * lanes)
+    for (; first + LINES_AT_ONCE * lanes <= n; first += LINES_AT_ONCE * lanes)
 #pragma omp simd
         for (int64_t i = 0; i < lanes; i++) {
             float s = sum[i];
-            for (int line = 0; line < LINES; line++) {
+            for (int line = 0; line < LINES_AT_ONCE; line++) {
                 const float d = wide(x[first + line * lanes + i]) - mean[i];
                 s += d * d;
             }

@@ -34,7 +34,7 @@ def made(torch, args):
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = True
     net = build(torch, "resnet50", "keep").to(args.device)
-    optimizer = optimizer_of(torch, "resnet50", net, args.device == "cuda")
+    optimizer = optimizer_of(torch, "resnet50", net)
     criterion = torch.nn.CrossEntropyLoss()
     x = torch.randn(args.batch, 3, args.image_size, args.image_size, device=args.device)
     y = torch.randint(1000, (args.batch,), device=args.device)

@@ -10,6 +10,7 @@ All use as many threads, one after the other. A figure is the median of rounds; 
 A whole run of three rounds takes about an hour on two cores, which must have nothing else to do.
 """
 import re
+import signal
 import sys
 import types
 
@@ -66,6 +67,8 @@ def write(path, text):
 
 
 def main():
+    for number in (signal.SIGINT, signal.SIGTERM):  # closes the child, too, whose group gets no signal
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
     p = make_parser(__doc__)
     p.add_argument("--mm", required=True, help="the command mm")
     p.add_argument("--write", metavar="FILE", help="the file that has the table")

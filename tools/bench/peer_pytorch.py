@@ -99,7 +99,7 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     if compiled:
         use_memory_budget(torch, float(mode.partition(":")[2] or 1))
         loss_of = torch.compile(loss_of)  # with the loss: a GPT's scores are its largest map
-    optimizer = optimizer_of(torch, net, model, cuda)
+    optimizer = optimizer_of(torch, net, model)
     hosts = [batch_of(torch, net, batch, image_size) for _ in range(2)]
     hosts = [(x.contiguous(memory_format=order) if x.dim() == 4 else x, y) for x, y in hosts]
     if cuda:

@@ -257,11 +257,12 @@ def batch_of(torch, net, batch, image_size):
     return torch.randn(batch, 3, image_size, image_size), torch.randint(classes, (batch,))
 
 
-def optimizer_of(torch, net, model, cuda):
-    """SGD; for a GPT AdamW with weight decay on matrices only, as mm's."""
+def optimizer_of(torch, net, model):
+    """SGD; for a GPT AdamW with weight decay on matrices only, as mm's. Both in torch's fused form, the
+    fastest on GPUs and CPUs."""
     values = list(model.parameters())
     if not sizes_of(net):
-        return torch.optim.SGD(values, RATE, MOMENTUM, weight_decay=WEIGHT_DECAY)
+        return torch.optim.SGD(values, RATE, MOMENTUM, weight_decay=WEIGHT_DECAY, fused=True)
     return torch.optim.AdamW([{"params": [p for p in values if p.dim() == 2]},
                               {"params": [p for p in values if p.dim() != 2], "weight_decay": 0}],
-                             lr=GPT_RATE, **({"fused": True} if cuda else {}))
+                             lr=GPT_RATE, fused=True)
