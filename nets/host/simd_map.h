@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for three instruction sets that give the same bits, but for NaNs'.
- * They compute with f32; bf16 results are rounded once (bf16.h). Internal.
+/* Vectorised loops over maps of f32 or bf16 on the CPU, compiled for three instruction sets that give the same bits
+ * (NaNs' may differ). They compute with f32; bf16 results are rounded once (bf16.h). Internal.
  *
  * A line is a few rows of [rows, channels], enough elements for a vector loop; each element of a line is a lane. Arrays
  * with a number for each lane repeat the channels' numbers. The n elements of a call begin with a line; the last line

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Vectorised loops over one row of floats on the CPU, compiled for three instruction sets that give the same bits, but for NaNs'.
- * Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an input of the same
- * call. */
+/* Vectorised loops over one row of floats on the CPU, compiled for three instruction sets that give the same bits
+ * (NaNs' may differ). Internal. Sums are f32 in ROW_LANES lanes, which are added in a fixed order. An output may be an
+ * input of the same call. */
 #ifndef NETS_HOST_SIMD_ROW_H
 #define NETS_HOST_SIMD_ROW_H
 
