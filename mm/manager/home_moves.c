@@ -88,30 +88,48 @@ static mm_status zero(mm_manager *m, const mm_persistent *entry) {
     return MM_OK;
 }
 
-/* Writes the saved values to where the tensors are now, or were before. */
-static mm_status put(const move *v, bool back) {
+/* Writes the saved values to where the tensors are now. */
+static mm_status put(const move *v) {
     const mm_persistent_table *table = &v->m->persistents;
     int64_t at = 0;
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i < table->n; i++) {
-        mm_persistent to = table->entries[i];
-        if (!back && i >= v->m->persistents_there) status = zero(v->m, &to);
+        const mm_persistent *to = &table->entries[i];
+        if (i >= v->m->persistents_there) status = zero(v->m, to);
         if (status != MM_OK || !moves(v, i)) continue;
-        if (back) to.place = v->before[i];
-        status = mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
-        at += to.bytes;
+        status = mm_home_write(v->m, to, 0, v->saved + at, to->bytes);
+        at += to->bytes;
     }
     return mm_home_sync(v->m, status);
 }
 
+/* Writes them to where the tensors were before: all that can be written, whatever fails. The disk does not read what it
+ * failed to write. Returns the first failure. */
+static mm_status put_back(const move *v) {
+    const mm_persistent_table *table = &v->m->persistents;
+    int64_t at = 0;
+    mm_status first = MM_OK;
+    for (int i = 0; i < table->n; i++) {
+        if (!moves(v, i)) continue;
+        mm_persistent to = table->entries[i];
+        to.place = v->before[i];
+        const mm_status status = mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
+        if (first == MM_OK) first = status;
+        at += to.bytes;
+    }
+    return mm_home_sync(v->m, first);
+}
+
 /* What had moved goes back: the values are still saved. */
 static mm_status settle(const move *v) {
-    const mm_status status = put(v, false);
+    const mm_status status = put(v);
     if (status == MM_OK) return MM_OK;
     mm_failure failure;
     mm_failure_save(&failure, status);
-    if (put(v, true) == MM_OK) return mm_failure_restore(&failure);
-    return mm_fail(status, "%s; weights and states that were moving are lost: load them from the last save",
+    if (put_back(v) == MM_OK) return mm_failure_restore(&failure);
+    return mm_fail(status,
+                   "%s; it could not be moved back, either: what had its home on the disk may be lost, and is not read "
+                   "again; load the last save",
                    failure.message);
 }
 

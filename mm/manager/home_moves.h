@@ -22,7 +22,8 @@ MM_CHECKED mm_status mm_home_sync(mm_manager *m, mm_status status);
 
 /* Moves all persistent tensors to these homes, with their values, and zeroes those that are being added. The streams
  * must be idle. MM_ERR_NOMEM, and MM_ERR_IO of a disk that is full: nothing changed. MM_ERR_DEVICE; MM_ERR_IO: what had
- * moved was moved back, unless that failed, too, as the message then says. */
+ * moved was moved back. If that failed, too, as the message then says, homes in memory are as they were, and what is
+ * lost on the disk cannot be read. */
 MM_CHECKED mm_status mm_homes_move(mm_manager *m, const mm_homes *homes);
 
 #endif

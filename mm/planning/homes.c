@@ -77,9 +77,14 @@ static int list_candidates(const mm_graph *graph, unsigned away, const bool *wri
     return n;
 }
 
+/* Whether the graph changes weights. A pass that goes on does not, and has no optimizer states. */
 static bool updates(const mm_graph *graph) {
     bool any = false;
-    for (int s = 0; s < mm_graph_steps(graph); s++) any |= mm_graph_step(graph, s)->phase == MM_UPDATE;
+    for (int s = 0; s < mm_graph_steps(graph); s++) {
+        const mm_step_info *step = mm_graph_step(graph, s);
+        for (int u = 0; u < step->n_uses; u++)
+            any |= step->uses[u].access != MM_READ && mm_graph_tensor(graph, step->uses[u].tensor)->kind == MM_WEIGHT;
+    }
     return any;
 }
 
@@ -289,15 +294,26 @@ static mm_status attempt_on_disk(search *s, int n, mm_home_trial trial, bool *go
     trial.n = s->least;
     trial.on_disk = n;
     MM_TRY(attempt(s, trial));
-    *good_out = s->fits_free ? s->result.fits : !s->result.lacks_pinned;
+    *good_out = s->fits_free ? s->result.fits : !s->result.lacks_pinned && !s->result.lacks_disk;
     return MM_OK;
+}
+
+/* How many of those that leave have room on the disk. */
+static int count_on_disk(const search *s) {
+    int64_t left = s->limits->disk_bytes;
+    int n = 0;
+    for (; n < s->least; n++) {
+        left -= mm_memory_round(MM_MEM_DISK, bytes_of(s, n));
+        if (left < 0) break;
+    }
+    return n;
 }
 
 /* Finds the least number, of those that leave, that go on to the disk, to within a sixteenth; and plans so, with copies
  * that come as early as fits. */
 static mm_status find_on_disk(search *s, bool *good_out) {
     const mm_home_trial any = {.first_fit = true};
-    int fits = s->least, misfit = 0;
+    int fits = count_on_disk(s), misfit = 0;
     MM_TRY(attempt_on_disk(s, fits, any, good_out));
     if (!*good_out) return MM_OK;
     while (fits - misfit > 1 + s->least / 16) {
@@ -311,7 +327,7 @@ static mm_status find_on_disk(search *s, bool *good_out) {
         MM_TRY(attempt_on_disk(s, fits, trial, good_out));
         if (*good_out) break;
     }
-    return MM_OK;
+    return *good_out ? MM_OK : attempt_on_disk(s, fits, any, good_out); /* a faster plan may pin more */
 }
 
 /* Where pinned memory has no room for all that leave: as many of them as it has room for leave; or some go on to the

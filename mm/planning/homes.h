@@ -39,6 +39,7 @@ typedef struct mm_home_trial {
 typedef struct mm_home_result {
     bool fits;                        /* the plan fits the limits */
     bool lacks_pinned;                /* it does not, for want of pinned memory */
+    bool lacks_disk;                  /* it does not, for want of room on the disk */
     int64_t peak_bytes, pinned_bytes; /* what it takes */
     int64_t ns;                       /* its predicted time, if it fits; 0: not known */
 } mm_home_result;

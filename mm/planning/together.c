@@ -57,7 +57,8 @@ static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result
         if (plan->disk_bytes > disk_bytes) disk_bytes = plan->disk_bytes;
     }
     r.lacks_pinned = !trial->pinned_free && r.pinned_bytes > p->limits->pinned_bytes;
-    r.fits = !r.lacks_pinned && r.peak_bytes <= p->limits->device_bytes && disk_bytes <= p->limits->disk_bytes;
+    r.lacks_disk = disk_bytes > p->limits->disk_bytes;
+    r.fits = !r.lacks_pinned && !r.lacks_disk && r.peak_bytes <= p->limits->device_bytes;
     if (r.fits) MM_TRY(mm_program_predict(p->made[p->most].program, p->made[p->most].facts, &r.ns));
     *result_out = r;
     return MM_OK;

@@ -56,7 +56,7 @@ static float *out_row(const layer_norm_run *run, nets_role role, int64_t r, int 
     return (float *)run->args->at[role] + r * run->op->channels;
 }
 
-/* Writes the row that was computed there to the map, after the row of the map `earlier` is added; NULL: there is none. */
+/* Writes the row that was computed there to the map, after that of the map `earlier` is added; NULL: there is none. */
 static void write_row(const layer_norm_run *run, nets_role role, const char *earlier, int64_t r, const float *row) {
     const layer_norm_op *op = run->op;
     const int64_t n = op->channels, at = r * n * op->elem_bytes;

@@ -429,12 +429,68 @@ static void a_move_to_a_failing_disk_is_taken_back(void **state) {
     suite_net_fini(&s);
 }
 
+static ssize_t write_no_more(int file, const void *data, size_t bytes, off_t offset) {
+    if (atomic_fetch_sub(&left, 1) > 0) return pwrite(file, data, bytes, offset);
+    errno = EIO;
+    return -1;
+}
+
+/* suite_weights, but for gradients, which may be lost: zeros. */
+static float *weights_and_states(const suite_run *r) {
+    const nets_net *net = r->s->net;
+    size_t n = 0, at = 0;
+    for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
+    float *all = calloc(NETS_PARTS * n, sizeof *all);
+    assert_non_null(all);
+    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
+        for (int p = 0; p < nets_net_params(net); p++) {
+            const mm_status status = part == NETS_GRADIENT ? MM_OK : nets_exec_param_get(r->exec, p, part, all + at);
+            if (status != MM_OK && status != MM_ERR_NOT_FOUND) fail_msg("%s", mm_last_error());
+            at += (size_t)nets_net_param(net, p)->elems;
+        }
+    return all;
+}
+
+/* A move fails, and so does the way back: homes of gradients on the disk are lost, and no weight or state is. */
+static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **state) {
+    static const mm_disk_io no_more = {write_no_more, pread};
+    suite_net s;
+    int lost = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    mm_options options = housed_options(&s, "rules:gradients=host;*=swap", 4);
+    options.device_bytes = suite_needs(&s, "liveness", 0).device_bytes;
+    for (int nth = 0; nth < 40; nth += 3) {
+        suite_run r;
+        assert_true(open_run(&r, &s, &options));
+        assert_true(bytes_at_home(&r) > 0);
+        suite_iterate(&r);
+        float *before = weights_and_states(&r);
+        atomic_store(&left, nth);
+        mm_disk_set_io(r.manager->disk, &no_more);
+        const mm_status status = mm_policy_set(r.manager, "rules:weights=host;gradients=host;*=swap");
+        if (status != MM_OK) {
+            assert_int_equal(status, MM_ERR_IO);
+            lost += strstr(mm_last_error(), "could not be moved back") != NULL;
+        }
+        mm_disk_set_io(r.manager->disk, NULL);
+        float *now = weights_and_states(&r);
+        assert_true(suite_same_learned(&s, now, before));
+        free(now);
+        free(before);
+        suite_run_fini(&r);
+    }
+    assert_true(lost > 0);
+    suite_net_fini(&s);
+}
+
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
         SUITE_TEST(homes_go_on_to_the_disk, device),
         SUITE_TEST(homes_come_and_go, device),
         SUITE_TEST(a_failing_disk_never_mixes_what_was_learned, device),
         SUITE_TEST(a_move_to_a_failing_disk_is_taken_back, device),
+        SUITE_TEST(what_stays_in_memory_survives_a_disk_that_fails_for_good, device),
         SUITE_TEST(a_network_trains_in_less_pinned_memory, device),
         SUITE_TEST(without_the_disk_it_is_refused, device),
         SUITE_TEST(a_failing_disk_fails_the_iteration_alone, device),

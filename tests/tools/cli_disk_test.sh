@@ -96,6 +96,7 @@ rules_name_what_leaves_the_device_() {
     ! grep -q "of kind weight" out || fail "weights leave"
     expect 0 "${plan[@]}" 'rules:weights=host;states=host'
     says out "of kind weight"
+    expect 0 plan --net 'gpt,layers=2' --batch 4 --sub-batch 2 --optimizer adamw --threads 1 --policy 'rules:states=host;*=swap'
     expect 2 "${plan[@]}" 'rules:weights=host;weights=host'
     says err "is given twice"
     expect 2 "${plan[@]}" 'rules:weights=disk'
@@ -108,6 +109,17 @@ rules_name_what_leaves_the_device_() {
     says err "leave resident=needed out"
     expect 2 "${plan[@]}" 'rules:gradients=host'
     says err "nothing of kind weight gradient that could have its home in host memory"
+}
+
+# Plans stay within the disk, also where no budget is given.
+a_disk_is_a_limit_() {
+    local size
+    for size in 3MiB 9MiB 18MiB 64MiB; do
+        "$mm" plan "${gpt[@]}" --policy 'rules:states=host;*=swap' --pinned 1500KiB --disk "disk:$size" --json row.json \
+            --no-advice >out 2>err || { says err "infeasible" && continue; }
+        (($(value row.json disk_bytes) <= ${size%MiB} << 20)) || fail "$size: $(value row.json disk_bytes)"
+    done
+    expect 0 plan "${gpt[@]}" --policy 'rules:states=host;*=swap' --pinned 1500KiB --disk disk:64MiB --json row.json
 }
 
 wrong_disks_are_refused_() {

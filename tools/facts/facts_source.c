@@ -70,7 +70,9 @@ static mm_status add(const char *path, const char *all, facts_source *source) {
     facts_source one;
     if (source->n_facts == FACTS_FILES_MOST)
         return mm_fail(MM_ERR_INVALID, "%s: more than %d files of facts", MM_BRIEF(all), FACTS_FILES_MOST);
-    MM_TRY(open_one(path, &one));
+    if (!*path) return mm_fail(MM_ERR_INVALID, "%s: a name between commas is empty", MM_BRIEF(all));
+    const mm_status status = open_one(path, &one);
+    if (status != MM_OK) return mm_fail_in(status, "%s", MM_BRIEF(all));
     const char *why = one.is_machine || one.batch == 0 ? "does not hold measured facts of a network and batch" : NULL;
     if (!why && source->n_facts > 0 && strcmp(one.net, source->net) != 0)
         why = "is of another network than the first file";
