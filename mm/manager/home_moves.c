@@ -144,9 +144,12 @@ static mm_status keep_count(mm_manager *m) {
 static mm_status move_all(move *v) {
     const int64_t bytes = moved_bytes(v);
     if (bytes == 0 && v->m->persistents.n == v->m->persistents_there) return MM_OK;
-    v->saved = malloc((size_t)bytes + 1);
+    mm_host_memory memory;
+    mm_host_memory_get(&memory); /* malloc grants more than there is, and who touches it is killed */
+    v->saved = bytes <= memory.free_bytes ? malloc((size_t)bytes + 1) : NULL;
     if (!v->saved)
-        return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors", (long long)bytes);
+        return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors: %lld are free",
+                       (long long)bytes, (long long)memory.free_bytes);
     mm_status status = keep_count(v->m);
     if (status == MM_OK && v->m->persistents.disk_bytes > 0)
         status = mm_disk_reserve(v->m->disk, v->m->persistents.disk_bytes);

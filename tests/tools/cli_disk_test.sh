@@ -111,6 +111,12 @@ rules_name_what_leaves_the_device_() {
     says err "nothing of kind weight gradient that could have its home in host memory"
 }
 
+# Reuse of bytes does not imply that a load waits for its store: here it does not.
+loads_wait_for_their_stores_() {
+    expect 0 plan --net gpt,layers=4,width=128,heads=4 --threads 2 --batch 8 --sub-batch 3 --optimizer adamw --policy \
+        auto:resident=needed --pinned 7MiB --disk disk:1GiB
+}
+
 # Plans stay within the disk, also where no budget is given.
 a_disk_is_a_limit_() {
     local size
