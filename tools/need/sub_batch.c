@@ -286,16 +286,6 @@ static int least_bound(const candidates *k) {
     return least;
 }
 
-/* A lower bound of the time in any budget, which takes much less time than `bound`. */
-static mm_status bound_anywhere(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
-    const need_case parts = in_parts(c, sub_batch);
-    need n;
-    MM_TRY(need_open(&n, &parts));
-    mm_status status = need_bound(&n, 0, 0, INT64_MAX, ns_out);
-    need_fini(&n);
-    return status;
-}
-
 /* Plans a candidate, unless its bound says that it is not faster; near_share: by at least such a share of the bound. */
 static mm_status plan_candidate(const need_case *c, int i, int near_share, candidates *k) {
     int64_t ns;
@@ -316,7 +306,7 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     need_case quickly = *c;
     quickly.policy = quick;
     for (int64_t size = rounded((c->batch + 1) / 2); size > 0 && k.n < HALVINGS; size = rounded(size / 2)) {
-        MM_TRY(bound_anywhere(c, size, &k.bound_ns[k.n]));
+        MM_TRY(bound(c, size, 0, &k.bound_ns[k.n])); /* in any budget, which takes much less time */
         k.size[k.n++] = size;
     }
     for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
