@@ -83,7 +83,7 @@ class Training:
     """A run of mm train, in a process of its own."""
 
     def __init__(self, options, run):
-        self.run = run
+        self.run, self.data = run, options.train
         self.at = os.path.join(options.work, re.sub("[^A-Za-z0-9.=-]", "_", "-".join(run[:3])))
         self.command = [options.mm, "train", "--net", run.net, "--data", options.train, "--batch", run.batch, "--epochs",
                         run.epochs, "--lr-schedule", "cosine", "--seed", run.seed, "--threads", "1", "--policy",
@@ -123,7 +123,7 @@ class Training:
         if row["status"] != "ok":
             sys.exit("%s: ended with status %s" % (" ".join(self.command), row["status"]))
         print("finished %s under %s, seed %s: %.2f %%" % (*self.run[:3], 100 * row["test_accuracy"]), flush=True)
-        command = " ".join(["mm"] + self.command[1:])
+        command = " ".join(["mm"] + self.command[1:]).replace(self.data, re.sub(":.*", ":DIR", self.data))
         return dict(zip(WHAT, self.run), test_accuracy="%.4f" % row["test_accuracy"], test_loss="%.5g" % row["test_loss"],
                     ratio=self.ratio(row), version=version, command=command)
 
