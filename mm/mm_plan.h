@@ -127,6 +127,8 @@ typedef struct mm_plan_limits {
     const char *device;              /* as mm_options.device; it need not answer if the build has it */
     int64_t device_bytes;            /* the budget; 0: none, so the plans are the smallest */
     int64_t pinned_bytes;            /* the budget of host memory; INT64_MAX: no limit */
+    int64_t disk_bytes;              /* the budget of a disk (mm_options.disk); 0: there is none */
+    int64_t disk_bytes_per_s;        /* as mm_options.disk_bytes_per_s */
     int64_t link_bytes_per_s;        /* as mm_options.link_bytes_per_s */
     bool no_recompute;               /* the loop sets no function that recomputes layers (mm_recompute_set) */
     bool no_advice;                  /* do not look for a policy that would fit, which takes far longer than all else */
@@ -173,7 +175,9 @@ typedef struct mm_graph_requirement {
     int64_t least_bytes;   /* the lowest peak of the policy's plans within the pinned memory */
     int64_t planned_bytes; /* peak of the plan within the budget; least_bytes if it does not fit, or there is none */
     int64_t pinned_bytes;  /* host memory that this plan takes */
+    int64_t disk_bytes;    /* bytes of the disk that it takes */
     int64_t moved_bytes;   /* bytes that it copies to and from host memory in an iteration */
+    int64_t stored_bytes;  /* bytes that it copies to and from the disk in an iteration */
     int64_t stash_bytes;   /* device bytes between the passes */
     int64_t other_bytes;   /* of least_bytes: persistent tensors that only other graphs declare */
     int64_t iteration_ns;  /* predicted time of an iteration; 0: the facts have no times of it */
@@ -199,11 +203,13 @@ typedef struct mm_requirement {
     bool needs_recompute_set; /* a plan recomputes layers: the loop must call mm_recompute_set */
     int64_t device_bytes;     /* the limits */
     int64_t pinned_limit_bytes;
+    int64_t disk_limit_bytes; /* 0: there is no disk */
     int64_t least_bytes;   /* the least budget: a manager with so much starts, with less it refuses. Of a policy whose
                                  option resident= is not all, as auto, a little less may do */
     int64_t planned_bytes; /* most bytes of any plan within the budget; least_bytes if it does not fit, or there is
                                  none */
     int64_t pinned_bytes;  /* most host memory of any of these plans */
+    int64_t disk_bytes;    /* most bytes of the disk of any of them */
     int64_t persistent_bytes; /* of least_bytes: persistent tensors of all graphs, aligned */
     int64_t iteration_ns;     /* an iteration of each graph together; 0: the time of one is not known */
     int n_graphs;

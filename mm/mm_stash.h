@@ -100,6 +100,13 @@ typedef struct mm_stash_options {
     /* The largest budget that mm_stash_budget_set may set; addresses are reserved for it, memory is not. 0:
      * device_bytes */
     int64_t device_most_bytes;
+    /* A disk as a third place, as in mm_options: a directory, its limit, and its rate to plan by. What does not fit the
+     * pinned memory goes on to the disk, planned or unplanned; only what fits neither lies in ordinary host memory. A
+     * disk that is full, or fails, fails the put or the get that meets it (MM_ERR_IO); the message names the directory.
+     * NULL: none */
+    const char *disk;
+    int64_t disk_bytes;
+    int64_t disk_bytes_per_s;
 } mm_stash_options;
 
 /* mm_stash_create for options of `options_bytes` bytes; see mm_manager_create_sized. */
@@ -107,9 +114,9 @@ MM_API MM_CHECKED mm_status mm_stash_create_sized(const mm_stash_options *option
                                                   mm_stash **stash_out);
 
 /* Creates a stash, with its arena and its threads. The options' strings are copied. MM_ERR_INVALID (a value out of
- * range), MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED (a policy that recomputes: frameworks have
- * checkpointing of their own), MM_ERR_NOMEM (the budget is above what the device has free; both numbers),
- * MM_ERR_DEVICE. */
+ * range, a disk in whose directory no file can be made), MM_ERR_NOT_FOUND (policy, device, codec), MM_ERR_UNSUPPORTED
+ * (a policy that recomputes: frameworks have checkpointing of their own), MM_ERR_NOMEM (the budget is above what the
+ * device has free; both numbers), MM_ERR_DEVICE. */
 MM_CHECKED static inline mm_status mm_stash_create(const mm_stash_options *options, mm_stash **stash_out) {
     return mm_stash_create_sized(options, sizeof *options, stash_out);
 }
@@ -143,7 +150,7 @@ typedef struct mm_stash_tensor {
  * larger than the budget; the held and kept entries leave no room for it; or it would begin an iteration, and the last
  * one was refused later, or had an order that does not fit under the policy. This third one is returned once: if the
  * caller puts again, the iteration begins, and runs unplanned. MM_ERR_NOMEM: there is no host memory. MM_ERR_DEVICE: a
- * copy failed. */
+ * copy failed. MM_ERR_IO: the disk is full, or failed. */
 MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor *tensor, void *stream,
                                          mm_stash_entry *entry_out, mm_stash_answer *answer_out);
 
@@ -152,7 +159,7 @@ MM_API MM_CHECKED mm_status mm_stash_put(mm_stash *stash, const mm_stash_tensor 
  * give the same pointer. For an entry that the caller kept, the pointer is the caller's own: nothing is held, and a
  * release is ignored. On failure the entry stays, and can be got again. MM_ERR_NOT_FOUND: there is no such entry.
  * MM_ERR_INFEASIBLE (mm_stash_refusal_get says more): the held and kept entries leave no room. MM_ERR_NOMEM: there is
- * no host memory. MM_ERR_DEVICE: a copy failed. */
+ * no host memory. MM_ERR_DEVICE: a copy failed. MM_ERR_IO: the disk failed. */
 MM_API MM_CHECKED mm_status mm_stash_get(mm_stash *stash, mm_stash_entry entry, void *stream, void **data_out);
 
 /* Ends the hold of one get; it takes effect once the tasks that are enqueued on `stream` so far have run. Unknown
@@ -200,6 +207,7 @@ typedef enum mm_stash_fate {
     MM_STASH_FATE_ENCODED = 3,   /* it was encoded; the code stayed in the arena */
     MM_STASH_FATE_OFFLOADED = 4, /* it was copied to pinned memory */
     MM_STASH_FATE_BOTH = 5,      /* it was encoded, and the code copied to pinned memory */
+    MM_STASH_FATE_STORED = 6,    /* it was copied to pinned memory, and on to the disk; its code, if it has a codec */
 } mm_stash_fate;
 
 typedef struct mm_stash_line {
@@ -218,7 +226,8 @@ typedef struct mm_stash_line {
  * that iteration's order is not known (none has ended, it was too long, or entries of it are left). */
 MM_API bool mm_stash_report(mm_stash *stash, int i, mm_stash_line *line_out);
 
-/* A segment of the plan of the iteration that ended last: which bytes it takes, and when. */
+/* A segment of the plan of the iteration that ended last: which bytes of memory it takes, and when. What it has on the
+ * disk meanwhile is not listed; mm_stash_line says of which entries. */
 typedef struct mm_stash_segment {
     int entry;             /* its number in the report; -1: a codec's scratch, or a pool of codes */
     bool pinned, code;     /* pinned: in pinned memory, else in the arena; code: a code, or a pool of codes */
@@ -250,6 +259,7 @@ typedef struct mm_stash_stats {
     int64_t arena_bytes;                /* the arena's limit now; the rest of the budget is for callers */
     int64_t beyond_bytes;               /* most bytes for which there was no room, in an iteration that is to be
                                            refused, but was not yet (MM_STASH_REFUSE_LATER); 0: in none */
+    int64_t store_bytes, load_bytes;    /* stored on the disk (mm_stash_options.disk), and loaded from it */
 } mm_stash_stats;
 
 /* mm_stash_stats_get for statistics of `stats_bytes` bytes; members beyond this library's are set to zero. */

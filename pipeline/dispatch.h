@@ -202,12 +202,14 @@ void mm_dispatch_abort(mm_dispatch *dispatch);
 MM_CHECKED mm_status mm_dispatch_pause(mm_dispatch *dispatch);
 /* Whether all pieces of an operation were issued. After one that could not be issued, no later one is. */
 bool mm_dispatch_has_issued(mm_dispatch *dispatch, int node);
-/* Decodes the code in a segment to `map`, which is as large as the map, and waits. scratch: mm_dispatch_decode_scratch
- * bytes (0: none). The device must reach both. Errors of mm_codec_decode, and of its task. */
-MM_CHECKED mm_status mm_dispatch_decode_paused(mm_dispatch *dispatch, int segment, void *map, void *scratch);
+/* Decodes the code in a segment to `map`, which is as large as the map, and waits. code: its bytes, at the segment's
+ * address; or a copy of them, of a segment on the disk. scratch: mm_dispatch_decode_scratch bytes (0: none). The device
+ * must reach all three. Errors of mm_codec_decode, and of its task. */
+MM_CHECKED mm_status mm_dispatch_decode_paused(mm_dispatch *dispatch, int segment, const void *code, void *map,
+                                               void *scratch);
 int64_t mm_dispatch_decode_scratch(const mm_dispatch *dispatch, int segment);
 
-/* The address of a segment of the running program. */
+/* The address of a segment of the running program; NULL: it is on the disk. */
 void *mm_dispatch_address(mm_dispatch *dispatch, int segment);
 
 void mm_dispatch_stats_get(mm_dispatch *dispatch, mm_dispatch_stats *stats_out);

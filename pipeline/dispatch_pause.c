@@ -31,14 +31,13 @@ int64_t mm_dispatch_decode_scratch(const mm_dispatch *d, int segment) {
     return mm_codec_scratch(p->codecs[s->codec], &shape);
 }
 
-mm_status mm_dispatch_decode_paused(mm_dispatch *d, int segment, void *map, void *scratch) {
+mm_status mm_dispatch_decode_paused(mm_dispatch *d, int segment, const void *code, void *map, void *scratch) {
     const mm_execution *p = d->execution;
     const mm_segment *s = &p->plan->segments[segment];
     const mm_shape shape = mm_codec_shape(mm_graph_tensor(p->plan->graph, s->tensor));
     mm_code_body body;
     mm_code_inputs inputs = mm_code_block_inputs(p->block, s->tensor, 0);
     inputs.body = mm_body_of(d, segment, &body);
-    MM_TRY(mm_codec_decode(p->codecs[s->codec], d->compute, &shape, mm_dispatch_address(d, segment), map, scratch,
-                           &inputs, d->counters));
+    MM_TRY(mm_codec_decode(p->codecs[s->codec], d->compute, &shape, code, map, scratch, &inputs, d->counters));
     return mm_stream_sync(d->compute);
 }

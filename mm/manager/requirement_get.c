@@ -17,25 +17,32 @@ static mm_status check_graphs(const mm_graph *const *graphs, size_t n) {
 }
 
 static mm_status check_limits(const mm_plan_limits *l) {
-    if (l->device_bytes >= 0 && l->pinned_bytes >= 0 && l->link_bytes_per_s >= 0) return MM_OK;
+    if (l->device_bytes >= 0 && l->pinned_bytes >= 0 && l->disk_bytes >= 0 && l->link_bytes_per_s >= 0 &&
+        l->disk_bytes_per_s >= 0)
+        return MM_OK;
     return mm_fail(MM_ERR_INVALID,
-                   "mm_requirement_get: limits of %lld bytes, %lld pinned, %lld a second: must be 0 or more",
-                   (long long)l->device_bytes, (long long)l->pinned_bytes, (long long)l->link_bytes_per_s);
+                   "mm_requirement_get: limits of %lld bytes, %lld pinned, %lld on the disk, %lld and %lld a second: "
+                   "must be 0 or more",
+                   (long long)l->device_bytes, (long long)l->pinned_bytes, (long long)l->disk_bytes,
+                   (long long)l->link_bytes_per_s, (long long)l->disk_bytes_per_s);
 }
 
-/* Finds the device's rates, by which a manager plans, too; all 0, unknown, if the device does not answer. */
+/* Finds the rates by which a manager plans, too: the disk's, and the device's; these are 0, unknown, if the device does
+ * not answer. */
 static mm_status find_rates(const mm_plan_limits *l, mm_rates *rates_out) {
     const mm_device_config config = {.link_out_bytes_per_s = l->link_bytes_per_s,
                                      .link_in_bytes_per_s = l->link_bytes_per_s};
     mm_device *device;
     mm_device_description description;
-    *rates_out = (mm_rates){0};
+    *rates_out = (mm_rates){.disk_bytes_per_s = l->disk_bytes == 0        ? 0
+                                                : l->disk_bytes_per_s > 0 ? l->disk_bytes_per_s
+                                                                          : MM_DISK_BYTES_PER_S};
     const mm_status status = mm_device_create(l->device, &config, &device);
     if (status != MM_OK) return status == MM_ERR_NOMEM ? status : MM_OK;
     mm_device_describe(device, &description);
     mm_device_destroy(device);
-    *rates_out = (mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
-                            .link_bytes_per_s = description.link_bytes_per_s};
+    rates_out->memory_bytes_per_s = description.memory_bytes_per_s;
+    rates_out->link_bytes_per_s = description.link_bytes_per_s;
     return MM_OK;
 }
 

@@ -70,6 +70,7 @@ static mm_status add_facts(const maker *m, const mm_graph *graph, mm_planned *pl
 static mm_limits limits_of(const maker *m, int64_t device_bytes) {
     return (mm_limits){.device_bytes = device_bytes,
                        .pinned_bytes = m->request->limits.pinned_bytes,
+                       .disk_bytes = m->request->limits.disk_bytes,
                        .base_bytes = m->persistents.bytes,
                        .stop = m->request->limits.stop_search,
                        .no_recompute = m->request->limits.no_recompute};
@@ -85,9 +86,13 @@ static mm_status predict(const maker *m, const mm_planned *planned, bool timed, 
     g->iteration_ns = simulation.iteration_ns;
     mm_simulation_fini(&simulation);
     const int64_t budget = limits->device_bytes > 0 ? limits->device_bytes : plan->peak_bytes;
-    if (plan->heap_bytes > 0 || plan->peak_bytes > budget || plan->pinned_bytes > limits->pinned_bytes) return MM_OK;
+    if (plan->heap_bytes > 0 || plan->peak_bytes > budget || plan->pinned_bytes > limits->pinned_bytes ||
+        plan->disk_bytes > limits->disk_bytes)
+        return MM_OK;
     mm_time_bound bound;
-    MM_TRY(mm_time_bound_beside(plan, planned->facts, budget, limits->pinned_bytes, &bound));
+    int64_t away_bytes; /* what is on the disk counts as if it stayed in more pinned memory: so the bound holds */
+    if (__builtin_add_overflow(limits->pinned_bytes, limits->disk_bytes, &away_bytes)) away_bytes = INT64_MAX;
+    MM_TRY(mm_time_bound_beside(plan, planned->facts, budget, away_bytes, &bound));
     if (bound.ns < INT64_MAX) g->bound_ns = bound.ns;
     return MM_OK;
 }
@@ -154,8 +159,11 @@ static void describe(const mm_plan *plan, const mm_account *account, mm_graph_re
     mm_refused_put(g->held_by, mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step));
     memcpy(g->held, account->at_peak, sizeof g->held);
     g->planned_bytes = plan->peak_bytes;
+    const mm_moves moves = mm_account_moves(plan);
     g->pinned_bytes = plan->pinned_bytes;
-    g->moved_bytes = mm_account_moves(plan).bytes;
+    g->disk_bytes = plan->disk_bytes;
+    g->moved_bytes = moves.bytes;
+    g->stored_bytes = moves.disk_bytes;
     g->stash_bytes = plan->stash_bytes;
     g->steps = mm_graph_steps(plan->graph);
     g->steps_again = mm_account_steps_again(plan);
@@ -244,6 +252,7 @@ static void sum_up(maker *m) {
         if (g->least_bytes > r->graphs[r->most].least_bytes) r->most = i;
         r->planned_bytes = larger(r->planned_bytes, g->planned_bytes);
         r->pinned_bytes = larger(r->pinned_bytes, g->pinned_bytes);
+        r->disk_bytes = larger(r->disk_bytes, g->disk_bytes);
         r->needs_recompute_set |= g->steps_again > 0;
         r->iteration_ns += g->iteration_ns;
         timed &= g->iteration_ns > 0;
@@ -317,6 +326,7 @@ static mm_status make(maker *m) {
     made->r = (mm_requirement){.policy = made->policy,
                                .device_bytes = m->request->limits.device_bytes,
                                .pinned_limit_bytes = m->request->limits.pinned_bytes,
+                               .disk_limit_bytes = m->request->limits.disk_bytes,
                                .n_graphs = n,
                                .graphs = made->graphs,
                                .refusal = ""};

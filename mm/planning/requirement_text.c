@@ -30,6 +30,7 @@ static void print_verdict(FILE *file, const mm_requirement *r) {
     if (r->device_bytes > 0) fprintf(file, " %s", mm_size_format(r->device_bytes, size, sizeof size));
     fprintf(file, "%sneeds %s", judged ? " (" : "", mm_size_format(r->least_bytes, size, sizeof size));
     fprintf(file, "; takes %s of pinned host memory", mm_size_format(r->pinned_bytes, size, sizeof size));
+    if (r->disk_bytes > 0) fprintf(file, ", %s of the disk", mm_size_format(r->disk_bytes, size, sizeof size));
     if (r->needs_recompute_set) fputs("; needs mm_recompute_set", file);
     fputs(judged ? ")\n" : "\n", file);
 }
@@ -46,6 +47,7 @@ static void print_graph(FILE *file, const mm_graph_requirement *g) {
     if (g->other_bytes > 0) print_bytes(file, "  of other graphs", g->other_bytes, ", persistent tensors");
     if (g->stash_bytes > 0) print_bytes(file, "  stash", g->stash_bytes, "");
     if (g->moved_bytes > 0) print_bytes(file, "  moved over the link", g->moved_bytes, "");
+    if (g->stored_bytes > 0) print_bytes(file, "  to the disk and back", g->stored_bytes, "");
     if (g->steps_again > 0) fprintf(file, "  %-22s %14d  of %d steps\n", "  computed again", g->steps_again, g->steps);
     if (g->iteration_ns > 0)
         fprintf(file, "  %-22s %14.3f  ms\n", "  predicted iteration", (double)g->iteration_ns * 1e-6);
@@ -60,6 +62,7 @@ static void print(FILE *file, const mm_requirement *r) {
     if (r->planned_bytes != r->least_bytes) print_bytes(file, "planned in the budget", r->planned_bytes, "");
     if (r->persistent_bytes > 0) print_bytes(file, "persistent tensors", r->persistent_bytes, "");
     if (r->pinned_bytes > 0) print_bytes(file, "pinned host memory", r->pinned_bytes, "");
+    if (r->disk_bytes > 0) print_bytes(file, "disk", r->disk_bytes, "");
     for (int i = 0; i < r->n_graphs; i++) print_graph(file, &r->graphs[i]);
     if (r->refusal[0]) fprintf(file, "  %s\n", r->refusal);
 }
@@ -148,14 +151,15 @@ static json_t *stashed_json(const mm_graph_requirement *g) {
 }
 
 static json_t *graph_json(const mm_graph_requirement *g) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}", "graph",
-                     g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes", (json_int_t)g->planned_bytes,
-                     "pinned_bytes", (json_int_t)g->pinned_bytes, "moved_bytes", (json_int_t)g->moved_bytes,
-                     "stash_bytes", (json_int_t)g->stash_bytes, "other_bytes", (json_int_t)g->other_bytes,
-                     "iteration_ns", time_json(g->iteration_ns), "bound_ns", time_json(g->bound_ns), "steps", g->steps,
-                     "steps_again", g->steps_again, "held_step", g->held_step, "held_by", g->held_by, "live_bytes",
-                     (json_int_t)g->live_bytes, "held", held_json(g->held), "timeline", timeline_json(g), "stashed",
-                     stashed_json(g));
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}",
+                     "graph", g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes",
+                     (json_int_t)g->planned_bytes, "pinned_bytes", (json_int_t)g->pinned_bytes, "disk_bytes",
+                     (json_int_t)g->disk_bytes, "moved_bytes", (json_int_t)g->moved_bytes, "stored_bytes",
+                     (json_int_t)g->stored_bytes, "stash_bytes", (json_int_t)g->stash_bytes, "other_bytes",
+                     (json_int_t)g->other_bytes, "iteration_ns", time_json(g->iteration_ns), "bound_ns",
+                     time_json(g->bound_ns), "steps", g->steps, "steps_again", g->steps_again, "held_step",
+                     g->held_step, "held_by", g->held_by, "live_bytes", (json_int_t)g->live_bytes, "held",
+                     held_json(g->held), "timeline", timeline_json(g), "stashed", stashed_json(g));
 }
 
 static json_t *graphs_json(const mm_requirement *r) {
@@ -169,12 +173,13 @@ static json_t *graphs_json(const mm_requirement *r) {
 }
 
 static json_t *requirement_json(const mm_requirement *r) {
-    return json_pack("{s:s, s:b, s:b, s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:o, s:s}", "policy",
-                     r->policy, "lossy", (int)r->lossy, "fits", (int)r->fits, "needs_recompute_set",
+    return json_pack("{s:s, s:b, s:b, s:b, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:o, s:s}",
+                     "policy", r->policy, "lossy", (int)r->lossy, "fits", (int)r->fits, "needs_recompute_set",
                      (int)r->needs_recompute_set, "device_bytes", (json_int_t)r->device_bytes, "pinned_limit_bytes",
                      r->pinned_limit_bytes < INT64_MAX ? json_integer(r->pinned_limit_bytes) : json_null(),
-                     "least_bytes", (json_int_t)r->least_bytes, "planned_bytes", (json_int_t)r->planned_bytes,
-                     "pinned_bytes", (json_int_t)r->pinned_bytes, "persistent_bytes", (json_int_t)r->persistent_bytes,
+                     "disk_limit_bytes", (json_int_t)r->disk_limit_bytes, "least_bytes", (json_int_t)r->least_bytes,
+                     "planned_bytes", (json_int_t)r->planned_bytes, "pinned_bytes", (json_int_t)r->pinned_bytes,
+                     "disk_bytes", (json_int_t)r->disk_bytes, "persistent_bytes", (json_int_t)r->persistent_bytes,
                      "iteration_ns", time_json(r->iteration_ns), "most", r->most, "graphs", graphs_json(r), "advised",
                      advised_json(&r->advised), "recomputing", advised_json(&r->recomputing), "refusal", r->refusal);
 }

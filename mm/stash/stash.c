@@ -243,6 +243,8 @@ static void add_devices(mm_stash *s, mm_stash_stats *stats) {
     stats->in_bytes += d.in_bytes;
     stats->encoded_bytes += d.encoded_bytes;
     stats->coded_bytes += d.coded_bytes;
+    stats->store_bytes += d.store_bytes;
+    stats->load_bytes += d.load_bytes;
     pthread_mutex_lock(&s->learner.lock);
     stats->plans = s->learner.plans;
     stats->planning_ns = s->learner.planning_ns;

@@ -28,6 +28,7 @@ struct mm_stash {
     mm_device *device;
     bool is_inline; /* callers compute on their own threads */
     mm_pool *pool, *pinned;
+    mm_disk *disk; /* NULL: none */
     mm_dispatch *dispatch;
     mm_stream *stream; /* the dispatcher's compute stream, on which all unplanned work is enqueued, too, so that it is
                                  in order; NULL if is_inline */
@@ -40,7 +41,9 @@ struct mm_stash {
     bool left_plan;          /* the iteration followed a plan at first, and left it */
     bool was_planned;        /* the iteration that ended last followed a plan to its end */
     mm_ranges arena, host;   /* free parts of the arena and of pinned memory */
-    size_t taken;            /* number of pieces that are taken in `arena` and `host` together */
+    mm_ranges file;          /* free parts of the disk */
+    size_t taken;            /* number of pieces that are taken in these three together */
+    void *staging;           /* pinned memory between the device and the disk; NULL: the CPU reaches the arena */
     int64_t limit_bytes;     /* usable bytes of the arena; the memory above was given back to the system */
     int64_t extent_bytes;    /* highest end of the arena's used bytes */
     int64_t unplanned_bytes; /* the part of it that unplanned iterations used, since pages were last given back */

@@ -5,6 +5,7 @@
 
 #include "mm/core/size.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_host.h"
 #include "mm/stash/stash_need.h"
 #include "mm/stash/stash_sync.h"
 #include "mm/stash/stash_unplanned.h"
@@ -22,8 +23,8 @@ void mm_stash_beyond_note(mm_stash *s, int64_t more, int64_t lacking) {
 }
 
 mm_status mm_stash_beyond_put(mm_stash *s, mm_stash_slot *e, const void *data) {
-    MM_TRY(mm_stash_unplanned_host_ordinary(s, e));
-    mm_status status = mm_stash_sync_copy(s, e->host.memory, data, e->kind.bytes, MM_COPY_OUT);
+    MM_TRY(mm_stash_host_take(s, e, &e->host));
+    mm_status status = mm_stash_host_write(s, e, &e->host, data);
     if (status != MM_OK) {
         mm_stash_unplanned_free(s, e);
         return status;
@@ -42,7 +43,7 @@ mm_status mm_stash_beyond_bring(mm_stash *s, mm_stash_slot *e) {
         e->beyond = NULL;
         return mm_failure_restore(&refusal);
     }
-    mm_status status = mm_stash_sync_copy(s, e->beyond, e->host.memory, e->kind.bytes, MM_COPY_IN);
+    mm_status status = mm_stash_host_read(s, e, e->beyond);
     mm_stash_beyond_note(s, bytes, 0);
     if (status != MM_OK) {
         mm_stash_beyond_leave(s, e);

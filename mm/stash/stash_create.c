@@ -6,11 +6,12 @@
 #include "mm/core/size.h"
 #include "mm/core/text.h"
 #include "mm/stash/stash.h"
+#include "mm/stash/stash_host.h"
 #include "mm/stash/stash_sync.h"
 #include "mm/stash/stash_table.h"
 
 /* No padding follows the last member, as with mm_options. */
-_Static_assert(offsetof(mm_stash_options, device_most_bytes) + sizeof(int64_t) == sizeof(mm_stash_options),
+_Static_assert(offsetof(mm_stash_options, disk_bytes_per_s) + sizeof(int64_t) == sizeof(mm_stash_options),
                "no padding at the end");
 
 static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_stash_options *taken) {
@@ -28,6 +29,12 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     if (taken->device_most_bytes < taken->device_bytes)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: device_most_bytes is %lld, less than device_bytes, %lld",
                        (long long)taken->device_most_bytes, (long long)taken->device_bytes);
+    if (taken->disk_bytes < 0 || taken->disk_bytes_per_s < 0 || !taken->disk != (taken->disk_bytes == 0))
+        return mm_fail(
+            MM_ERR_INVALID,
+            "mm_stash_create: disk is %s, disk_bytes %lld, disk_bytes_per_s %lld: a disk needs a directory and "
+            "a limit, and nothing may be below 0",
+            taken->disk ? "given" : "NULL", (long long)taken->disk_bytes, (long long)taken->disk_bytes_per_s);
     const uint64_t both = MM_STASH_TAKE_ALWAYS | MM_STASH_KEEP_ALWAYS;
     if ((taken->modes & ~(both | MM_STASH_REFUSE_LATER)) || (taken->modes & both) == both)
         return mm_fail(
@@ -89,13 +96,15 @@ static mm_status open_learner(mm_stash *s) {
         l->terms.signing = &l->signing;
     }
     l->terms.device = s->device->name;
-    l->terms.rates = (mm_rates){.memory_bytes_per_s = description.memory_bytes_per_s,
-                                .link_bytes_per_s = description.link_bytes_per_s};
+    const mm_stash_options *o = &s->options;
+    l->terms.rates = (mm_rates){description.memory_bytes_per_s, description.link_bytes_per_s,
+                                o->disk && o->disk_bytes_per_s == 0 ? MM_DISK_BYTES_PER_S : o->disk_bytes_per_s};
     l->terms.facts = s->options.facts;
     l->terms.take_always = s->options.modes & MM_STASH_TAKE_ALWAYS;
     l->terms.keep_always = s->options.modes & MM_STASH_KEEP_ALWAYS;
     l->terms.device_bytes = s->options.device_bytes / MM_ALIGN * MM_ALIGN;
     l->terms.pinned_bytes = s->options.pinned_bytes / MM_ALIGN * MM_ALIGN;
+    l->terms.disk_bytes = s->options.disk_bytes / MM_DISK_BLOCK * MM_DISK_BLOCK;
     return MM_OK;
 }
 
@@ -114,8 +123,9 @@ static mm_status open_parts(mm_stash *s) {
     MM_TRY(mm_pool_create(s->device, MM_MEMORY_PINNED, o->pinned_bytes, &s->pinned));
     MM_TRY(mm_ranges_init(&s->arena, 0, s->limit_bytes));
     MM_TRY(mm_ranges_init(&s->host, 0, s->learner.terms.pinned_bytes));
+    MM_TRY(mm_stash_disk_open(s));
     const mm_dispatch_config dispatch = {
-        .device = s->device, .pool = s->pool, .pinned = s->pinned, .issue = MM_ISSUE_INLINE};
+        .device = s->device, .pool = s->pool, .pinned = s->pinned, .disk = s->disk, .issue = MM_ISSUE_INLINE};
     MM_TRY(mm_dispatch_create(&dispatch, &s->dispatch));
     s->learner.dispatch = s->dispatch;
     return open_lane(s);
@@ -140,7 +150,7 @@ mm_status mm_stash_create_sized(const mm_stash_options *given, size_t options_by
     char size[32];
     mm_log_send(&s->options.log, MM_LOG_INFO, "stash of %s on %s, policy %s",
                 mm_size_format(s->options.device_bytes, size, sizeof size), s->device->name, s->options.policy);
-    s->options.policy = NULL; /* the caller's string may go */
+    s->options.policy = s->options.disk = NULL; /* the caller's strings may go */
     s->options.device = s->device->name;
     *stash_out = s;
     return MM_OK;
@@ -166,6 +176,7 @@ void mm_stash_destroy(mm_stash *s) {
     mm_coverage_fini(&s->coverage);
     mm_ranges_fini(&s->arena);
     mm_ranges_fini(&s->host);
+    mm_stash_disk_close(s);
     mm_pool_destroy(s->pinned);
     mm_pool_destroy(s->pool);
     mm_device_destroy(s->device);

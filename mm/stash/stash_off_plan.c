@@ -10,6 +10,7 @@
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
 #include "mm/stash/stash_desc.h"
+#include "mm/stash/stash_host.h"
 #include "mm/stash/stash_unplanned.h"
 
 /* ---------------------------------------------------------------- where bytes are */
@@ -40,10 +41,10 @@ static int32_t segment_now(const mm_stash *s, const mm_plan *plan, mm_tensor ten
 
 /* ---------------------------------------------------------------- codes */
 
-/* Pinned memory for one decoded map, and for a codec's scratch. */
+/* Pinned memory for one decoded map, for a codec's scratch, and for a code that is on the disk. */
 typedef struct staging {
-    uint8_t *map, *scratch;
-    int64_t map_bytes, scratch_bytes;
+    uint8_t *map, *scratch, *code;
+    int64_t map_bytes, scratch_bytes, code_bytes;
 } staging;
 
 static mm_status stage(mm_stash *s, int64_t bytes, uint8_t **memory, int64_t *capacity) {
@@ -56,11 +57,24 @@ static mm_status stage(mm_stash *s, int64_t bytes, uint8_t **memory, int64_t *ca
     return MM_OK;
 }
 
+/* Where the code in a segment can be read. */
+static mm_status reach(mm_stash *s, int32_t segment, staging *t, const void **code_out) {
+    const mm_segment *from = &s->follow.order->plan.planned.plan->segments[segment];
+    *code_out = mm_dispatch_address(s->dispatch, segment);
+    if (from->memory != MM_MEM_DISK) return MM_OK;
+    MM_TRY(stage(s, from->bytes, &t->code, &t->code_bytes));
+    s->stats.load_bytes += from->bytes;
+    *code_out = t->code;
+    return mm_disk_read(s->disk, from->offset, t->code, from->bytes);
+}
+
 static mm_status decode(mm_stash *s, mm_stash_slot *e, int32_t segment, staging *t) {
+    const void *code;
     MM_TRY(stage(s, e->kind.bytes, &t->map, &t->map_bytes));
     MM_TRY(stage(s, mm_dispatch_decode_scratch(s->dispatch, segment), &t->scratch, &t->scratch_bytes));
-    MM_TRY(mm_stash_unplanned_host_ordinary(s, e));
-    mm_status status = mm_dispatch_decode_paused(s->dispatch, segment, t->map, t->scratch);
+    MM_TRY(reach(s, segment, t, &code));
+    MM_TRY(mm_stash_host_ordinary(s, e, &e->host));
+    mm_status status = mm_dispatch_decode_paused(s->dispatch, segment, code, t->map, t->scratch);
     if (status == MM_OK)
         memcpy(e->host.memory, t->map, (size_t)e->kind.bytes);
     else
@@ -86,7 +100,9 @@ static mm_status take_over(mm_stash *s, mm_stash_slot *e, staging *t) {
     if (segment->content == MM_CONTENT_CODED) return decode(s, e, at, t);
     e->lossy = !s->follow.order->plan.planned.exact[at];
     if (segment->memory == MM_MEM_PINNED)
-        e->host = (mm_stash_host){mm_dispatch_address(s->dispatch, at), segment->offset};
+        e->host = (mm_stash_host){MM_STASH_IN_PINNED, mm_dispatch_address(s->dispatch, at), segment->offset};
+    else if (segment->memory == MM_MEM_DISK)
+        e->host = (mm_stash_host){MM_STASH_ON_DISK, NULL, segment->offset};
     else
         e->offset = segment->offset;
     return MM_OK;
@@ -110,6 +126,7 @@ static void take_over_all(mm_stash *s, const mm_failure *broken) {
     }
     mm_device_release(s->device, MM_MEMORY_PINNED, t.map, t.map_bytes);
     mm_device_release(s->device, MM_MEMORY_PINNED, t.scratch, t.scratch_bytes);
+    mm_device_release(s->device, MM_MEMORY_PINNED, t.code, t.code_bytes);
 }
 
 void mm_stash_go_off_plan(mm_stash *s) {

@@ -109,6 +109,7 @@ static mm_status plan_rest(const mm_stash_terms *t, const mm_order *o, mm_stash_
     if (!p->graph.graph) return MM_OK;
     const mm_limits limits = {.device_bytes = t->device_bytes - p->kept_bytes,
                               .pinned_bytes = t->pinned_bytes,
+                              .disk_bytes = t->disk_bytes,
                               .stop = t->stop,
                               .first_fit = mm_graph_steps(p->graph.graph) > SEARCHED_STEPS};
     const mm_policy *policy = has_signs(p->graph.graph) ? t->signing : t->policy;
@@ -220,14 +221,15 @@ static mm_status refuse(const mm_stash_terms *t, const mm_order *o, int64_t all,
     refusal.tensor_bytes = o->entries[refusal.tensor].bytes;
     snprintf(refusal.producer, sizeof refusal.producer, "%s", o->entries[refusal.tensor].producer);
     mm_advised advised = {.kind = MM_ADVICE_NONE};
-    const mm_refused refused = {.graph = p->graph.graph,
-                                .device = t->device,
-                                .limits = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes},
-                                .rates = t->rates,
-                                .policy = t->policy,
-                                .needs_bytes = refusal.needed_bytes,
-                                .quick = true,
-                                .advised = &advised};
+    const mm_refused refused = {
+        .graph = p->graph.graph,
+        .device = t->device,
+        .limits = {.device_bytes = t->device_bytes, .pinned_bytes = t->pinned_bytes, .disk_bytes = t->disk_bytes},
+        .rates = t->rates,
+        .policy = t->policy,
+        .needs_bytes = refusal.needed_bytes,
+        .quick = true,
+        .advised = &advised};
     mm_status status = mm_advise(&refused, told);
     if (advised.kind == MM_ADVICE_FITS) snprintf(refusal.policy, sizeof refusal.policy, "%s", advised.policy);
     *refused_out = refusal;

@@ -15,7 +15,7 @@ typedef struct mm_stash_terms {
     const char *device; /* the device's name */
     mm_rates rates;
     const mm_facts *facts; /* measured times; NULL: none */
-    int64_t device_bytes, pinned_bytes;
+    int64_t device_bytes, pinned_bytes, disk_bytes;
     bool take_always;         /* callers keep nothing */
     bool keep_always;         /* they keep everything */
     const volatile int *stop; /* mm_limits.stop */

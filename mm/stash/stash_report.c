@@ -31,11 +31,12 @@ static int count_gets(const mm_order *o, int entry) {
 /* What the plan does with the entry's tensor. */
 static void report_moves(const mm_learned_order *o, int entry, mm_stash_line *line) {
     const mm_plan *plan = o->plan.planned.plan;
-    bool encoded = false, offloaded = false;
+    bool encoded = false, offloaded = false, stored = false;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *n = &plan->nodes[i];
         if (n->tensor != o->plan.graph.tensor[entry]) continue;
         offloaded |= n->kind == MM_NODE_OUT;
+        stored |= n->kind == MM_NODE_STORE;
         if (n->kind != MM_NODE_ENCODE) continue;
         mm_code_size size;
         mm_execution_code(o->execution, i, &size);
@@ -44,10 +45,11 @@ static void report_moves(const mm_learned_order *o, int entry, mm_stash_line *li
         line->code_bytes = size.bytes;
         line->lossy |= !o->plan.planned.facts->codecs[plan->segments[n->dst].codec].lossless;
     }
-    line->fate = encoded && offloaded ? MM_STASH_FATE_BOTH
-                 : encoded            ? MM_STASH_FATE_ENCODED
-                 : offloaded          ? MM_STASH_FATE_OFFLOADED
-                                      : MM_STASH_FATE_STAYED;
+    line->fate = stored                 ? MM_STASH_FATE_STORED
+                 : encoded && offloaded ? MM_STASH_FATE_BOTH
+                 : encoded              ? MM_STASH_FATE_ENCODED
+                 : offloaded            ? MM_STASH_FATE_OFFLOADED
+                                        : MM_STASH_FATE_STAYED;
 }
 
 bool mm_stash_report_entry(mm_stash *s, int i, mm_stash_line *line_out) {
@@ -81,8 +83,10 @@ static int event_of(const mm_learned_order *o, int node) {
 
 bool mm_stash_report_segment(mm_stash *s, int i, mm_stash_segment *segment_out) {
     const mm_plan *plan = plan_of(s);
-    if (!plan || i < 0 || i >= plan->n_segments) return false;
-    const mm_segment *segment = &plan->segments[i];
+    int at = 0; /* those on the disk do not count */
+    for (; plan && i >= 0 && at < plan->n_segments; at++) i -= plan->segments[at].memory != MM_MEM_DISK;
+    if (!plan || i >= 0) return false;
+    const mm_segment *segment = &plan->segments[at - 1];
     const mm_learned_order *o = order_of(s);
     mm_stash_segment told = {.entry = -1,
                              .pinned = segment->memory == MM_MEM_PINNED,

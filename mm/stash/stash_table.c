@@ -116,7 +116,7 @@ void mm_stash_table_fini(mm_stash *s) {
             mm_stash_slot *slot = &t->chunks[c][i];
             if (!slot->id) continue;
             destroy_notes(slot->gets);
-            if (slot->host.offset < 0) free(slot->host.memory);
+            if (slot->host.where == MM_STASH_IN_ORDINARY) free(slot->host.memory);
             if (slot->beyond) mm_device_release(s->device, MM_MEMORY_DEVICE, slot->beyond, mm_align(slot->kind.bytes));
         }
         free(t->chunks[c]);

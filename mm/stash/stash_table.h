@@ -18,10 +18,18 @@ struct mm_stash_deferred {
     mm_stash_deferred *next;
 };
 
-/* Host memory of an entry. */
+/* Where the copy of an entry's bytes outside the arena lies. */
+typedef enum mm_stash_where {
+    MM_STASH_NOWHERE = 0, /* there is none */
+    MM_STASH_IN_PINNED,
+    MM_STASH_ON_DISK,
+    MM_STASH_IN_ORDINARY,
+} mm_stash_where;
+
 typedef struct mm_stash_host {
-    void *memory;   /* NULL: none */
-    int64_t offset; /* in pinned memory; -1: ordinary memory */
+    mm_stash_where where;
+    void *memory;   /* NULL on the disk */
+    int64_t offset; /* in pinned memory, or on the disk */
 } mm_stash_host;
 
 /* An entry's slot. Its address is valid for the stash's life; once free, it serves later entries. */
@@ -41,7 +49,7 @@ struct mm_stash_slot {
     void *place;                  /* its address in device memory while it is held */
     void *beyond;                 /* while it is held: its device memory outside the budget; NULL: none */
     int64_t offset;               /* unplanned: where it lies in the arena; -1: it does not */
-    mm_stash_host host;           /* unplanned: its copy in host memory */
+    mm_stash_host host;           /* unplanned: its copy in host memory, or on the disk */
     bool lost;                    /* its bytes are lost; stash->lost says why */
     mm_stash_slot *older, *newer; /* unplanned: list of the entries in the arena, in the order in which they came
                                      there */

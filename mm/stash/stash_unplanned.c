@@ -5,19 +5,17 @@
  *
  *      the caller's memory --put--> arena --evict--> host memory --bring--> arena
  *
- * A held entry stays where it is. Host memory is pinned memory, or ordinary memory once pinned memory is used up.
- * Copies are enqueued on the stash's stream in the order of the calls, so a piece can be used for the next entry at
- * once. */
+ * A held entry stays where it is. Host memory is pinned memory; once that is used up, the disk, if there is one, and
+ * then ordinary memory (stash_host.c). Copies are enqueued on the stash's stream in the order of the calls, so a piece
+ * can be used for the next entry at once; those to and from the disk block. */
 #include "mm/stash/stash_unplanned.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/plan/plan.h"
 #include "mm/core/size.h"
 #include "mm/stash/stash.h"
 #include "mm/stash/stash_arena.h"
 #include "mm/stash/stash_desc.h"
+#include "mm/stash/stash_host.h"
 #include "mm/stash/stash_report.h"
 #include "mm/stash/stash_sync.h"
 
@@ -25,56 +23,6 @@ static uint8_t *arena_at(const mm_stash *s, int64_t offset) { return (uint8_t *)
 
 /* Bytes that a piece of the arena or of pinned memory takes. */
 static int64_t piece(const mm_stash_slot *e) { return mm_stash_piece(&e->kind); }
-
-/* Takes the lowest piece that fits. *offset_out -1: there is none. */
-static mm_status take(mm_stash *s, mm_ranges *ranges, int64_t bytes, int64_t *offset_out) {
-    MM_TRY(mm_ranges_reserve(ranges, s->taken + 2));
-    *offset_out = mm_ranges_take(ranges, bytes, MM_ALIGN, MM_FIT_LOWEST);
-    s->taken += *offset_out >= 0;
-    return MM_OK;
-}
-
-static void give(mm_stash *s, mm_ranges *ranges, int64_t offset, int64_t bytes) {
-    mm_ranges_give(ranges, offset, bytes);
-    s->taken--;
-}
-
-/* ---------------------------------------------------------------- host memory */
-
-static mm_status ordinary_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
-    void *memory = aligned_alloc(MM_ALIGN, (size_t)piece(e));
-    if (!memory)
-        return mm_fail(MM_ERR_NOMEM, "no host memory for %s of %s", MM_SIZE_TEXT(e->kind.bytes),
-                       mm_stash_producer(&e->kind));
-    *host_out = (mm_stash_host){memory, -1};
-    s->ordinary_bytes += piece(e);
-    if (s->ordinary_bytes > s->stats.host_bytes) s->stats.host_bytes = s->ordinary_bytes;
-    return MM_OK;
-}
-
-static mm_status host_take(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host_out) {
-    int64_t offset;
-    MM_TRY(take(s, &s->host, piece(e), &offset));
-    if (offset < 0) return ordinary_take(s, e, host_out);
-    *host_out = (mm_stash_host){(uint8_t *)mm_pool_base(s->pinned) + offset, offset};
-    return MM_OK;
-}
-
-/* Frees host memory. Before ordinary memory is freed, copies from and to it must have run. */
-static void host_give(mm_stash *s, const mm_stash_slot *e, mm_stash_host *host) {
-    if (!host->memory) return;
-    if (host->offset >= 0) {
-        give(s, &s->host, host->offset, piece(e));
-    } else {
-        mm_status drained = mm_stash_sync_drain(s);
-        if (drained != MM_OK) mm_failure_save(&s->owed, drained);
-        free(host->memory);
-        s->ordinary_bytes -= piece(e);
-    }
-    host->memory = NULL;
-}
-
-mm_status mm_stash_unplanned_host_ordinary(mm_stash *s, mm_stash_slot *e) { return ordinary_take(s, e, &e->host); }
 
 /* ---------------------------------------------------------------- the arena */
 
@@ -93,18 +41,18 @@ static void arena_leave(mm_stash *s, mm_stash_slot *e) {
     if (e->offset < 0) return;
     *(e->older ? &e->older->newer : &s->oldest) = e->newer;
     *(e->newer ? &e->newer->older : &s->newest) = e->older;
-    give(s, &s->arena, e->offset, piece(e));
+    mm_stash_give(s, &s->arena, e->offset, piece(e));
     e->offset = -1;
 }
 
 /* Copies an entry to host memory, unless it has a copy there, and takes it out of the arena. */
 static mm_status evict(mm_stash *s, mm_stash_slot *e) {
-    if (!e->host.memory) {
+    if (e->host.where == MM_STASH_NOWHERE) {
         mm_stash_host host;
-        MM_TRY(host_take(s, e, &host));
-        mm_status status = mm_stash_sync_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+        MM_TRY(mm_stash_host_take(s, e, &host));
+        mm_status status = mm_stash_host_write(s, e, &host, arena_at(s, e->offset));
         if (status != MM_OK) {
-            host_give(s, e, &host);
+            mm_stash_host_give(s, e, &host);
             return status;
         }
         e->host = host;
@@ -140,7 +88,7 @@ static mm_status refuse(mm_stash *s, const mm_stash_slot *e) {
 /* Finds room in the arena; evicts entries that are not held, until there is room. */
 static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_out) {
     for (;;) {
-        MM_TRY(take(s, &s->arena, piece(e), offset_out));
+        MM_TRY(mm_stash_take(s, &s->arena, piece(e), offset_out));
         if (*offset_out >= 0) return MM_OK;
         mm_stash_slot *leaves = next_to_leave(s);
         if (!leaves) return refuse(s, e);
@@ -148,13 +96,15 @@ static mm_status make_room(mm_stash *s, const mm_stash_slot *e, int64_t *offset_
     }
 }
 
-/* Copies an entry's bytes into the arena. On failure the entry has no place there. */
-static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *from, mm_copy_kind kind, int64_t *bytes) {
+/* Copies an entry's bytes into the arena: the caller's, or (data NULL) those in host memory. On failure the entry has
+ * no place there. */
+static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *data, int64_t *bytes) {
     int64_t offset;
     MM_TRY(make_room(s, e, &offset));
-    mm_status status = mm_stash_sync_copy(s, arena_at(s, offset), from, e->kind.bytes, kind);
+    mm_status status = data ? mm_stash_sync_copy(s, arena_at(s, offset), data, e->kind.bytes, MM_COPY_DEVICE)
+                            : mm_stash_host_read(s, e, arena_at(s, offset));
     if (status != MM_OK) {
-        give(s, &s->arena, offset, piece(e));
+        mm_stash_give(s, &s->arena, offset, piece(e));
         return status;
     }
     arena_enter(s, e, offset);
@@ -163,23 +113,24 @@ static mm_status copy_in(mm_stash *s, mm_stash_slot *e, const void *from, mm_cop
 }
 
 mm_status mm_stash_unplanned_put(mm_stash *s, mm_stash_slot *e, const void *data) {
-    return copy_in(s, e, data, MM_COPY_DEVICE, &s->stats.moved_bytes);
+    return copy_in(s, e, data, &s->stats.moved_bytes);
 }
 
 mm_status mm_stash_unplanned_bring(mm_stash *s, mm_stash_slot *e) {
-    return e->offset >= 0 ? MM_OK : copy_in(s, e, e->host.memory, MM_COPY_IN, &s->stats.in_bytes);
+    return e->offset >= 0 ? MM_OK : copy_in(s, e, NULL, &s->stats.in_bytes);
 }
 
 void mm_stash_unplanned_free(mm_stash *s, mm_stash_slot *e) {
     arena_leave(s, e);
-    host_give(s, e, &e->host);
+    mm_stash_host_give(s, e, &e->host);
 }
 
 /* ---------------------------------------------------------------- from and to plans */
 
 mm_status mm_stash_unplanned_reserve(mm_stash *s, int n) {
     MM_TRY(mm_ranges_reserve(&s->arena, (size_t)n + 2));
-    return mm_ranges_reserve(&s->host, (size_t)n + 2);
+    MM_TRY(mm_ranges_reserve(&s->host, (size_t)n + 2));
+    return s->disk ? mm_ranges_reserve(&s->file, (size_t)n + 2) : MM_OK;
 }
 
 void mm_stash_unplanned_take_over(mm_stash *s, mm_stash_slot *const *slots, int n) {
@@ -191,31 +142,25 @@ void mm_stash_unplanned_take_over(mm_stash *s, mm_stash_slot *const *slots, int 
             s->taken++;
             arena_enter(s, e, e->offset);
         }
-        if (e->host.memory && e->host.offset >= 0) {
-            mm_ranges_take_at(&s->host, e->host.offset, piece(e));
-            s->taken++;
-        }
+        mm_stash_host_take_over(s, e);
     }
 }
 
-/* Moves an entry to ordinary host memory, out of the arena and of pinned memory. */
+/* Moves an entry to ordinary host memory, out of the arena, of pinned memory and of the disk. */
 static mm_status clear(mm_stash *s, mm_stash_slot *e) {
     mm_stash_host host;
-    if (e->host.memory && e->host.offset < 0) {
+    if (e->host.where == MM_STASH_IN_ORDINARY) {
         arena_leave(s, e);
         return MM_OK;
     }
-    MM_TRY(ordinary_take(s, e, &host));
-    mm_status status = MM_OK;
-    if (e->host.memory)
-        memcpy(host.memory, e->host.memory, (size_t)e->kind.bytes);
-    else
-        status = mm_stash_sync_copy(s, host.memory, arena_at(s, e->offset), e->kind.bytes, MM_COPY_OUT);
+    MM_TRY(mm_stash_host_ordinary(s, e, &host));
+    mm_status status = e->host.where != MM_STASH_NOWHERE ? mm_stash_host_fetch(s, e, host.memory)
+                                                         : mm_stash_host_write(s, e, &host, arena_at(s, e->offset));
     if (status != MM_OK) {
-        host_give(s, e, &host);
+        mm_stash_host_give(s, e, &host);
         return status;
     }
-    host_give(s, e, &e->host);
+    mm_stash_host_give(s, e, &e->host);
     arena_leave(s, e);
     e->host = host;
     return MM_OK;

@@ -14,15 +14,13 @@ MM_CHECKED mm_status mm_stash_unplanned_put(mm_stash *stash, mm_stash_slot *slot
 MM_CHECKED mm_status mm_stash_unplanned_bring(mm_stash *stash, mm_stash_slot *slot);
 /* Frees all memory of the slot. */
 void mm_stash_unplanned_free(mm_stash *stash, mm_stash_slot *slot);
-/* Gives the slot ordinary host memory. MM_ERR_NOMEM. */
-MM_CHECKED mm_status mm_stash_unplanned_host_ordinary(mm_stash *stash, mm_stash_slot *slot);
-/* Takes over n slots (some may be NULL), whose bytes lie in the arena and in pinned memory already, in pieces that no
- * other entry has. Call mm_stash_unplanned_reserve before. */
+/* Takes over n slots (some may be NULL), whose bytes lie in the arena, in pinned memory or on the disk already, in
+ * pieces that no other entry has. Call mm_stash_unplanned_reserve before. */
 void mm_stash_unplanned_take_over(mm_stash *stash, mm_stash_slot *const *slots, int n);
 /* Reserves memory for the bookkeeping of n slots that are taken over. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_stash_unplanned_reserve(mm_stash *stash, int n);
-/* Moves all entries to ordinary host memory, so that a plan may have the arena and pinned memory. False: an entry is
- * held, a copy failed, or there is no host memory. */
+/* Moves all entries to ordinary host memory, so that a plan may have the arena, pinned memory and the disk. False: an
+ * entry is held, a copy failed, or there is no host memory. */
 bool mm_stash_unplanned_clear(mm_stash *stash);
 
 #endif

@@ -42,6 +42,8 @@ minimums_of_refusals_run_() { with_torch minimum_runs.py; }
 
 modules_run_again_within_a_budget_() { with_torch fitted.py; }
 
+saved_tensors_go_on_to_a_disk_() { with_torch on_disk.py; }
+
 what_people_see_is_hinted_and_read_() { with_torch interface.py; }
 
 compiled_nets_are_bit_equal_within_budgets_() { with_torch compiled_nets.py; }

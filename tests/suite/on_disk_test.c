@@ -231,10 +231,10 @@ static int expect_same_at_home(suite_net *s, int policies) {
     int at_home = 0;
     for (int u = NETS_UPDATE_AT_END; u <= NETS_UPDATE_IN_BACKWARD; u++) {
         s->update = (nets_update_when)u;
+        float loss, now = 0;
+        size_t n;
+        float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
         for (int p = 0; p < policies; p++) {
-            float loss, now = 0;
-            size_t n;
-            float *expected = suite_train(s, "liveness", ITERATIONS, &loss, &n);
             for (int part = 2; part <= 6; part += 2) {
                 mm_options options = housed_options(s, HOUSING[p], part);
                 options.self_check = part == 4;
@@ -252,8 +252,8 @@ static int expect_same_at_home(suite_net *s, int policies) {
                 free(weights);
                 suite_run_fini(&r);
             }
-            free(expected);
         }
+        free(expected);
     }
     return at_home;
 }
@@ -358,7 +358,8 @@ static void a_failing_disk_never_mixes_what_was_learned(void **state) {
         suite_iterate(&r);
     }
     suite_run_fini(&r);
-    const int stride = test_depth(7, 1);
+    const bool quick = strcmp(s.device, "host") == 0 && !test_is_sanitized();
+    const int stride = test_depth(quick ? 11 : 31, 1);
     for (int nth = 0;; nth += stride) {
         nets_result result;
         assert_true(open_run(&r, &s, &options));
@@ -435,37 +436,22 @@ static ssize_t write_no_more(int file, const void *data, size_t bytes, off_t off
     return -1;
 }
 
-/* suite_weights, but for gradients, which may be lost: zeros. */
-static float *weights_and_states(const suite_run *r) {
-    const nets_net *net = r->s->net;
-    size_t n = 0, at = 0;
-    for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
-    float *all = calloc(NETS_PARTS * n, sizeof *all);
-    assert_non_null(all);
-    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
-        for (int p = 0; p < nets_net_params(net); p++) {
-            const mm_status status = part == NETS_GRADIENT ? MM_OK : nets_exec_param_get(r->exec, p, part, all + at);
-            if (status != MM_OK && status != MM_ERR_NOT_FOUND) fail_msg("%s", mm_last_error());
-            at += (size_t)nets_net_param(net, p)->elems;
-        }
-    return all;
-}
-
 /* A move fails, and so does the way back: homes of gradients on the disk are lost, and no weight or state is. */
 static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **state) {
     static const mm_disk_io no_more = {write_no_more, pread};
     suite_net s;
+    size_t n;
     int lost = 0;
     suite_net_init(&s, *state, GPT, BATCH);
     s.optimizer = &SUITE_ADAMW;
     mm_options options = housed_options(&s, "rules:gradients=host;*=swap", 4);
     options.device_bytes = suite_needs(&s, "liveness", 0).device_bytes;
-    for (int nth = 0; nth < 40; nth += 3) {
+    for (int nth = 0; nth < 40; nth += test_depth(strcmp(s.device, "host") == 0 ? 6 : 12, 3)) {
         suite_run r;
         assert_true(open_run(&r, &s, &options));
         assert_true(bytes_at_home(&r) > 0);
         suite_iterate(&r);
-        float *before = weights_and_states(&r);
+        float *before = suite_learned(&r, &n); /* gradients may be lost */
         atomic_store(&left, nth);
         mm_disk_set_io(r.manager->disk, &no_more);
         const mm_status status = mm_policy_set(r.manager, "rules:weights=host;gradients=host;*=swap");
@@ -474,7 +460,7 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
             lost += strstr(mm_last_error(), "could not be moved back") != NULL;
         }
         mm_disk_set_io(r.manager->disk, NULL);
-        float *now = weights_and_states(&r);
+        float *now = suite_learned(&r, &n);
         assert_true(suite_same_learned(&s, now, before));
         free(now);
         free(before);

@@ -244,7 +244,7 @@ float suite_iterate(suite_run *r) {
     return result.loss;
 }
 
-float *suite_weights(const suite_run *r, size_t *n_out) {
+static float *read_all(const suite_run *r, bool gradients, size_t *n_out) {
     const nets_net *net = r->s->net;
     size_t n = 0, at = 0;
     for (int p = 0; p < nets_net_params(net); p++) n += (size_t)nets_net_param(net, p)->elems;
@@ -252,13 +252,18 @@ float *suite_weights(const suite_run *r, size_t *n_out) {
     assert_non_null(weights);
     for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
         for (int p = 0; p < nets_net_params(net); p++) {
-            const mm_status status = nets_exec_param_get(r->exec, p, part, weights + at);
+            const mm_status status =
+                part == NETS_GRADIENT && !gradients ? MM_OK : nets_exec_param_get(r->exec, p, part, weights + at);
             if (status != MM_OK && status != MM_ERR_NOT_FOUND) fail_msg("%s", mm_last_error());
             at += (size_t)nets_net_param(net, p)->elems;
         }
     *n_out = at;
     return weights;
 }
+
+float *suite_weights(const suite_run *r, size_t *n_out) { return read_all(r, true, n_out); }
+
+float *suite_learned(const suite_run *r, size_t *n_out) { return read_all(r, false, n_out); }
 
 void suite_check_touched(const suite_run *r, int64_t bytes) {
     mm_touched touched;

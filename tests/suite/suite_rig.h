@@ -79,6 +79,8 @@ float suite_iterate(suite_run *r);
 /* All parameters (weights, running statistics), then all gradients (zero where they are managed), then all states. The
  * caller frees them. */
 float *suite_weights(const suite_run *r, size_t *n_out);
+/* The same, but gradients are not read, and zero. */
+float *suite_learned(const suite_run *r, size_t *n_out);
 
 /* Fails the test if the run has touched more device memory than this, or any outside its arena. The run's options had
  * measure_touched. */

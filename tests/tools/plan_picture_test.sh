@@ -26,6 +26,19 @@ svg_without_a_budget_has_no_line_for_it_() {
     (($(count memory.svg "class=\"budget\"") == 0)) || fail "there is one"
 }
 
+svg_shows_homes_and_their_visits_() {
+    local net=(--net "gpt,layers=4,width=64,heads=2,context=32,vocabulary=200" --batch 4 --optimizer adamw)
+    expect 0 plan "${net[@]}" --policy swap-async:resident=none --pinned 2MiB --disk "$PWD:1GiB" --svg homes.svg
+    balanced homes.svg
+    for text in "Homes of weights and state" "weights in pinned memory: " "optimizer states on the disk: " \
+        "class=\"visits\""; do
+        says homes.svg "$text"
+    done
+    expect 0 plan "${net[@]}" --policy swap-async:resident=all,liveness --svg without.svg
+    balanced without.svg
+    [[ $(<without.svg) != *Homes* ]] || fail "homes, though all are on the device"
+}
+
 svg_of_a_long_network_is_no_longer_than_its_pixels_() {
     expect 0 plan --net resnet1202 --policy liveness --svg memory.svg
     balanced memory.svg

@@ -35,8 +35,7 @@ mm_status target_allows_link(const target *t) {
     return mm_fail(MM_ERR_INVALID, "--link: only device host has a link whose speed can be set, not %s", t->device);
 }
 
-/* Reads --disk DIR:SIZE[:RATE]. The directory may have colons: what follows the last ones counts. */
-static mm_status read_disk(target *t) {
+mm_status target_read_disk(target *t) {
     t->disk_bytes = t->disk_bytes_per_s = 0;
     if (!t->disk_text || !*t->disk_text) return MM_OK;
     char text[sizeof t->disk];
@@ -119,7 +118,7 @@ mm_status target_init(target *t) {
                                         .algorithms_path = t->algorithms,
                                         .stop = t->stop};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));
-    MM_TRY(read_disk(t));
+    MM_TRY(target_read_disk(t));
     learn_rates(t);
     mm_host_memory memory;
     mm_host_memory_get(&memory);

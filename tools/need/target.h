@@ -127,6 +127,9 @@ MM_CHECKED mm_status target_check_device(const char *device);
  * optimizer, --fuse not auto, on or off, options of cuda for the host device (--workspace, tf32, --algorithms), or
  * options of the host device for another (--link, --threads). */
 MM_CHECKED mm_status target_init(target *target);
+/* Reads --disk DIR:SIZE[:RATE], as target_init does. The directory may have colons: what follows the last ones counts.
+ * MM_ERR_INVALID. */
+MM_CHECKED mm_status target_read_disk(target *target);
 /* MM_ERR_INVALID: the rate of the device's link cannot be set. */
 MM_CHECKED mm_status target_allows_link(const target *target);
 /* Sets the link's rate after target_init, and updates `rates`. */

@@ -252,7 +252,8 @@ static mm_status run_plan(plan_command *c) {
 }
 
 /* Plans the graphs of a file. */
-static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
+static mm_status plan_graphs(plan_command *c, graph_plan *plan) {
+    MM_TRY(target_read_disk(&c->target));
     *plan = (graph_plan){.path = c->graph,
                          .facts = c->facts,
                          .policy_list = c->policy_list,
@@ -260,6 +261,8 @@ static mm_status plan_graphs(const plan_command *c, graph_plan *plan) {
                          .pinned_bytes = c->pinned_bytes,
                          .limits = {.device = c->target.device,
                                     .device_bytes = c->budget_bytes,
+                                    .disk_bytes = c->target.disk_bytes,
+                                    .disk_bytes_per_s = c->target.disk_bytes_per_s,
                                     .link_bytes_per_s = c->target.link_bytes_per_s,
                                     .no_advice = c->no_advice,
                                     .stop_search = c->interrupted},

@@ -6,39 +6,7 @@
 
 #include "mm/core/size.h"
 #include "tools/args/table.h"
-
-/* A copy on the device, from the first step that uses it to the last. */
-typedef struct visit {
-    int first, last; /* steps */
-    bool fetched;    /* it begins with a copy from the home; else the first step writes it */
-    bool sent;       /* it ends with a copy to the home */
-} visit;
-
-static bool is_visit(const mm_plan *plan, int segment) {
-    const mm_segment *s = &plan->segments[segment];
-    return s->tensor >= 0 && s->memory == MM_MEM_DEVICE && s->content == MM_CONTENT_RAW && s->first_node >= 0 &&
-           mm_plan_visits(plan, s->tensor);
-}
-
-static bool node_uses(const mm_plan *plan, const mm_node *node, int segment) {
-    if (!mm_node_runs_step(node)) return false;
-    for (int u = 0; u < mm_graph_step(plan->graph, node->step)->n_uses; u++)
-        if (plan->bindings[node->first_binding + u] == segment) return true;
-    return false;
-}
-
-static visit visit_of(const mm_plan *plan, int segment) {
-    visit v = {.first = -1, .last = -1};
-    for (int i = plan->segments[segment].first_node; i <= plan->segments[segment].last_node; i++) {
-        const mm_node *node = &plan->nodes[i];
-        v.fetched |= node->kind == MM_NODE_IN && node->dst == segment;
-        v.sent |= node->kind == MM_NODE_OUT && node->src == segment;
-        if (!node_uses(plan, node, segment)) continue;
-        if (v.first < 0) v.first = node->step;
-        v.last = node->step;
-    }
-    return v;
-}
+#include "tools/plan/home_visits.h"
 
 /* The tensors with homes in pinned memory or on the disk, the largest first. Returns their number; -1: out of
  * memory. */
@@ -68,9 +36,8 @@ static int list_homes(const mm_plan *plan, home **list_out) {
 static void print_visits(FILE *file, const mm_plan *plan, mm_tensor tensor) {
     char step[256];
     int n = 0;
-    for (int s = 0; s < plan->n_segments; s++) {
-        if (plan->segments[s].tensor != tensor || !is_visit(plan, s)) continue;
-        const visit v = visit_of(plan, s);
+    home_visit v;
+    for (int s = 0; home_next_visit(plan, tensor, &s, &v);) {
         fprintf(file, "%s%s ", n++ ? "; " : "", v.fetched ? "comes for" : "made by");
         fputs(v.first < 0 ? "nothing" : mm_graph_step_name(plan->graph, v.first, step, sizeof step), file);
         if (v.last != v.first) fprintf(file, " to %s", mm_graph_step_name(plan->graph, v.last, step, sizeof step));
@@ -139,9 +106,8 @@ mm_status explain_homes_print(FILE *file, const mm_plan *plan, int most) {
 static json_t *visits_json(const mm_plan *plan, mm_tensor tensor) {
     char first[256], last[256];
     json_t *array = json_array();
-    for (int s = 0; array && s < plan->n_segments; s++) {
-        if (plan->segments[s].tensor != tensor || !is_visit(plan, s)) continue;
-        const visit v = visit_of(plan, s);
+    home_visit v;
+    for (int s = 0; array && home_next_visit(plan, tensor, &s, &v);) {
         if (v.first < 0) continue;
         json_array_append_new(array, json_pack("{ss ss sb sb}", "first_step",
                                                mm_graph_step_name(plan->graph, v.first, first, sizeof first),

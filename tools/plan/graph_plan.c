@@ -138,7 +138,7 @@ static mm_status save_pictures(const run *r) {
 mm_status graph_plan_check_options(int argc, char **argv, const arg *table) {
     static const char *const own[] = {"--graph", "--policy",    "--budget", "--pinned", "--plan-effort",
                                       "--chart", "--no-advice", "--svg",    "--html",   "--device",
-                                      "--link",  "--facts",     "--json"};
+                                      "--link",  "--disk",      "--facts",  "--json"};
     for (const arg *a = table; a->name; a++) {
         bool is_own = false;
         for (size_t i = 0; i < sizeof own / sizeof *own; i++) is_own |= strcmp(own[i], a->name) == 0;
@@ -157,7 +157,8 @@ static mm_status check(run *r) {
                                 {"--graph", asked->path, FILE_READ}};
     mm_host_memory memory;
     mm_host_memory_get(&memory);
-    asked->limits.pinned_bytes = asked->pinned_bytes < 0 ? memory.free_bytes / 2 : asked->pinned_bytes;
+    const int part = asked->limits.disk_bytes > 0 ? 4 : 2; /* as target_pinned */
+    asked->limits.pinned_bytes = asked->pinned_bytes < 0 ? memory.free_bytes / part : asked->pinned_bytes;
     MM_TRY(files_check(files, sizeof files / sizeof *files));
     MM_TRY(args_split("--policy", asked->policy_list, &r->policies));
     return effort_apply(asked->effort, r->policies.text, r->policies.n, &r->texts);

@@ -13,7 +13,7 @@ typedef struct graph_plan {
     const char *path, *facts; /* facts NULL: none */
     const char *policy_list;  /* of --policy */
     int64_t effort;           /* of --plan-effort */
-    int64_t pinned_bytes;     /* of --pinned; negative: half of what this host has free */
+    int64_t pinned_bytes;     /* of --pinned; negative: half of what this host has free; with a disk a quarter */
     mm_plan_limits limits;    /* pinned_bytes is set by graph_plan_run */
     bool chart;
     const char *json, *svg, *html; /* files to write; NULL: none */

@@ -17,9 +17,34 @@ typedef struct picture_memory {
     char held_by[MM_PLAN_NAME_CAPACITY];
 } picture_memory;
 
+typedef enum picture_place { PICTURE_DEVICE, PICTURE_PINNED, PICTURE_DISK } picture_place;
+
+/* A copy on the device of a persistent tensor whose home is elsewhere. */
+typedef struct picture_visit {
+    int row;        /* number of the tensor in its group */
+    int begin, end; /* the first and the last of picture_memory.steps at which it is there */
+} picture_visit;
+
+/* Persistent tensors of one kind with their homes in one memory. */
+typedef struct picture_group {
+    char label[96]; /* "weights in pinned memory: 12 of 3.2MiB" */
+    picture_place place;
+    int n;                 /* number of tensors */
+    picture_visit *visits; /* owned */
+    int n_visits;
+} picture_group;
+
+/* Homes of persistent tensors; none (n 0) if all are on the device. Each kind may have some in each memory. */
+typedef struct picture_homes {
+    picture_group groups[(PICTURE_DISK + 1) * 8];
+    int n;
+} picture_homes;
+void picture_homes_fini(picture_homes *homes);
+
 typedef struct picture_panel {
     char name[192]; /* "liveness, batch 128" */
     picture_memory memory;
+    picture_homes homes;
 } picture_panel;
 
 typedef struct picture {

@@ -8,6 +8,7 @@
 #include "tools/args/picture_page.h"
 #include "tools/plan/picture.h"
 #include "tools/plan/picture_columns.h"
+#include "tools/plan/picture_homes.h"
 
 /* The page, in pixels.
  *
@@ -16,6 +17,7 @@
  *   | panel: name and figures            HEAD
  *   |   plot                             plot_height
  *   |   steps, phases                    FOOT
+ *   |   homes that are not on the device (picture_homes.c)
  *   | next panel ... */
 enum {
     WIDTH = 1000,
@@ -30,7 +32,8 @@ enum {
     BOTTOM = 12,
     ONE_PLOT = 380,
     MANY_PLOT = 210,
-    CHARACTER = 7 /* approximate width of a character in the legend */
+    CHARACTER = 7,        /* approximate width of a character in the legend */
+    TITLE_CHARACTER = 11, /* and, at most, in the title: a longer one is made narrower */
 };
 
 /* Okabe and Ito's colours, which most colour-blind people can tell apart. Bytes that stay are grey. */
@@ -195,6 +198,8 @@ static void draw_panel(const page *page, const picture_panel *panel, double y) {
     int peak = picture_column_of(p.memory, picture_peak(p.memory), p.columns);
     draw_budget(&p, peak > p.columns / 2);
     draw_peak(&p, peak);
+    picture_homes_draw(page->file, &panel->homes, LEFT, RIGHT, p.lower + FOOT, panel->memory.n_steps,
+                       COLOURS[PICTURE_LASTING]);
 }
 
 /* ---------------------------------------------------------------- the page */
@@ -220,6 +225,10 @@ static int legend(FILE *file, uint32_t layers) {
     return row + 1;
 }
 
+static int panel_height(const page *p, const picture_panel *panel) {
+    return HEAD + p->plot_height + FOOT + picture_homes_height(&panel->homes);
+}
+
 static void draw_page(page *p) {
     static const char style[] = "text{font-family:system-ui,'Helvetica Neue',Arial,sans-serif;fill:#1f2937}"
                                 ".title{font-size:19px;font-weight:600}.head{font-size:14px;font-weight:600}"
@@ -233,8 +242,8 @@ static void draw_page(page *p) {
     uint32_t layers = 0;
     for (int i = 0; i < p->picture->n_panels; i++) layers |= picture_layers_of(&p->picture->panels[i].memory);
     set_scale(p);
-    int first = LEGEND + (legend(NULL, layers) - 1) * LEGEND_ROW + 6, panel = HEAD + p->plot_height + FOOT;
-    int height = first + panel * p->picture->n_panels + BOTTOM;
+    int y = LEGEND + (legend(NULL, layers) - 1) * LEGEND_ROW + 6, height = y + BOTTOM;
+    for (int i = 0; i < p->picture->n_panels; i++) height += panel_height(p, &p->picture->panels[i]);
     fprintf(
         f,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" " PICTURE_SHRINKS
@@ -242,11 +251,17 @@ static void draw_page(page *p) {
         WIDTH, height, WIDTH, height);
     picture_text(f, p->picture->title);
     fprintf(f, "</title>\n<style>%s</style>\n<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", style, WIDTH, height);
-    fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"title\">", LEFT, TITLE);
+    fprintf(f, "<text x=\"%d\" y=\"%d\" class=\"title\"", LEFT, TITLE);
+    if ((int)strlen(p->picture->title) * TITLE_CHARACTER > PLOT)
+        fprintf(f, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", PLOT);
+    fputs(">", f);
     picture_text(f, p->picture->title);
     fputs("</text>\n", f);
     legend(f, layers);
-    for (int i = 0; i < p->picture->n_panels; i++) draw_panel(p, &p->picture->panels[i], first + i * panel);
+    for (int i = 0; i < p->picture->n_panels; i++) {
+        draw_panel(p, &p->picture->panels[i], y);
+        y += panel_height(p, &p->picture->panels[i]);
+    }
     fputs("</svg>\n", f);
 }
 

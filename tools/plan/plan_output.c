@@ -7,6 +7,7 @@
 #include "mm/core/status.h"
 #include "tools/args/json_file.h"
 #include "tools/plan/explain.h"
+#include "tools/plan/home_visits.h"
 #include "tools/plan/picture.h"
 #include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_command.h"
@@ -105,13 +106,19 @@ static mm_status save_page(const plan_command *c, const picture *drawn) {
 static mm_status save_pictures(const plan_command *c) {
     picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
     if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
-    for (int i = 0; i < c->n_cases; i++) panels[i] = panel_of(&c->cases[i]);
+    mm_status status = MM_OK;
+    int n = 0;
+    for (; status == MM_OK && n < c->n_cases; n++) {
+        panels[n] = panel_of(&c->cases[n]);
+        status = home_picture(plan_case_plan(&c->cases[n]), &panels[n].homes);
+    }
     char title[320];
     snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s%s%s", c->net,
              plan_case_machine(&c->cases[0]), c->source.gpu ? ", " : "", c->source.gpu ? GPU_ESTIMATED : "");
     const picture drawn = {.title = title, .panels = panels, .n_panels = c->n_cases, .budget_bytes = c->budget_bytes};
-    mm_status status = c->svg ? picture_save(c->svg, &drawn) : MM_OK;
+    if (status == MM_OK && c->svg) status = picture_save(c->svg, &drawn);
     if (status == MM_OK && c->html) status = save_page(c, &drawn);
+    while (n-- > 0) picture_homes_fini(&panels[n].homes);
     free(panels);
     return status;
 }

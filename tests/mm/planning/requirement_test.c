@@ -145,6 +145,60 @@ TEST_CASE(the_figures_within_a_budget_are_those_of_the_plans_that_run) {
     destroy_graphs(graphs);
 }
 
+/* Prepares a graph beside a disk, and checks what its plan takes against what was said. */
+static void expect_with_disk(mm_graph *graph, const char *policy, const mm_requirement *r) {
+    const char *directory = getenv("TEST_TMPDIR");
+    mm_manager *m = rig_manager(&(mm_options){.device_bytes = r->device_bytes,
+                                              .pinned_bytes = r->pinned_limit_bytes,
+                                              .policy = policy,
+                                              .no_ladder = true,
+                                              .disk = directory ? directory : "/tmp",
+                                              .disk_bytes = r->disk_limit_bytes});
+    expect_ok(mm_manager_prepare(m, graph));
+    const mm_plan *plan = mm_plan_now(m, graph);
+    assert_int_equal(plan->peak_bytes, r->planned_bytes);
+    assert_int_equal(plan->pinned_bytes, r->pinned_bytes);
+    assert_int_equal(plan->disk_bytes, r->disk_bytes);
+    mm_manager_destroy(m);
+}
+
+/* With less pinned memory than a plan takes it does not fit, but with a disk. */
+TEST_CASE(a_disk_does_for_pinned_memory_and_is_told) {
+    static const char *const moving[] = {"swap-async:when=always", "auto:effort=0", "swap-async:resident=none"};
+    enum { DISK = 16 << 20 };
+    for (int p = 0; p < 3; p++) {
+        mm_graph *graph = rig_random_graph(5, LAYERS, CHANNELS);
+        mm_requirement *wide = need_of(&graph, 1, moving[p], &(mm_plan_limits){.pinned_bytes = PINNED});
+        mm_plan_limits limits = {
+            .device_bytes = wide->least_bytes, .pinned_bytes = wide->pinned_bytes * 2 / 3, .no_advice = true};
+        mm_requirement *without = need_of(&graph, 1, moving[p], &limits);
+        limits.disk_bytes = DISK;
+        mm_requirement *r = need_of(&graph, 1, moving[p], &limits);
+        assert_true(wide->fits && !without->fits && wide->disk_bytes == 0 && without->disk_bytes == 0);
+        if (!r->fits) fail_msg("%s: %s", moving[p], r->refusal);
+        assert_int_equal(r->disk_limit_bytes, DISK);
+        assert_true(r->pinned_bytes <= limits.pinned_bytes && r->disk_bytes > 0 && r->disk_bytes <= DISK);
+        assert_true(r->graphs[0].disk_bytes == r->disk_bytes && r->graphs[0].stored_bytes > 0);
+        expect_with_disk(graph, moving[p], r);
+        char *text, *json;
+        expect_ok(mm_requirement_text(r, &text));
+        expect_ok(mm_requirement_json(r, &json));
+        assert_non_null(strstr(text, "of the disk"));
+        assert_non_null(strstr(json, "\"disk_limit_bytes\": 16777216"));
+        free(text);
+        free(json);
+        mm_requirement_destroy(wide);
+        mm_requirement_destroy(without);
+        mm_requirement_destroy(r);
+        mm_graph_destroy(graph);
+    }
+    mm_requirement *r;
+    mm_graph *graph = rig_random_graph(5, LAYERS, CHANNELS);
+    assert_int_equal(mm_requirement_get(LIST(&graph), 1, NULL, "swap-async", &(mm_plan_limits){.disk_bytes = -1}, &r),
+                     MM_ERR_INVALID);
+    mm_graph_destroy(graph);
+}
+
 /* What a plan does with each map agrees with what it copies and computes again. */
 TEST_CASE(actions_on_maps_agree_with_copies_and_recomputed_steps) {
     int seen[MM_MAP_ACTIONS] = {0};
@@ -265,7 +319,7 @@ TEST_CASE(graphs_from_a_file_have_equal_plans_and_needs) {
 /* The advised policy fits all graphs, and says whether it needs mm_recompute_set. */
 TEST_CASE(the_advised_policy_fits_all_graphs_and_says_what_it_needs) {
     int recomputing = 0, fit = 0;
-    for (int part = 12; part < 16; part++) {
+    for (int part = 12; part < 16; part += test_depth(2, 1)) {
         mm_graph *graphs[GRAPHS] = {rig_random_graph(1, 24, 8), graph_files_everything()};
         mm_requirement *all = need_of(graphs, GRAPHS, "liveness", &(mm_plan_limits){.pinned_bytes = PINNED});
         const int64_t pinned = all->pinned_bytes; /* of all-reduces */
@@ -291,7 +345,7 @@ TEST_CASE(the_advised_policy_fits_all_graphs_and_says_what_it_needs) {
         }
         destroy_graphs(graphs);
     }
-    assert_true(fit > 2 && recomputing > 2);
+    assert_true(fit > 1 && recomputing > 1);
 }
 
 TEST_CASE(a_policy_that_recomputes_does_not_fit_a_loop_that_cannot) {
@@ -403,7 +457,7 @@ TEST_CASE(what_makes_no_sense_is_refused) {
 /* ---------------------------------------------------------------- memory runs out */
 
 TEST_CASE(one_allocation_that_fails_is_said_and_leaves_nothing) {
-    const int stride = test_depth(test_is_sanitized() ? 97 : 29, 1);
+    const int stride = test_depth(test_is_sanitized() ? 197 : 89, 1);
     mm_graph *graph = rig_random_graph(1, 6, 2);
     const mm_plan_limits limits = {.device_bytes = 1, .device = "host"};
     bool happened = true;

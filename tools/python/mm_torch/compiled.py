@@ -35,7 +35,7 @@ class backend:
     time by the machine's rates; what draws random numbers or changes something is never computed again.
 
     inner: "inductor", or "aot_eager", which compiles nothing. policy: how values move, as for mm.budget, also in
-    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log: as for mm.budget. machine:
+    lossless codes ("rules:*=compress-swap(zvc)"); None: none does. host, device, log, disk: as for mm.budget. machine:
     whose rates count: a GPU's name, a machine file, "host", or None: the current device. options: settings of
     torch._inductor.config.
 
@@ -47,7 +47,7 @@ class backend:
     def __init__(self, budget: Union[int, str], policy: Optional[str] = "swap-async", inner: str = "inductor",
                  host: Union[int, str, None] = None, device: Union[torch.device, str, None] = None,
                  machine: Optional[str] = None, log: Optional[Callable[[str], None]] = None,
-                 options: Optional[Dict[str, Any]] = None) -> None:
+                 options: Optional[Dict[str, Any]] = None, disk: Optional[tuple] = None) -> None:
         if inner not in _INNER:
             raise ValueError(f"inner compiler {inner!r} is not known: use {' or '.join(map(repr, _INNER))}")
         self.device, _ = session._device(device)
@@ -55,7 +55,7 @@ class backend:
             machine = torch.cuda.get_device_name(self.device)
         self.machine = machines.named(machine)
         self.inner, self.options, self.policy, self.log = inner, options, policy, log
-        self.host_given = host
+        self.host_given, self.disk = host, disk
         self.session = self._stash(budget)  # also checks the arguments
         _check_lossless(policy)
         self.bytes = self.session.bytes
@@ -107,13 +107,14 @@ class backend:
 
     def _stash(self, budget):
         """A session whose `with` nobody enters: only the operators of leaving.py put tensors into its stash."""
-        made = session.budget(budget, self.policy or "liveness", self.host_given, self.device, self.log)
+        made = session.budget(budget, self.policy or "liveness", self.host_given, self.device, self.log, disk=self.disk)
         made._core.coverage = None  # it is of what autograd saves
         return made
 
     def plan(self, parts: Sequence[Tuple[partition.Region, int]], budget: int) -> moves.Plan:
         """Plans regions and how often each runs, within a budget in bytes."""
-        return moves.plan(parts, budget, self.host, self.policy, self.machine, self.device)
+        stored = session.disk_of(self.disk)[1:] if self.disk is not None else (0, 0)
+        return moves.plan(parts, budget, self.host, self.policy, self.machine, self.device, stored)
 
     def rest(self) -> int:
         """What the regions that ran in this iteration leave of the budget. If one moves values, it takes all."""

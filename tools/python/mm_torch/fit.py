@@ -102,9 +102,9 @@ class Cut:
         for step in self.graph.steps:  # policies that search want a time of each
             self.times.setdefault((self.graph.layers[step["layer"]]["name"], step["phase"]), 1)
 
-    def plan(self, policy: str, budget: int, pinned: int, rate: int) -> dict:
+    def plan(self, policy: str, budget: int, pinned: int, rate: int, disk: Tuple[int, int] = (0, 0)) -> dict:
         return planner.require(self.graph, policy, budget, pinned, times=self.times,
-                               rates=planner.Rates(out_bytes_per_s=rate, in_bytes_per_s=rate))
+                               rates=planner.Rates(out_bytes_per_s=rate, in_bytes_per_s=rate), disk=disk)
 
     def again_bytes(self, call: Call) -> int:
         """What the checkpoint of a call holds once it has run again."""
@@ -227,7 +227,8 @@ class fit(session.budget):
     or "6GiB". policy: the library's (policies/README.md): "auto", "recompute-swap", ...; or {path: action}, such as
     {"layers.*.mlp": "recompute", "*.attn": "keep", "*": "swap-async"}: the first pattern that matches a module counts.
     host: host memory for what is swapped; default on a GPU: as mm.budget; on the CPU none, where it would be the same
-    memory. device: default: that of the net's weights.
+    memory, but with a disk as much as the budget, for what is on its way there. disk: as mm.budget. device: default:
+    that of the net's weights.
 
     `with plan:` wraps the modules with verdict recompute by torch.utils.checkpoint, and is an mm.budget for the rest
     (report(), stats, svg()); at the end, also after an exception, the net is as it was. Weights are plain torch's, bit
@@ -243,7 +244,7 @@ class fit(session.budget):
 
     def __init__(self, net: torch.nn.Module, loss: Callable, x: Any, y: Any, budget: Union[int, str],
                  policy: Union[str, Dict[str, str]] = "auto", host: Union[int, str, None] = None, device: Any = None,
-                 log: Optional[Callable[[str], None]] = None) -> None:
+                 log: Optional[Callable[[str], None]] = None, disk: Optional[tuple] = None) -> None:
         self._core, self._wrapped = None, None
         layouts.check_process()
         weights = [p for p in net.parameters() if p.requires_grad]
@@ -254,12 +255,15 @@ class fit(session.budget):
         torch_device, _ = session._device(device if device is not None else weights[0].device)
         # Checks the budget, and what is given, before any pass.
         wanted = session.budget(budget, "liveness", host=host, device=torch_device, modes=library.KEEP_ALWAYS,
-                                _cuda=None).bytes
+                                _cuda=None, disk=disk).bytes
         paths.register(net)
-        if host is None and torch_device.type == "cuda":
+        if host is not None:
+            pinned = session.size(host)
+        elif torch_device.type == "cuda":
             pinned = session._pinned(torch_device, wanted, session._memory(torch_device)[2])
         else:
-            pinned = session.size(host) if host is not None else 0
+            pinned = wanted if disk is not None else 0
+        self._disk = disk
         rate = measure.copy_rate(torch_device) if pinned else _NO_RATE
         self.net, self.plan_policy, self.peak_again_bytes = net, policy, 0
         excess, let_go = 0, frozenset()
@@ -288,7 +292,8 @@ class fit(session.budget):
         else:
             cuts = cuts_of(self._measured) or [Cut(self._measured, [])]
             tried = [(cut, text) for cut in cuts for text in (policy, *(_BESIDE if policy == "auto" else ()))]
-        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate)) for cut, text in tried]
+        stored = session.disk_of(self._disk)[1:] if self._disk is not None else (0, 0)
+        plans = [(cut, cut.plan(text, max(budget - excess, 1), pinned, rate, stored)) for cut, text in tried]
         fitting = [(sum(v.price for v in verdicts_of(cut, needs)), i)
                    for i, (cut, needs) in enumerate(plans) if needs["fits"]]
         self.minimum = min(needs["least_bytes"] for _, needs in plans) + excess
@@ -322,8 +327,8 @@ class fit(session.budget):
             return {"policy": "liveness", "host": 0, "modes": library.KEEP_ALWAYS, "_cuda": None}
         if isinstance(policy, dict):
             rules = {p: "keep" if a == "recompute" else a for p, a in policy.items()}
-            return {"policy": rules, "host": pinned, "_cuda": None}
-        return {"policy": "swap-async", "host": pinned, "_cuda": None}
+            return {"policy": rules, "host": pinned, "disk": self._disk, "_cuda": None}
+        return {"policy": "swap-async", "host": pinned, "disk": self._disk, "_cuda": None}
 
     def _prove(self, loss: Callable, x: Any, y: Any, weights: List[torch.Tensor]) -> int:
         """Runs a step as planned. Returns the most bytes that it was found to need."""

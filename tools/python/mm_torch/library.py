@@ -12,7 +12,7 @@ RANK_MAX = 8
 F32, I32, U8, F16, BF16 = range(5)
 SIGNS, EXACT = 1, 2
 KEEP_ALWAYS, REFUSE_LATER = 2, 4  # of mm_stash_mode
-FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded")
+FATES = ("unplanned", "kept", "stayed", "encoded", "offloaded", "encoded, offloaded", "stored on disk")
 LOG_WARNING = 1
 
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -38,7 +38,8 @@ class Options(ctypes.Structure):
                 ("log", Log), ("facts", c_void_p), ("codec_threads", c_int), ("measure_touched", c_bool),
                 ("unplanned", c_bool), ("delay_seed", c_uint64), ("delay_max_ns", c_int64),
                 ("link_bytes_per_s", c_int64), ("reclaim", RECLAIM_FN), ("reclaim_ctx", c_void_p),
-                ("modes", c_uint64), ("device_most_bytes", c_int64)]
+                ("modes", c_uint64), ("device_most_bytes", c_int64), ("disk", c_char_p), ("disk_bytes", c_int64),
+                ("disk_bytes_per_s", c_int64)]
 
 
 class Tensor(ctypes.Structure):
@@ -51,7 +52,8 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in (
         "entries", "kept_bytes", "puts", "gets", "iterations", "planned", "off_plan", "plans", "planning_ns", "peak_bytes",
         "predicted_bytes", "needed_bytes", "moved_bytes", "out_bytes", "in_bytes", "encoded_bytes", "coded_bytes",
-        "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes", "beyond_bytes")]
+        "host_bytes", "lossy_gets", "predicted_kept_bytes", "arena_bytes", "beyond_bytes",
+        "store_bytes", "load_bytes")]
 
 
 class HostMemory(ctypes.Structure):
@@ -159,7 +161,8 @@ def get():
 
 
 def check(lib, status, stash=None):
-    """Raises the exception of a status: ValueError (a bad argument or name), Infeasible, MemoryError, RuntimeError."""
+    """Raises the exception of a status: ValueError (a bad argument or name), Infeasible, MemoryError, OSError (a disk
+    that is full or fails), RuntimeError."""
     if status == OK:
         return
     message = lib.mm_last_error().decode(errors="replace")
@@ -174,4 +177,6 @@ def check(lib, status, stash=None):
         raise ValueError(message)
     if status == ERR_NOMEM:
         raise MemoryError(message)
+    if status == ERR_IO:
+        raise OSError(message)
     raise RuntimeError(f"{message} ({lib.mm_status_name(status).decode()})")

@@ -48,9 +48,9 @@ def union(parts: Sequence[Tuple[Any, int]]) -> Tuple[cuts.Problem, Dict[Any, int
 
 
 def plan(parts: Sequence[Tuple[Any, int]], budget: int, host: int, policy: Optional[str], machine: Any,
-         device: torch.device) -> Plan:
+         device: torch.device, disk: Tuple[int, int] = (0, 0)) -> Plan:
     """The fastest plan within `budget` bytes of the device and `host` bytes of host memory; if none fits, the one that
-    needs least. policy: that moves values; None: nothing moves."""
+    needs least. policy: that moves values; None: nothing moves. disk: as planner.require."""
     problem, first = union(parts)
     least, best = problem.least(), problem.fit(budget)
     need = least.peak_bytes
@@ -66,7 +66,7 @@ def plan(parts: Sequence[Tuple[Any, int]], budget: int, host: int, policy: Optio
         staying = sum(graph.bytes_of(t["name"]) for t in graph.tensors if t["kind"] == "saved")
         reserve = choice.peak_bytes - choice.bytes
         needs = planner.require(graph, policy, max(budget - reserve, 1), host, times, rates, recompute=False,
-                                device="cuda" if device.type == "cuda" else "host")
+                                device="cuda" if device.type == "cuda" else "host", disk=disk)
         need = min(need, reserve + needs["least_bytes"])
         ns = choice.ns + max(0, (needs["iteration_ns"] or 0) - sum(times.values()))
         if needs["fits"] and (not found.fits or ns < found.ns):

@@ -35,6 +35,8 @@ def report(m):
               + (f"; left alone: {alone}" if alone else ""),
               f"to host memory {text_of(stats.out_bytes)}, back {text_of(stats.in_bytes)}; encoded "
               f"{text_of(stats.encoded_bytes)} to {text_of(stats.coded_bytes)}"]
+    if stats.store_bytes:
+        lines[-1] += f"; to the disk {text_of(stats.store_bytes)}, back {text_of(stats.load_bytes)}"
     return "\n".join(lines)
 
 

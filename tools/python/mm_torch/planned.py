@@ -3,7 +3,7 @@
 
 import collections
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -32,9 +32,10 @@ class Plan:
 
     # ------------------------------------------------------------ what it is made of
 
-    def require(self, policy: str, budget: int, host: Optional[int]) -> Dict:
+    def require(self, policy: str, budget: int, host: Optional[int], disk: Tuple[int, int] = (0, 0)) -> Dict:
         """planner.require for this step, with the machine's rates."""
-        return planner.require(self.graph, policy, budget, host, self._times, _rates(self.machine, self._halves()))
+        return planner.require(self.graph, policy, budget, host, self._times, _rates(self.machine, self._halves()),
+                               disk=disk)
 
     def _halves(self) -> bool:
         """Whether most saved bytes are of bf16."""
@@ -70,6 +71,7 @@ class Plan:
                       "held": [{"kind": role, "module": path, "bytes": n} for role, path, n in step.holders()]},
             "policies": [{"policy": policy, "fits": needs["fits"], "least_bytes": needs["least_bytes"],
                           "planned_bytes": needs["planned_bytes"], "pinned_bytes": needs["pinned_bytes"],
+                          "disk_bytes": needs["disk_bytes"],
                           "lossy": needs["lossy"], "iteration_ns": needs["iteration_ns"],
                           "steps_again": needs["graphs"][0]["steps_again"], "held_by": needs["graphs"][0]["held_by"],
                           "largest_batch": self.largest.get(policy), "modules": self.modules(policy)}
@@ -202,7 +204,7 @@ class _Largest:
         return guess + 1 if guess in self._known and guess < most else guess
 
 
-def _find_largest(made: Plan, trace: Callable[[int], Plan], host: Optional[int]) -> None:
+def _find_largest(made: Plan, trace: Callable[[int], Plan], host: Optional[int], disk: Tuple[int, int]) -> None:
     """Sets made.largest, by tracing at other sizes of the batch."""
     plans = {made.step.batch: made}
 
@@ -214,7 +216,7 @@ def _find_largest(made: Plan, trace: Callable[[int], Plan], host: Optional[int])
     try:
         made.largest["torch"] = _Largest(lambda b: at(b).step.peak_bytes, made.budget_bytes, made.step.batch).find()
         for policy in made.needs:
-            made.largest[policy] = _Largest(lambda b, policy=policy: at(b).require(policy, 0, host)["least_bytes"],
+            made.largest[policy] = _Largest(lambda b, policy=policy: at(b).require(policy, 0, host, disk)["least_bytes"],
                                             made.budget_bytes, made.step.batch).find()
     except (ValueError, RuntimeError, TypeError, IndexError) as error:  # the net's own, at another size
         made.why_not = f"at another size of the batch, {type(error).__name__}: {str(error).splitlines()[0]}"
@@ -222,7 +224,7 @@ def _find_largest(made: Plan, trace: Callable[[int], Plan], host: Optional[int])
 
 def plan(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, optimizer: Any = None,
          budget: Any = None, gpu: Optional[str] = "H100", policies: Sequence[str] = POLICIES, largest: bool = True, host: Any = None,
-         autocast: Optional[torch.dtype] = None, file: Any = None) -> Plan:
+         autocast: Optional[torch.dtype] = None, file: Any = None, disk: Optional[tuple] = None) -> Plan:
     """Tells what a training step of loss(net(x), y) needs, what policies would do with it, and the largest batch,
     without running it: no memory of its tensors is reserved, no GPU is needed, and net, optimizer and random numbers
     stay as they are. All tensors may be on the meta device.
@@ -232,14 +234,15 @@ def plan(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, 
     parameters. budget: bytes, or "6GiB"; None: what the GPU has for training. gpu: a GPU's name (`mm gpus`), or a
     machine file, from whose rates times are predicted; None: this host, with the CPU's kernels. policies: as for the
     command mm. largest: search the largest batch, by tracing at other sizes. host: bytes of host memory for moved
-    tensors (None: no limit). autocast: the type of torch.autocast around the forward pass. file: gets the text
-    (standard output).
+    tensors (None: no limit). disk: as mm.budget; the folder need not exist. autocast: the type of torch.autocast around
+    the forward pass. file: gets the text (standard output).
 
     The peaks are of tensors: what torch's allocator loses by rounding and gaps is not in them. ValueError: a budget, a
     GPU, a policy or an optimizer that makes no sense; a net that asks for values of tensors. One thread at a time."""
     rates = machine.named(gpu)
     sized = session.size(budget) if budget is not None else rates.budget_bytes
     pinned = session.size(host) if host is not None else None
+    stored = session.disk_of(disk)[1:] if disk is not None else (0, 0)
     for name, given, parsed in (("budget", budget, sized), ("host", host, pinned)):
         if given is not None and (parsed is None or parsed <= 0):
             raise ValueError(f"{name} {given!r} is not understood: use \"6GiB\", \"1.5GB\" or a number of bytes")
@@ -250,8 +253,8 @@ def plan(net: torch.nn.Module, loss: Optional[Callable], x: Any, y: Any = None, 
 
     made = traced(None)
     for policy in policies:
-        made.needs[policy] = made.require(policy, made.budget_bytes, pinned)
+        made.needs[policy] = made.require(policy, made.budget_bytes, pinned, stored)
     if largest and made.step.batch and sized is not None:
-        _find_largest(made, traced, pinned)
+        _find_largest(made, traced, pinned, stored)
     print(made, file=file or sys.stdout)
     return made

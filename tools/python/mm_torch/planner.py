@@ -33,8 +33,8 @@ _SIZES = {"f32": 4, "i32": 4, "u8": 1, "f16": 2, "bf16": 2}
 
 class Limits(ctypes.Structure):
     """mm_plan_limits."""
-    _fields_ = [("device", c_char_p), ("device_bytes", c_int64), ("pinned_bytes", c_int64),
-                ("link_bytes_per_s", c_int64), ("no_recompute", c_bool), ("no_advice", c_bool),
+    _fields_ = [("device", c_char_p), ("device_bytes", c_int64), ("pinned_bytes", c_int64), ("disk_bytes", c_int64),
+                ("disk_bytes_per_s", c_int64), ("link_bytes_per_s", c_int64), ("no_recompute", c_bool), ("no_advice", c_bool),
                 ("stop_search", POINTER(c_int))]
 
 
@@ -187,7 +187,7 @@ def _checked(name: str) -> str:
 
 def require(graph: Graph, policy: str = "liveness", budget: int = 0, pinned: Optional[int] = None,
             times: Optional[Mapping[Tuple[str, str], int]] = None, rates: Optional[Rates] = None, advice: bool = False,
-            recompute: bool = True, device: str = "host") -> dict:
+            recompute: bool = True, device: str = "host", disk: Tuple[int, int] = (0, 0)) -> dict:
     """Plans a training step: what it needs, and what becomes of each map, as a dict with mm_requirement's members
     (mm_plan.h). ["least_bytes"]: the least budget; ["fits"]; ["graphs"][0]["stashed"]: for each map that waits for the
     backward pass "tensor", "bytes", "held_bytes" (on the device between the passes), "actions" (keep, mask, compress,
@@ -196,7 +196,8 @@ def require(graph: Graph, policy: str = "liveness", budget: int = 0, pinned: Opt
     policy: as for the command mm. budget: bytes; 0: none, so the plan is the smallest. pinned: bytes of host memory;
     None: no limit. times: ns by (layer, phase); with them, "iteration_ns" is the predicted time, and `auto` has what it
     needs to choose. rates: of copies and codecs. advice: look for a policy that would fit (slow). recompute: steps of
-    repeatable layers may run again. ValueError: the graph or the policy makes no sense. MemoryError."""
+    repeatable layers may run again. disk: bytes of a disk, 0: none; and its bytes a second, 0: as the library assumes.
+    ValueError: the graph or the policy makes no sense. MemoryError."""
     lib = _lib()
     graphs, n, facts, needs, text = c_void_p(), c_size_t(), c_void_p(), c_void_p(), c_void_p()
     with tempfile.TemporaryDirectory(prefix="mm-plan-") as folder:
@@ -209,8 +210,8 @@ def require(graph: Graph, policy: str = "liveness", budget: int = 0, pinned: Opt
                 with open(path, "w", encoding="utf-8") as file:
                     json.dump(graph.facts(times, rates), file)
                 _check(lib, lib.mm_facts_load(path.encode(), byref(facts)))
-            limits = Limits(device.encode(), int(budget), NO_LIMIT if pinned is None else int(pinned), 0, not recompute,
-                             not advice, None)
+            limits = Limits(device.encode(), int(budget), NO_LIMIT if pinned is None else int(pinned), *disk, 0,
+                            not recompute, not advice, None)
             _check(lib, lib.mm_requirement_get(graphs, n, facts, policy.encode(), byref(limits), byref(needs)))
             _check(lib, lib.mm_requirement_json(needs, byref(text)))
             return json.loads(ctypes.string_at(text))

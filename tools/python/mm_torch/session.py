@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import decimal
 import logging
+import os
 import re
 import threading
 import types
@@ -62,6 +63,20 @@ def _pinned(device, budget, free):
     return min(4 * budget, free // 2, max(0, free - budget) if device.type == "cpu" else free)
 
 
+def disk_of(disk: tuple | None) -> tuple[str, int, int] | None:
+    """Parses the argument disk: (folder, size) or (folder, size, rate). None: there is none. Rate 0: not given."""
+    if disk is None:
+        return None
+    given = list(disk) if isinstance(disk, (tuple, list)) else []
+    folder = os.fspath(given[0]) if given and isinstance(given[0], (str, os.PathLike)) else None
+    sizes = [size(n) for n in given[1:]]
+    if not isinstance(folder, str) or "\0" in folder or len(sizes) not in (1, 2) or \
+            any(n is None or not 0 < n < 2**63 for n in sizes):
+        raise ValueError(f"disk {disk!r} is not understood: use a folder and a size, (\"/scratch\", \"8GiB\"), or also "
+                         "the bytes a second to plan by, (\"/scratch\", \"8GiB\", \"2GB\")")
+    return folder, sizes[0], sizes[1] if len(sizes) == 2 else 0
+
+
 def _device(device):
     device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cuda":
@@ -88,16 +103,19 @@ class budget:
     below 4 KiB, subclasses, sparse tensors, other devices. policy: as for the command mm; policies that recompute are
     refused. A dict {path: action}, such as {"*.attn": "keep", "*": "swap-async"}, says what becomes of what modules
     save. net: the net whose named_modules() has these paths; default: the outermost module that is called. host: host
-    memory for moved tensors; default: four times the budget, at most half of what is free. device: default: the
-    current GPU, or the CPU. The first iteration of an order is unplanned, exact, and learned; later ones are planned.
-    On a GPU the budget includes all that torch's allocator holds, which is capped (allocator.Share). log: gets
+    memory for moved tensors; default: four times the budget, at most half of what is free. disk: a place for what host
+    memory has no room for: a folder and a size, ("/scratch", "8GiB"), or also the bytes a second to plan by,
+    ("/scratch", "8GiB", "2GB"); one file without a name, which is gone at the end. device: default: the current GPU, or
+    the CPU. The first iteration of an order is unplanned, exact, and learned; later ones are planned. On a GPU the
+    budget includes all that torch's allocator holds, which is capped (allocator.Share). log: gets
     messages, a line each; default: the logger "mm_torch". After the first iteration m.coverage says what share of the
     saved bytes is managed (coverage.Coverage). If it is less than `need`, there is one CoverageWarning; with strict,
     Uncovered is raised, by the next operation that saves, or when the `with` is left.
 
-    ValueError: an impossible budget, policy or device. RuntimeError: inside another mm.budget, of any thread; in a
-    forked child. Operations inside raise Infeasible if the order needs more than the budget. Leaving the `with` does
-    not touch what was saved: backward() may follow.
+    ValueError: an impossible budget, policy or device; a folder of a disk in which no file can be made. RuntimeError:
+    inside another mm.budget, of any thread; in a forked child. Operations inside raise Infeasible if the order needs
+    more than the budget; OSError if the disk is full or fails, which its message names. Leaving the `with` does not
+    touch what was saved: backward() may follow.
 
     options: members of mm_stash_options for tests and measurements (measure_touched, unplanned, delay_seed,
     delay_max_ns, link_bytes_per_s, codec_threads); _cuda: an object with torch.cuda's functions, None if torch's
@@ -106,7 +124,7 @@ class budget:
     def __init__(self, bytes: str | int, policy: str | dict[str, str] = "swap-async", host: str | int | None = None,
                  device: torch.device | str | None = None, log: Callable[[str], Any] | None = None,
                  net: torch.nn.Module | None = None, need: float = coverage.NEED, strict: bool = False,
-                 **options: Any) -> None:
+                 disk: tuple | None = None, **options: Any) -> None:
         self._core = None
         policy = paths.spec(policy, net)
         if net is not None:
@@ -128,6 +146,7 @@ class budget:
         if pinned > host_total:
             raise ValueError(f"host {host!r}, {pinned} bytes: must be from 0 to the {host_total} bytes ({text_of(host_total)}) "
                              "that the host has")
+        stored = disk_of(disk)
         if not isinstance(policy, str) or "\0" in policy:
             raise ValueError(f"policy {policy!r} is not understood: use text as of the command mm, such as \"swap-async\"")
         if not 0 <= need <= 1:
@@ -141,6 +160,8 @@ class budget:
         self._log = library.LOG_FN(lambda _ctx, _level, message: say(message.decode(errors="replace")))
         settings = library.Options(device=name.encode(), device_bytes=wanted, pinned_bytes=pinned, policy=policy.encode(),
                                    log=library.Log(self._log, None, library.LOG_WARNING), **options)
+        if stored is not None:
+            settings.disk, settings.disk_bytes, settings.disk_bytes_per_s = os.fsencode(stored[0]), *stored[1:]
         share = None
         if cuda is not None:
             share = allocator.Share(cuda, torch_device, wanted)
@@ -273,7 +294,7 @@ class budget:
     def segments(self) -> Iterator[types.SimpleNamespace]:
         """Yields what the plan of the last complete iteration has in memory: entry (index in entries(); -1: scratch or
         a pool of codes), pinned (in host memory, else in the arena), code, offset and bytes there, first and last
-        event."""
+        event. What it has on a disk is not among them."""
         core, segment, i = self._core, library.Segment(), 0
         while core.lib.mm_stash_plan_segment(core.stash, i, byref(segment)):
             yield types.SimpleNamespace(**{name: getattr(segment, name) for name, _ in library.Segment._fields_})

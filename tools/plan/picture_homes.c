@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* One band for each kind of tensor and memory. A tensor is a row of its band; a bar in it, a copy on the device.
+ *
+ *   weights in pinned memory: 12 of 3.2MiB
+ *   ██    ██
+ *     ██  ██  */
+#include "tools/plan/picture_homes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEAD = 26, LABEL = 15, ROW = 4, LEAST = 8, MOST = 48, LASTING = 6, GAP = 9, COLUMNS = 444 };
+
+/* Light, so that what is on the device stands out. */
+static const char *const COLOURS[] = {[PICTURE_PINNED] = "#dbe9f6", [PICTURE_DISK] = "#f5e6cc"};
+
+static int band_height(const picture_group *g) {
+    if (g->place == PICTURE_DEVICE) return LASTING;
+    const int rows = g->n * ROW;
+    return rows < LEAST ? LEAST : rows > MOST ? MOST : rows;
+}
+
+int picture_homes_height(const picture_homes *homes) {
+    int height = homes->n > 0 ? HEAD : 0;
+    for (int i = 0; i < homes->n; i++) height += LABEL + band_height(&homes->groups[i]) + GAP;
+    return height;
+}
+
+/* Draws the visits as one path of bars. Rows and columns are at most as many as can be told apart, so its length does
+ * not grow with the network. */
+static void draw_visits(FILE *f, const picture_group *g, int left, int right, double y, int n_steps) {
+    enum { ROWS = MOST / ROW };
+    const int height = band_height(g), rows = g->n < ROWS ? g->n : ROWS,
+              columns = n_steps < COLUMNS ? n_steps : COLUMNS;
+    uint8_t on[ROWS][COLUMNS + 1];
+    memset(on, 0, sizeof on);
+    for (int i = 0; i < g->n_visits; i++) {
+        const picture_visit *v = &g->visits[i];
+        const int row = (int)((int64_t)v->row * rows / g->n);
+        const int begin = (int)((int64_t)v->begin * columns / n_steps),
+                  end = (int)((int64_t)v->end * columns / n_steps);
+        memset(&on[row][begin], 1, (size_t)(end - begin + 1));
+    }
+    const double wide = (double)(right - left) / columns, high = (double)height / rows;
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < columns; c++) {
+            int end = c;
+            while (end < columns && on[r][end]) end++;
+            if (end == c) continue;
+            fprintf(f, "M%.1f %.1fh%.1fv%.1fh%.1fz", left + c * wide, y + r * high + 0.5, (end - c) * wide, high - 1,
+                    -(end - c) * wide);
+            c = end;
+        }
+}
+
+void picture_homes_draw(FILE *f, const picture_homes *homes, int left, int right, double y, int n_steps,
+                        const char *device) {
+    if (homes->n == 0) return;
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"name\">Homes of weights and state. Dark: on the device</text>\n",
+            left, y + 14);
+    y += HEAD;
+    for (int i = 0; i < homes->n; i++) {
+        const picture_group *g = &homes->groups[i];
+        const int height = band_height(g);
+        fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"tick\">%s</text>\n", left, y + LABEL - 4, g->label);
+        y += LABEL;
+        fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", left, y, right - left,
+                height, g->place == PICTURE_DEVICE ? device : COLOURS[g->place]);
+        if (g->n_visits > 0) {
+            fprintf(f, "<path class=\"visits\" fill=\"%s\" d=\"", device);
+            draw_visits(f, g, left, right, y, n_steps);
+            fputs("\"/>\n", f);
+        }
+        y += height + GAP;
+    }
+}
+
+void picture_homes_fini(picture_homes *homes) {
+    for (int i = 0; i < homes->n; i++) free(homes->groups[i].visits);
+    *homes = (picture_homes){0};
+}
