@@ -17,6 +17,8 @@
 
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
+#include "mm/planning/together.h"
+#include "nets/lower/lower.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
@@ -271,6 +273,56 @@ static void homes_go_on_to_the_disk(void **state) {
     at_home += expect_same_at_home(&s, policies);
     suite_net_fini(&s);
     assert_true(at_home >= 2 * policies);
+}
+
+/* Whether the policy has a plan within these limits. */
+static bool fits(const suite_net *s, const nets_lowered *lowered, const char *spec, const mm_limits *limits) {
+    mm_policy policy;
+    mm_planned planned;
+    assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
+    assert_int_equal(mm_planned_init(&planned, &policy, lowered->graph, s->device), MM_OK);
+    if (mm_planned_make_housed(&planned, &policy, lowered->graph, limits) != MM_OK) fail_msg("%s", mm_last_error());
+    const mm_plan *plan = planned.plan;
+    const bool all = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes &&
+                     plan->disk_bytes <= limits->disk_bytes;
+    mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
+    return all;
+}
+
+/* What some bytes of the device, of pinned memory, or of the disk allow, more of them allow, too. */
+static void more_is_never_refused_where_less_is_enough(void **state) {
+    static const char *const policies[] = {"swap-async:resident=needed", "auto", "recompute-swap:resident=needed"};
+    enum { SIZES = 8, LIMITS = 3 };
+    suite_net s;
+    nets_lowered *lowered;
+    int enough = 0, refused = 0;
+    suite_net_init(&s, *state, "gpt,layers=3,width=48,heads=2,context=16,vocabulary=100", 2);
+    const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = SUITE_ADAMW.id, .update = NETS_UPDATE_BY_LAYER};
+    nets_backend *backend = suite_backend(&s);
+    if (nets_lower(s.net, backend, 2, &how, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    const int64_t all = mm_plan_base(lowered->graph);
+    for (int p = 0; p < test_depth(1, 3); p++)
+        for (int limit = 0; limit < LIMITS; limit++) {
+            int least = 0;
+            for (int i = 1; i <= SIZES; i++) {
+                const mm_limits limits = {.device_bytes = limit == 0 ? all * i / 8 : all / 2,
+                                          .pinned_bytes = limit == 1 ? all * i / 12 : all / 5,
+                                          .disk_bytes = limit == 2 ? all * i / 6 : all,
+                                          .base_bytes = all,
+                                          .first_fit = true};
+                const bool now = fits(&s, lowered, policies[p], &limits);
+                enough += now;
+                refused += !now;
+                if (least > 0 && !now) fail_msg("%s, limit %d: %d is enough, and %d not", policies[p], limit, least, i);
+                if (now && least == 0) least = i;
+            }
+        }
+    print_message("%d are enough, %d not\n", enough, refused);
+    assert_true(enough > SIZES && refused > 2);
+    nets_lowered_destroy(lowered);
+    nets_backend_close(backend);
+    suite_net_fini(&s);
 }
 
 /* Homes move from and to the disk at run time, some with iterations still running; and what the caller reads and writes
@@ -592,6 +644,7 @@ static void a_move_to_a_dead_disk_gives_no_wrong_values(void **state) {
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
         SUITE_TEST(homes_go_on_to_the_disk, device),
+        SUITE_TEST(more_is_never_refused_where_less_is_enough, device),
         SUITE_TEST(homes_come_and_go, device),
         SUITE_TEST(a_failing_disk_never_mixes_what_was_learned, device),
         SUITE_TEST(a_move_to_a_failing_disk_is_taken_back, device),

@@ -128,38 +128,6 @@ a_disk_is_a_limit_() {
     expect 0 plan "${gpt[@]}" --policy 'rules:states=host;*=swap' --pinned 1500KiB --disk disk:64MiB --json row.json
 }
 
-# More of the disk, of pinned memory or of the device is never refused where less is enough.
-more_is_never_refused_where_less_is_enough_() {
-    local -a plan=(plan --net gpt,layers=4,width=128,heads=4 --threads 2 --batch 8 --optimizer adamw --policy auto
-        --update by-layer --no-advice)
-    local size ran
-    ran=
-    for size in 10 12 14 16 18 20 24 32 64; do
-        if "$mm" "${plan[@]}" --budget 9MiB --pinned 3MiB --disk "disk:${size}MiB" >out 2>err; then
-            ran=$size
-        else
-            [[ -z $ran ]] || fail "a disk of $ran MiB is enough, and one of $size is refused: $(<err)"
-        fi
-    done
-    [[ -n $ran ]] || fail "nothing fits: $(<err)"
-    ran=
-    for size in 1 2 3 4 6 8 16; do
-        if "$mm" "${plan[@]}" --budget 9MiB --pinned "${size}MiB" --disk disk:20MiB >out 2>err; then
-            ran=$size
-        else
-            [[ -z $ran ]] || fail "$ran MiB of pinned memory are enough, and $size are refused: $(<err)"
-        fi
-    done
-    ran=
-    for size in 6 7 8 9 10 12 16 24; do
-        if "$mm" "${plan[@]}" --budget "${size}MiB" --pinned 3MiB --disk disk:20MiB >out 2>err; then
-            ran=$size
-        else
-            [[ -z $ran ]] || fail "a budget of $ran MiB is enough, and one of $size is refused: $(<err)"
-        fi
-    done
-}
-
 # States that the host updates lie on the disk where pinned memory has no room for them.
 hosted_states_go_to_the_disk_() {
     local -a hosted=(--net 'gpt,layers=2' --batch 2 --optimizer adamw,on=host --threads 1 --policy liveness --no-ladder)
