@@ -48,8 +48,8 @@ typedef struct mm_route {
 
 /* Finds a route. Homes of before have no byte in common, and those of after have none; they are aligned as
  * mm_memory_align says. piece_bytes: the most of a piece, a multiple of MM_ROUTE_SLOT. Pieces are smaller, at least of
- * that, if the buffer would take more than most_bytes. Where full memories change what they have, the buffer takes a few
- * pieces; among thousands of random moves of many tensors of all sizes between all memories, 61 at most. MM_ERR_NOMEM.
+ * that, if the buffer would take more than most_bytes. Where full memories exchange what they have, it takes a few
+ * pieces; in hundreds of random moves of many tensors of all sizes between three memories, 61 at most. MM_ERR_NOMEM.
  * The caller calls mm_route_fini. */
 MM_CHECKED mm_status mm_route_init(const mm_route_item *items, int n, int64_t piece_bytes, int64_t most_bytes,
                                    mm_route *route_out);

@@ -16,8 +16,8 @@ typedef struct mm_home_order {
     const mm_graph *graph; /* borrowed */
     mm_tensor *tensors;
     int n;
-    /* Optimizer states that steps on the host update, in pinned memory: those that go on to the disk if that has no room
-     * for them, in such an order, too. */
+    /* Optimizer states that steps on the host update, in pinned memory; if that has no room for them, they go on to the
+     * disk in this order. */
     mm_tensor *hosted;
     int n_hosted;
 } mm_home_order;

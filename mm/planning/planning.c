@@ -183,8 +183,9 @@ static bool is_within(const mm_plan *plan, const mm_limits *limits) {
     return plan->pinned_bytes <= limits->pinned_bytes && plan->disk_bytes <= limits->disk_bytes;
 }
 
-/* Makes a plan of the policy within `wide`, and the same on to the disk, which replaces *best if that is not within the
- * limits. again: a wider one was tried. *used_out: the pinned memory of the plan; 0: with less, there is none of use. */
+/* Makes a plan of the policy within `wide`, and the same on to the disk, which replaces *best if *best is none or this
+ * one is within the limits. again: a wider one was tried. *used_out: the pinned memory of the plan; 0: no plan with
+ * less is of use. */
 static mm_status try_onto_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                const mm_limits *limits, const mm_limits *wide, bool again, mm_plan **best,
                                int64_t *used_out) {

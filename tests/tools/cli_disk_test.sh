@@ -130,7 +130,7 @@ a_disk_is_a_limit_() {
 
 # States that the host updates lie on the disk where pinned memory has no room for them.
 hosted_states_go_to_the_disk_() {
-    local -a hosted=(--net 'gpt,layers=2' --batch 2 --optimizer adamw,on=host --threads 1 --policy liveness --no-ladder)
+    local -a hosted=(--net 'gpt,layers=2' --batch 2 --optimizer 'adamw,on=host' --threads 1 --policy liveness --no-ladder)
     mkdir -p disk
     expect 0 train "${hosted[@]}" --on-overflow stop --iterations 3 --quiet --save free --json row.json
     local pinned=$(($(value row.json pinned_bytes) * 3 / 4))
