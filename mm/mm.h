@@ -657,10 +657,11 @@ MM_API MM_CHECKED mm_status mm_layer_begin_on(mm_manager *manager, mm_layer laye
  * tensors have their homes in pinned memory, under any policy, where the step finds them; or on the disk, if pinned
  * memory has no room for an optimizer's states, which plans then load to pinned memory before the step and store after
  * it. For the device's steps plans fetch copies, and send home what these write. So an optimizer's states need no
- * memory of the device. It begins with mm_layer_begin. With a stream there, enqueue its work on mm_host_stream instead;
- * with NULL, do it before mm_layer_end. Later steps that use what it writes wait for it. It is never recorded
- * (mm_record_begin). MM_ERR_ORDER: there is no step. MM_ERR_INVALID: the step has another phase, a workspace, or a tensor that is not
- * persistent or is all-reduced. mm_graph_freeze also refuses that the graph's first step uses such a tensor. */
+ * memory of the device. It begins with mm_layer_begin. With a stream there, enqueue its work on mm_host_stream
+ * instead; with NULL, do it before mm_layer_end. Later steps that use what it writes wait for it. It is never recorded
+ * (mm_record_begin). MM_ERR_ORDER: there is no step. MM_ERR_INVALID: the step has another phase, a workspace, or a
+ * tensor that is not persistent or is all-reduced. mm_graph_freeze also refuses that the graph's first step uses such
+ * a tensor. */
 MM_API MM_CHECKED mm_status mm_graph_run_on_host(mm_graph *graph);
 
 /* The stream of steps on the host, for tasks of the CPU; within such a step only, else NULL. The manager owns it. */
