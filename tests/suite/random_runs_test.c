@@ -149,11 +149,12 @@ static void run_one(const char *device, kept *all, int seed) {
     const float *weights = expected(all, &run);
     suite_net *s = &run.s;
     uint64_t draws = ~random;
-    const bool disk = !run.how.on_host && random_chance(&draws, 50);
+    const bool disk = (!run.how.on_host || run.how.id == NETS_ADAMW) && random_chance(&draws, 50);
     s->optimizer = &run.how;
     const int64_t least = suite_needs(s, "recompute:mode=memory,when=always,resident=none", 0).device_bytes;
     const int64_t most = suite_needs(s, "liveness", 0).device_bytes;
-    const int64_t pinned = disk ? most / 32 + (int64_t)(random_next(&draws) % (uint64_t)(most / 4)) : PINNED_BYTES;
+    int64_t pinned = disk ? most / 32 + (int64_t)(random_next(&draws) % (uint64_t)(most / 4)) : PINNED_BYTES;
+    if (disk && run.how.on_host) pinned = suite_needs(s, "liveness", 0).pinned_bytes / 4 * 3; /* not for all states */
     print_message("run %d: %s %s%s%s, update %d, strips of %lld, %lld to %lld bytes%s, %lld pinned:", seed,
                   nets_net_name(s->net), OPTIMIZERS[run.optimizer], run.how.on_host ? " on=host" : "",
                   s->precision == NETS_BF16 ? " bf16" : "", (int)s->update, (long long)s->strip_elems, (long long)least,
