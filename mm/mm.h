@@ -439,14 +439,15 @@ MM_API MM_CHECKED mm_status mm_budget_set(mm_manager *manager, int64_t device_by
  * Prepares the graph if it was not. Between iterations only. MM_ERR_INVALID: the tensor is not external. */
 MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph *graph, mm_tensor tensor, void *data);
 
-/* The address of a persistent tensor's home; NULL if there is no such tensor, or its home is on the disk. *bytes_out
- * (may be NULL): its size, also on the disk; unchanged if there is no such tensor. The address is the same for the
- * manager's life, unless a policy is set whose option resident= is not all, as auto: then mm_manager_prepare,
- * mm_persistent_add, mm_policy_set and mm_budget_set may move homes, also from the device to pinned memory, or to the
- * disk (mm_options.disk), and back, if the budget forces some to leave; within a step such a tensor is where
- * mm_tensor_data says. On the host device the caller may read and write its bytes between iterations. (On cuda the CPU
- * cannot reach them: use mm_persistent_get and _set, which also reach the disk.) The call does not wait: after
- * iterations that were ended without waiting, call mm_manager_sync first. */
+/* The address of a persistent tensor's home; NULL if there is no such tensor, or its home is on the disk, or a disk
+ * that failed lost its value (mm_persistent_set then sets it anew). *bytes_out (may be NULL): its size, also on the
+ * disk; unchanged if there is no such tensor. The address is the same for the manager's life, unless a policy is set
+ * whose option resident= is not all, as auto: then mm_manager_prepare, mm_persistent_add, mm_policy_set and
+ * mm_budget_set may move homes, also from the device to pinned memory, or to the disk (mm_options.disk), and back, if
+ * the budget forces some to leave; within a step such a tensor is where mm_tensor_data says. On the host device the
+ * caller may read and write its bytes between iterations. (On cuda the CPU cannot reach them: use mm_persistent_get and
+ * _set, which also reach the disk.) The call does not wait: after iterations that were ended without waiting, call
+ * mm_manager_sync first. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
 /* Copies `bytes` of a persistent tensor, from `offset` on, to `data` (get) or from `data` (set), on any device. Between
@@ -653,12 +654,14 @@ MM_API void mm_host_memory_get(mm_host_memory *memory_out);
 MM_API MM_CHECKED mm_status mm_layer_begin_on(mm_manager *manager, mm_layer layer, mm_phase phase, void *stream);
 
 /* Declares that the step added last, of the phase MM_UPDATE, runs on the host: on CPUs, beside the device's steps. Its
- * tensors have their homes in pinned memory, under any policy, where the step finds them; for the device's steps plans
- * fetch copies, and send home what these write. So an optimizer's states need no memory of the device. It begins with
- * mm_layer_begin. With a stream there, enqueue its work on mm_host_stream instead; with NULL, do it before
- * mm_layer_end. Later steps that use what it writes wait for it. It is never recorded (mm_record_begin).
- * MM_ERR_ORDER: there is no step. MM_ERR_INVALID: the step has another phase, a workspace, or a tensor that is not
- * persistent or is all-reduced. mm_graph_freeze also refuses that the graph's first step uses such a tensor. */
+ * tensors have their homes in pinned memory, under any policy, where the step finds them; or on the disk, if pinned
+ * memory has no room for an optimizer's states, which plans then load to pinned memory before the step and store after
+ * it. For the device's steps plans fetch copies, and send home what these write. So an optimizer's states need no
+ * memory of the device. It begins with mm_layer_begin. With a stream there, enqueue its work on mm_host_stream
+ * instead; with NULL, do it before mm_layer_end. Later steps that use what it writes wait for it. It is never recorded
+ * (mm_record_begin). MM_ERR_ORDER: there is no step. MM_ERR_INVALID: the step has another phase, a workspace, or a
+ * tensor that is not persistent or is all-reduced. mm_graph_freeze also refuses that the graph's first step uses such
+ * a tensor. */
 MM_API MM_CHECKED mm_status mm_graph_run_on_host(mm_graph *graph);
 
 /* The stream of steps on the host, for tasks of the CPU; within such a step only, else NULL. The manager owns it. */

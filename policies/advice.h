@@ -7,8 +7,8 @@
 
 /* What a policy's plan takes. If none fits the limits, that of the plan with the lowest peak. */
 typedef struct mm_trial {
-    int64_t bytes, pinned_bytes; /* bytes INT64_MAX: there is no plan */
-    int64_t step_ns;             /* predicted */
+    int64_t bytes, pinned_bytes, disk_bytes; /* bytes INT64_MAX: there is no plan */
+    int64_t step_ns;                         /* predicted */
     bool lossy;
     bool needs_function; /* the plan recomputes, and there is no function that recomputes layers */
     bool recomputes;     /* the plan recomputes */

@@ -4,13 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/planning/home_route.h"
+
 /* ---------------------------------------------------------------- bytes */
 
 static mm_status enqueue(mm_manager *m, void *to, const void *from, int64_t bytes, mm_copy_kind kind) {
     return bytes > 0 ? mm_copy_async(mm_dispatch_compute(m->dispatch), to, from, bytes, kind) : MM_OK;
 }
 
+static mm_status refuse_lost(const mm_persistent *entry) {
+    return mm_fail(MM_ERR_IO,
+                   "persistent tensor %s: the disk lost it while homes moved: set its value, or load the last save",
+                   entry->name);
+}
+
 mm_status mm_home_read(mm_manager *m, const mm_persistent *entry, int64_t offset, void *data, int64_t bytes) {
+    if (entry->lost) return refuse_lost(entry);
     const uint8_t *from = mm_home_address(m, entry);
     if (!from) return mm_disk_read_part(m->disk, entry->place.offset + offset, data, bytes);
     if (entry->place.memory == MM_MEM_DEVICE) return enqueue(m, data, from + offset, bytes, MM_COPY_OUT);
@@ -40,33 +49,36 @@ mm_status mm_home_sync(mm_manager *m, mm_status status) {
 typedef struct move {
     mm_manager *m;
     mm_place *before; /* per entry */
-    uint8_t *saved;   /* values of the tensors that move, one after the other */
+    mm_route route;   /* its items are the entries that are there */
+    uint8_t *buffer;
 } move;
 
-static bool moves(const move *v, int i) {
-    const mm_place *now = &v->m->persistents.entries[i].place;
-    return i < v->m->persistents_there && (now->offset != v->before[i].offset || now->memory != v->before[i].memory);
+/* Copies a piece from its home, before or after the move, to the buffer; or puts it there. */
+static mm_status copy_piece(const move *v, const mm_route_piece *piece, bool after, bool puts) {
+    mm_persistent home = v->m->persistents.entries[piece->item];
+    uint8_t *slot = v->buffer + piece->slot;
+    if (!after) home.place = v->before[piece->item];
+    return mm_home_sync(v->m, puts ? mm_home_write(v->m, &home, piece->offset, slot, piece->bytes)
+                                   : mm_home_read(v->m, &home, piece->offset, slot, piece->bytes));
 }
 
-static int64_t moved_bytes(const move *v) {
-    int64_t bytes = 0;
-    for (int i = 0; i < v->m->persistents.n; i++)
-        if (moves(v, i)) bytes += v->m->persistents.entries[i].bytes;
-    return bytes;
-}
-
-static mm_status save(const move *v) {
-    const mm_persistent_table *table = &v->m->persistents;
-    int64_t at = 0;
-    mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < table->n; i++) {
-        if (!moves(v, i)) continue;
-        mm_persistent from = table->entries[i];
-        from.place = v->before[i];
-        status = mm_home_read(v->m, &from, 0, v->saved + at, from.bytes);
-        at += from.bytes;
+/* Makes undone the steps before the one that failed: of the pieces over whose homes something was put. All that can be
+ * put back is, whatever fails. Returns the first failure. */
+static mm_status go_back(const move *v, int failed) {
+    mm_status first = MM_OK;
+    for (int i = failed - 1; i >= 0; i--) {
+        const mm_route_step *step = &v->route.steps[i];
+        const mm_route_piece *piece = &v->route.pieces[step->piece];
+        mm_persistent *entry = &v->m->persistents.entries[piece->item];
+        if (piece->over > failed || entry->lost) continue;
+        const mm_status status = copy_piece(v, piece, step->puts, !step->puts);
+        if (status != MM_OK && (step->puts || v->before[piece->item].memory != MM_MEM_DISK)) {
+            entry->lost = true; /* else the disk does not read what it failed to write */
+            entry->set_bytes = 0;
+        }
+        if (first == MM_OK) first = status;
     }
-    return mm_home_sync(v->m, status);
+    return first;
 }
 
 static mm_status zero_on_disk(mm_manager *m, const mm_persistent *entry) {
@@ -88,47 +100,29 @@ static mm_status zero(mm_manager *m, const mm_persistent *entry) {
     return MM_OK;
 }
 
-/* Writes the saved values to where the tensors are now. */
-static mm_status put(const move *v) {
-    const mm_persistent_table *table = &v->m->persistents;
-    int64_t at = 0;
+static mm_status zero_added(mm_manager *m) {
     mm_status status = MM_OK;
-    for (int i = 0; status == MM_OK && i < table->n; i++) {
-        const mm_persistent *to = &table->entries[i];
-        if (i >= v->m->persistents_there) status = zero(v->m, to);
-        if (status != MM_OK || !moves(v, i)) continue;
-        status = mm_home_write(v->m, to, 0, v->saved + at, to->bytes);
-        at += to->bytes;
-    }
-    return mm_home_sync(v->m, status);
+    for (int i = m->persistents_there; status == MM_OK && i < m->persistents.n; i++)
+        status = zero(m, &m->persistents.entries[i]);
+    return mm_home_sync(m, status);
 }
 
-/* Writes them to where the tensors were before: all that can be written, whatever fails. The disk does not read what it
- * failed to write. Returns the first failure. */
-static mm_status put_back(const move *v) {
-    const mm_persistent_table *table = &v->m->persistents;
-    int64_t at = 0;
-    mm_status first = MM_OK;
-    for (int i = 0; i < table->n; i++) {
-        if (!moves(v, i)) continue;
-        mm_persistent to = table->entries[i];
-        to.place = v->before[i];
-        const mm_status status = mm_home_write(v->m, &to, 0, v->saved + at, to.bytes);
-        if (first == MM_OK) first = status;
-        at += to.bytes;
+/* Goes the route, and back if a step fails. */
+static mm_status go(const move *v) {
+    mm_status status = MM_OK;
+    int i = 0;
+    for (; status == MM_OK && i < v->route.n_steps; i++) {
+        const mm_route_step *step = &v->route.steps[i];
+        status = copy_piece(v, &v->route.pieces[step->piece], step->puts, step->puts);
     }
-    return mm_home_sync(v->m, first);
-}
-
-/* What had moved goes back: the values are still saved. */
-static mm_status settle(const move *v) {
-    const mm_status status = put(v);
+    const int failed = status == MM_OK ? i : i - 1;
+    if (status == MM_OK) status = zero_added(v->m);
     if (status == MM_OK) return MM_OK;
     mm_failure failure;
     mm_failure_save(&failure, status);
-    if (put_back(v) == MM_OK) return mm_failure_restore(&failure);
+    if (go_back(v, failed) == MM_OK) return mm_failure_restore(&failure);
     return mm_fail(status,
-                   "%s; it could not be moved back, either: what had its home on the disk may be lost, and is not read "
+                   "%s; it could not be moved back, either: some of what the disk had may be lost, and is not read "
                    "again; load the last save",
                    failure.message);
 }
@@ -141,22 +135,28 @@ static mm_status keep_count(mm_manager *m) {
     return mm_coverage_add(&m->coverage, &(mm_range){0, m->persistent_bytes}, 1);
 }
 
-static mm_status move_all(move *v) {
-    const int64_t bytes = moved_bytes(v);
-    if (bytes == 0 && v->m->persistents.n == v->m->persistents_there) return MM_OK;
-    mm_host_memory memory;
-    mm_host_memory_get(&memory); /* malloc grants more than there is, and who touches it is killed */
-    v->saved = bytes <= memory.free_bytes ? malloc((size_t)bytes + 1) : NULL;
-    if (!v->saved)
-        return mm_fail(MM_ERR_NOMEM, "out of memory to move %lld bytes of persistent tensors: %lld are free",
-                       (long long)bytes, (long long)memory.free_bytes);
-    mm_status status = keep_count(v->m);
-    if (status == MM_OK && v->m->persistents.disk_bytes > 0)
-        status = mm_disk_reserve(v->m->disk, v->m->persistents.disk_bytes);
-    if (status == MM_OK) status = save(v);
-    if (status == MM_OK) status = settle(v);
-    free(v->saved);
+static mm_status find_route(move *v) {
+    const mm_persistent_table *table = &v->m->persistents;
+    const int n = table->n < v->m->persistents_there ? table->n : v->m->persistents_there;
+    mm_route_item *items = malloc(((size_t)n + 1) * sizeof *items);
+    if (!items) return mm_fail(MM_ERR_NOMEM, "out of memory to move %d persistent tensors", n);
+    for (int i = 0; i < n; i++)
+        items[i] = (mm_route_item){v->before[i], table->entries[i].place, table->entries[i].bytes};
+    const mm_status status = mm_route_init(items, n, MM_ROUTE_PIECE_BYTES, MM_ROUTE_BUFFER_BYTES, &v->route);
+    free(items);
     return status;
+}
+
+static mm_status move_all(move *v) {
+    MM_TRY(find_route(v));
+    if (v->route.n_steps == 0 && v->m->persistents.n <= v->m->persistents_there) return MM_OK;
+    v->buffer = aligned_alloc(MM_ROUTE_SLOT, (size_t)v->route.buffer_bytes + MM_ROUTE_SLOT);
+    if (!v->buffer)
+        return mm_fail(MM_ERR_NOMEM, "out of memory to move persistent tensors: a buffer takes %lld bytes",
+                       (long long)v->route.buffer_bytes);
+    MM_TRY(keep_count(v->m));
+    if (v->m->persistents.disk_bytes > 0) MM_TRY(mm_disk_reserve(v->m->disk, v->m->persistents.disk_bytes));
+    return go(v);
 }
 
 mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
@@ -173,6 +173,23 @@ mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
         table->pinned_bytes = pinned_bytes;
         table->disk_bytes = disk_bytes;
     }
+    mm_route_fini(&v.route);
+    free(v.buffer);
     free(v.before);
     return status;
+}
+
+mm_status mm_homes_check_whole(mm_manager *m, const mm_graph *graph) {
+    for (int i = 0; i < m->persistents.n; i++) {
+        mm_persistent *entry = &m->persistents.entries[i];
+        const int t = entry->lost ? mm_graph_index(graph, entry->name) : -1;
+        if (t < 0 || mm_graph_tensor(graph, t)->persistent < 0) continue;
+        const mm_step_info *first = mm_graph_step(graph, mm_graph_tensor(graph, t)->first_use);
+        bool writes = true;
+        for (int u = 0; u < first->n_uses; u++)
+            writes &= first->uses[u].tensor != t || first->uses[u].access == MM_WRITE;
+        if (!writes) return refuse_lost(entry);
+        entry->lost = false;
+    }
+    return MM_OK;
 }

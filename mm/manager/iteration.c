@@ -9,6 +9,7 @@
 #include "mm/core/text.h"
 #include "mm/device/contract/clock.h"
 #include "mm/manager/claims.h"
+#include "mm/manager/home_moves.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
@@ -61,6 +62,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     MM_TRY(mm_manager_prepare(m, graph));
     mm_ready *r = mm_manager_find(m, graph);
     MM_TRY(check_provided(r, call));
+    MM_TRY(mm_homes_check_whole(m, graph));
     mm_page_guard_open(m); /* `cover` writes to what no earlier plan has used */
     if (m->options.measure_touched && !r->covered) MM_TRY(cover(m, r));
     const bool samples = way->may_sample && mm_sampling_is_due(r);

@@ -82,7 +82,7 @@ void *mm_persistent_data(mm_manager *m, const char *name, size_t *bytes_out) {
     const mm_persistent *entry = m ? mm_persistent_table_find(&m->persistents, name) : NULL;
     if (!entry) return NULL;
     if (bytes_out) *bytes_out = (size_t)entry->bytes;
-    return mm_home_address(m, entry);
+    return entry->lost ? NULL : mm_home_address(m, entry);
 }
 
 /* Checks the range, and finds the tensor. */
@@ -106,10 +106,19 @@ mm_status mm_persistent_get(mm_manager *m, const char *name, int64_t offset, voi
     return mm_home_sync(m, mm_home_read(m, entry, offset, data, bytes));
 }
 
+/* A lost tensor is whole once it was set from its beginning to its end. */
+static void note_set(mm_persistent *entry, int64_t offset, int64_t bytes) {
+    if (!entry->lost || offset > entry->set_bytes) return;
+    if (offset + bytes > entry->set_bytes) entry->set_bytes = offset + bytes;
+    entry->lost = entry->set_bytes < entry->bytes;
+}
+
 mm_status mm_persistent_set(mm_manager *m, const char *name, int64_t offset, const void *data, int64_t bytes) {
     const mm_persistent *entry;
     MM_TRY(find(m, "mm_persistent_set", name, offset, data, bytes, &entry));
     if (strcmp(name, MM_VALUES) == 0)
         return mm_fail(MM_ERR_INVALID, "mm_persistent_set: " MM_VALUES " is set by mm_values_set");
-    return mm_home_sync(m, mm_home_write(m, entry, offset, data, bytes));
+    MM_TRY(mm_home_sync(m, mm_home_write(m, entry, offset, data, bytes)));
+    note_set(&m->persistents.entries[entry - m->persistents.entries], offset, bytes);
+    return MM_OK;
 }

@@ -14,10 +14,10 @@ static mm_status check_frozen(const mm_graph *graph) {
     return mm_fail(MM_ERR_ORDER, "mm_manager_prepare: the graph is not frozen (mm_graph_freeze)");
 }
 
-/* Whether a tensor that has been on the device, or on the disk, is used by a step on the host now. */
+/* Whether a tensor that has been on the device is used by a step on the host now. */
 static bool leaves_device(const mm_manager *m) {
     for (int i = 0; i < m->persistents.n; i++)
-        if (m->persistents.entries[i].on_host && m->persistents.entries[i].place.memory != MM_MEM_PINNED) return true;
+        if (m->persistents.entries[i].on_host && m->persistents.entries[i].place.memory == MM_MEM_DEVICE) return true;
     return false;
 }
 

@@ -1,137 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/planning/homes.h"
 
-#include <stdlib.h>
-
 #include "mm/core/account/account_bound.h"
-
-/* ---------------------------------------------------------------- the order */
-
-/* Tensors with less than this part of all persistent bytes stay. Chosen. */
-enum { LEAST_PART = 4096 };
-
-typedef struct candidate {
-    mm_tensor tensor;
-    int forward; /* 1: a forward step reads it, so it is fetched more often */
-    int step;    /* the last that uses it */
-    uint32_t turn;
-} candidate;
-
-/* Whether a forward step writes or modifies the tensor. */
-static bool *find_written(const mm_graph *graph) {
-    bool *written = calloc((size_t)mm_graph_tensors(graph) + 1, sizeof *written);
-    for (int s = 0; written && s < mm_graph_steps(graph); s++) {
-        const mm_step_info *step = mm_graph_step(graph, s);
-        for (int u = 0; step->phase == MM_FORWARD && u < step->n_uses; u++)
-            written[step->uses[u].tensor] |= step->uses[u].access != MM_READ;
-    }
-    return written;
-}
-
-static bool may_leave(const mm_tensor_info *info, unsigned away, int64_t least) {
-    if (away && !(away >> info->kind & 1)) return false;
-    const bool kind = info->kind == MM_WEIGHT || info->kind == MM_OPTIMIZER || info->kind == MM_WEIGHT_GRADIENT;
-    return info->persistent >= 0 && kind && !info->on_host && info->shared == MM_ALLREDUCE_NOT && info->first_use > 0 &&
-           info->bytes >= least;
-}
-
-static int by_step(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->forward != y->forward) return x->forward - y->forward;
-    return x->step != y->step ? (x->step > y->step) - (x->step < y->step) : x->tensor - y->tensor;
-}
-
-static int by_turn(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->forward != y->forward) return x->forward - y->forward;
-    return x->turn != y->turn ? (x->turn > y->turn) - (x->turn < y->turn) : x->tensor - y->tensor;
-}
-
-/* The bits of a number in reverse: 0, 1, 2, 3 ... become points that divide a range ever more finely. */
-static uint32_t reversed(uint32_t number) {
-    uint32_t turned = 0;
-    for (int bit = 0; bit < 32; bit++) turned |= (number >> bit & 1u) << (31 - bit);
-    return turned;
-}
-
-/* Gives turns to the candidates of one kind, which are sorted by their steps: those at one step get one turn. */
-static void give_turns(candidate *list, int n) {
-    uint32_t place = 0;
-    for (int i = 0; i < n; i++) {
-        if (i > 0 && (list[i].forward != list[i - 1].forward)) place = 0;
-        if (i > 0 && list[i].forward == list[i - 1].forward && list[i].step != list[i - 1].step) place++;
-        list[i].turn = reversed(place);
-    }
-}
-
-static int list_candidates(const mm_graph *graph, unsigned away, const bool *written, candidate *list) {
-    int64_t bytes = 0;
-    int n = 0;
-    for (int t = 0; t < mm_graph_tensors(graph); t++)
-        if (mm_graph_tensor(graph, t)->persistent >= 0) bytes += mm_graph_tensor(graph, t)->bytes;
-    for (int t = 0; t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *info = mm_graph_tensor(graph, t);
-        if (written[t] || !may_leave(info, away, bytes / LEAST_PART)) continue;
-        list[n++] = (candidate){.tensor = t, .forward = info->last_forward >= 0, .step = info->last_use};
-    }
-    return n;
-}
-
-/* Whether the graph changes weights. A pass that goes on does not, and has no optimizer states. */
-static bool updates(const mm_graph *graph) {
-    bool any = false;
-    for (int s = 0; s < mm_graph_steps(graph); s++) {
-        const mm_step_info *step = mm_graph_step(graph, s);
-        for (int u = 0; u < step->n_uses; u++)
-            any |= step->uses[u].access != MM_READ && mm_graph_tensor(graph, step->uses[u].tensor)->kind == MM_WEIGHT;
-    }
-    return any;
-}
-
-/* Refuses a kind that was named, of which nothing leaves. */
-static mm_status check_named(const mm_home_order *order, unsigned away) {
-    unsigned leaves = 0;
-    for (int i = 0; i < order->n; i++) leaves |= 1u << mm_graph_tensor(order->graph, order->tensors[i])->kind;
-    for (int t = 0; t < mm_graph_tensors(order->graph); t++) /* what the host updates is in its memory anyway */
-        leaves |= (unsigned)mm_graph_tensor(order->graph, t)->on_host << mm_graph_tensor(order->graph, t)->kind;
-    for (int kind = 0; updates(order->graph) && kind < MM_TENSOR_KINDS; kind++)
-        if (away >> kind & 1 && !(leaves >> kind & 1))
-            return mm_fail(MM_ERR_INVALID,
-                           "%s has nothing of kind %s that could have its home in host memory: there is none, it lives "
-                           "only until its layer's update, or ranks add it up",
-                           mm_graph_name(order->graph), mm_tensor_kind_name((mm_tensor_kind)kind));
-    return MM_OK;
-}
-
-mm_status mm_home_order_init(const mm_graph *graph, unsigned away, mm_home_order *order_out) {
-    const size_t n = (size_t)mm_graph_persistents(graph) + 1;
-    candidate *list = malloc(n * sizeof *list);
-    bool *written = find_written(graph);
-    mm_home_order order = {.graph = graph, .tensors = malloc(n * sizeof *order.tensors)};
-    mm_status status = MM_OK;
-    if (!list || !written || !order.tensors)
-        status = mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(graph));
-    else {
-        order.n = list_candidates(graph, away, written, list);
-        qsort(list, (size_t)order.n, sizeof *list, by_step);
-        give_turns(list, order.n);
-        qsort(list, (size_t)order.n, sizeof *list, by_turn);
-        for (int i = 0; i < order.n; i++) order.tensors[i] = list[i].tensor;
-        status = check_named(&order, away);
-        if (status == MM_OK) *order_out = order;
-    }
-    free(list);
-    free(written);
-    if (status != MM_OK) free(order.tensors);
-    return status;
-}
-
-void mm_home_order_fini(mm_home_order *order) {
-    free(order->tensors);
-    *order = (mm_home_order){0};
-}
-
-/* ---------------------------------------------------------------- the search */
 
 /* Parts of the budget that copies may hold ahead of their steps. Larger parts are faster where they fit, but a quarter
  * takes room that maps need. Chosen. */
@@ -146,12 +16,14 @@ typedef struct search {
     bool pinned_free;      /* of all trials */
     bool fits_free;        /* something fits without a limit of pinned memory */
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
+    int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     int least;             /* the least number that fits, if one does */
 } search;
 
 static mm_status attempt(search *s, mm_home_trial trial) {
     trial.pinned_free = s->pinned_free;
+    trial.hosted_on_disk = s->hosted_on_disk;
     s->result = (mm_home_result){0};
     return s->try(s->ctx, &trial, &s->result);
 }
@@ -312,9 +184,17 @@ static int count_on_disk(const search *s) {
 /* Finds the least number, of those that leave, that go on to the disk, to within a sixteenth; and plans so, with copies
  * that come as early as fits. */
 static mm_status find_on_disk(search *s, bool *good_out) {
+    static const int eighths[] = {8, 7, 6, 4, 2}; /* fewer leave more of the disk to maps. Chosen */
     const mm_home_trial any = {.first_fit = true};
-    int fits = count_on_disk(s), misfit = 0;
-    MM_TRY(attempt_on_disk(s, fits, any, good_out));
+    const int most = count_on_disk(s);
+    int fits = 0, misfit = 0;
+    *good_out = false;
+    for (size_t i = 0; !*good_out && i < sizeof eighths / sizeof *eighths; i++) {
+        const int n = most * eighths[i] / 8;
+        if (i > 0 && (n == fits || n == 0)) continue;
+        fits = n;
+        MM_TRY(attempt_on_disk(s, n, any, good_out));
+    }
     if (!*good_out) return MM_OK;
     while (fits - misfit > 1 + s->least / 16) {
         const int middle = misfit + (fits - misfit) / 2;
@@ -341,43 +221,63 @@ static mm_status find_within_pinned(search *s, mm_resident resident) {
     const int least = s->least;
     s->least = away;
     MM_TRY(find_on_disk(s, &good));
+    if (!good && away < s->order->n) { /* then maps need less of both */
+        s->least = s->order->n;
+        MM_TRY(find_on_disk(s, &good));
+    }
     if (good) return MM_OK;
     s->least = least;
     s->result = (mm_home_result){.lacks_pinned = true};
     return find(s, resident);
 }
 
+/* Searches with as many hosted states on the disk as s->hosted_on_disk says. */
+static mm_status search_once(search *s, mm_resident resident) {
+    const bool may_stay = resident != MM_RESIDENT_NONE || s->order->n == 0;
+    if (may_stay) MM_TRY(attempt_none(s));
+    if (s->result.fits || resident == MM_RESIDENT_ALL || s->order->n == 0) return MM_OK;
+    if (may_stay && s->limits->pinned_bytes == 0) return MM_OK; /* nothing can leave */
+    const mm_home_result staying = s->result;
+    s->pinned_free = true;
+    MM_TRY(find(s, resident));
+    s->fits_free = s->result.fits;
+    s->pinned_free = false;
+    if (s->result.pinned_bytes > s->limits->pinned_bytes) MM_TRY(find_within_pinned(s, resident));
+    if (s->result.fits) return MM_OK;
+    if (s->fits_free) return attempt_any(s, s->least); /* pinned memory alone is lacking */
+    if (!may_stay || (!s->result.lacks_pinned && s->result.peak_bytes < staying.peak_bytes)) return MM_OK;
+    return attempt_none(s);
+}
+
+/* The fewest hosted states that have to go to the disk, so that the other tensors which the host uses, and AHEAD of the
+ * largest state, have room in pinned memory; all, if that is not enough. */
+static int count_hosted(const search *s) {
+    enum { AHEAD = 4 }; /* a step's two states, and those of the next. Chosen */
+    const mm_graph *graph = s->order->graph;
+    int64_t over = -s->limits->pinned_bytes, largest = 0;
+    int n = 0;
+    for (int t = 0; t < mm_graph_tensors(graph); t++)
+        if (mm_graph_tensor(graph, t)->on_host) over += mm_align(mm_graph_tensor(graph, t)->bytes);
+    for (int i = 0; i < s->order->n_hosted; i++) {
+        const int64_t bytes = mm_graph_tensor(graph, s->order->hosted[i])->bytes;
+        if (bytes > largest) largest = bytes;
+    }
+    for (over += AHEAD * largest; n < s->order->n_hosted && over > 0; n++)
+        over -= mm_align(mm_graph_tensor(graph, s->order->hosted[n])->bytes);
+    return n;
+}
+
 mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
                           mm_home_try try, void *ctx) {
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
-    const bool may_stay = resident != MM_RESIDENT_NONE || order->n == 0;
-    if (may_stay) MM_TRY(attempt_none(&s));
-    if (s.result.fits || resident == MM_RESIDENT_ALL || order->n == 0) return MM_OK;
-    if (may_stay && limits->pinned_bytes == 0) return MM_OK; /* nothing can leave */
-    const mm_home_result staying = s.result;
-    s.pinned_free = true;
-    MM_TRY(find(&s, resident));
-    s.fits_free = s.result.fits;
-    s.pinned_free = false;
-    if (s.result.pinned_bytes > limits->pinned_bytes) MM_TRY(find_within_pinned(&s, resident));
-    if (s.result.fits) return MM_OK;
-    if (s.fits_free) return attempt_any(&s, s.least); /* pinned memory alone is lacking */
-    if (!may_stay || (!s.result.lacks_pinned && s.result.peak_bytes < staying.peak_bytes)) return MM_OK;
-    return attempt_none(&s);
-}
-
-/* ---------------------------------------------------------------- homes that a policy gives */
-
-mm_status mm_homes_mark_given(const mm_policy *policy, const mm_graph *graph, const mm_persistent_table *table,
-                              uint8_t *memory) {
-    mm_place *places = calloc((size_t)mm_graph_persistents(graph) + 1, sizeof *places);
-    if (!places) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
-    const mm_status status = policy->ops->places(graph, &policy->config, places);
-    for (int t = 0; status == MM_OK && t < mm_graph_tensors(graph); t++) {
-        const mm_tensor_info *tensor = mm_graph_tensor(graph, t);
-        const mm_memory where = tensor->persistent >= 0 ? places[tensor->persistent].memory : MM_MEM_DEVICE;
-        if (where != MM_MEM_DEVICE) memory[mm_names_find(&table->names, tensor->name)] = (uint8_t)where;
+    MM_TRY(search_once(&s, resident));
+    if (s.result.fits || limits->disk_bytes == 0 || order->n_hosted == 0) return MM_OK;
+    const int few = count_hosted(&s);
+    for (int again = few > 0 && few < order->n_hosted; again >= 0; again--) {
+        s = (search){.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
+        s.hosted_on_disk = again ? few : order->n_hosted;
+        MM_TRY(search_once(&s, resident));
+        if (s.result.fits) return MM_OK;
     }
-    free(places);
-    return status;
+    return MM_OK;
 }

@@ -16,6 +16,10 @@ typedef struct mm_home_order {
     const mm_graph *graph; /* borrowed */
     mm_tensor *tensors;
     int n;
+    /* Optimizer states that steps on the host update, in pinned memory; if that has no room for them, they go on to the
+     * disk in this order. */
+    mm_tensor *hosted;
+    int n_hosted;
 } mm_home_order;
 
 /* Finds the order. away: kinds that may leave, bits of mm_tensor_kind; 0: all may. Statistics and counts stay, also
@@ -29,6 +33,7 @@ void mm_home_order_fini(mm_home_order *order);
 typedef struct mm_home_trial {
     int n;
     int on_disk;         /* how many of them, the first ones, are on the disk; the others are in pinned memory */
+    int hosted_on_disk;  /* how many of the hosted ones, the first ones, are on the disk */
     bool first_fit;      /* any plan that fits will do */
     bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
@@ -52,10 +57,9 @@ static inline void mm_homes_make_room(mm_limits *limits) {
     if (limits->pinned_bytes < limits->pinned_base_bytes) limits->pinned_bytes = limits->pinned_base_bytes;
 }
 
-/* The memory of the i-th tensor of the order in a trial. */
-static inline mm_memory mm_home_trial_memory(const mm_home_trial *trial, int i) {
-    return i >= trial->n ? MM_MEM_DEVICE : i < trial->on_disk ? MM_MEM_DISK : MM_MEM_PINNED;
-}
+/* Sets the memories of a table's entries, of which `memory` has as many, to those of a trial. */
+void mm_home_trial_mark(const mm_home_trial *trial, const mm_home_order *order, const mm_persistent_table *table,
+                        uint8_t *memory);
 
 /* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
  * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
@@ -63,8 +67,9 @@ static inline mm_memory mm_home_trial_memory(const mm_home_trial *trial, int i) 
  * fits, and there is a disk, some of those that leave go on to the disk. What fits a
  * budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on the
  * device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
- * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not in the order, for
- * their homes are in pinned memory anyway. */
+ * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not among those that
+ * leave the device, for their homes are in pinned memory anyway. If nothing fits for want of that, and there is a disk,
+ * it searches again with as many hosted states there as leave room for the others, and then with all. */
 MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
                                      const mm_limits *limits, mm_home_try try, void *ctx);
 

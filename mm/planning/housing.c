@@ -64,10 +64,7 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     request.limits.ahead_bytes = trial->ahead_bytes;
     request.limits.below_ns = trial->below_ns;
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
-    memset(h->memory, MM_MEM_DEVICE, (size_t)table->n);
-    for (int i = 0; i < trial->n; i++)
-        h->memory[mm_names_find(&table->names, mm_graph_tensor(h->graph, h->order.tensors[i])->name)] =
-            (uint8_t)mm_home_trial_memory(trial, i);
+    mm_home_trial_mark(trial, &h->order, table, h->memory);
     mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &draft, &misfit);
     if (status == MM_OK)
         status = keep(h, trial, &draft);

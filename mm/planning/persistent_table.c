@@ -59,7 +59,8 @@ void mm_persistent_table_declare(mm_persistent_table *d, const mm_graph *graph) 
 /* The place of an entry's home with these homes. ends: of the homes before it in each memory; grow. */
 static mm_place place_after(const mm_persistent_table *d, const mm_homes *homes, int entry,
                             int64_t ends[MM_MEMORY_COUNT]) {
-    const mm_memory memory = d->entries[entry].on_host ? MM_MEM_PINNED : mm_homes_memory(homes, entry);
+    const mm_memory wanted = mm_homes_memory(homes, entry);
+    const mm_memory memory = d->entries[entry].on_host && wanted == MM_MEM_DEVICE ? MM_MEM_PINNED : wanted;
     const mm_place place = {.offset = ends[memory], .memory = memory};
     ends[memory] += mm_memory_round(memory, d->entries[entry].bytes);
     return place;

@@ -15,7 +15,9 @@ typedef struct mm_persistent {
     mm_place place;
     int64_t bytes;
     bool declared; /* a graph that was prepared declares it */
-    bool on_host;  /* a step on the host uses it: its home is in pinned memory, whatever mm_homes says */
+    bool on_host;  /* a step on the host uses it: its home is in pinned memory, unless mm_homes has it on the disk */
+    bool lost;     /* its home does not have its value: a move of homes failed, and so did the way back */
+    int64_t set_bytes; /* of a lost one: the first so many bytes were set since */
 } mm_persistent;
 
 typedef struct mm_persistent_table {

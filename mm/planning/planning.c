@@ -179,23 +179,58 @@ static mm_status widen(const mm_graph *graph, const mm_limits *limits, mm_limits
     return MM_OK;
 }
 
+static bool is_within(const mm_plan *plan, const mm_limits *limits) {
+    return plan->pinned_bytes <= limits->pinned_bytes && plan->disk_bytes <= limits->disk_bytes;
+}
+
+/* Makes a plan of the policy within `wide`, and the same on to the disk, which replaces *best if *best is none or this
+ * one is within the limits. again: a wider one was tried. *used_out: the pinned memory of the plan; 0: no plan with
+ * less is of use. */
+static mm_status try_onto_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
+                               const mm_limits *limits, const mm_limits *wide, bool again, mm_plan **best,
+                               int64_t *used_out) {
+    mm_plan *plan, *made = NULL;
+    *used_out = 0;
+    MM_TRY(mm_policy_plan(policy, graph, facts, wide, &plan));
+    const bool due = plan->pinned_bytes > limits->pinned_bytes || has_home_on_disk(graph, limits);
+    const bool fits = plan->peak_bytes <= limits->device_bytes;
+    mm_status status = due && (fits || !again) ? mm_schedule_onto_disk(plan, facts, limits, &made) : MM_OK;
+    if (due && fits) *used_out = plan->pinned_bytes;
+    mm_plan_destroy(plan);
+    if (status == MM_ERR_INFEASIBLE) return MM_OK;
+    if (status != MM_OK || !made) return status;
+    mm_plan *worse = *best && !is_within(made, limits) ? made : *best;
+    if (worse != made) *best = made;
+    mm_plan_destroy(worse);
+    return MM_OK;
+}
+
 /* Plans as if there were as much pinned memory as with the disk; what exceeds the pinned memory goes on to the disk,
- * and homes that are there. *plan_out NULL: the graph has no homes there, and no such plan fits the disk and the pinned
- * memory, or none needs the disk. */
+ * and homes that are there. If that does not fit both, maps leave for less of it: with a larger disk, a plan may have
+ * more of them on their way at one time. *plan_out NULL: the graph has no homes there, and no such plan fits the disk
+ * and the pinned memory, or none needs the disk. */
 static mm_status make_onto_disk(const mm_policy *policy, const mm_graph *graph, const mm_graph_facts *facts,
                                 const mm_limits *limits, mm_plan **plan_out) {
-    mm_limits more;
+    enum { NARROWER = 4 }; /* tries with less: each halves what maps take beyond the pinned memory; the last has none */
+    mm_limits wide;
     mm_place *places;
-    mm_plan *wide = NULL;
+    mm_plan *best = NULL;
     *plan_out = NULL;
-    MM_TRY(widen(graph, limits, &more, &places));
-    mm_status status = mm_policy_plan(policy, graph, facts, &more, &wide);
+    MM_TRY(widen(graph, limits, &wide, &places));
+    const int64_t least = limits->pinned_bytes + wide.pinned_base_bytes - limits->pinned_base_bytes;
+    mm_status status = MM_OK;
+    for (int i = 0; status == MM_OK && i <= NARROWER; i++) {
+        int64_t used;
+        status = try_onto_disk(policy, graph, facts, limits, &wide, i > 0, &best, &used);
+        if (used <= least || used > wide.pinned_bytes || (best && is_within(best, limits))) break;
+        wide.pinned_bytes = i + 1 < NARROWER ? least + (used - least) / 2 : least;
+    }
     free(places);
-    if (status != MM_OK) return status;
-    if (wide->pinned_bytes > limits->pinned_bytes || has_home_on_disk(graph, limits))
-        status = mm_schedule_onto_disk(wide, facts, limits, plan_out);
-    mm_plan_destroy(wide);
-    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
+    if (status == MM_OK)
+        *plan_out = best;
+    else
+        mm_plan_destroy(best);
+    return status;
 }
 
 /* Makes the policy's plan; with a disk the better one of two: the faster of those that fit. */

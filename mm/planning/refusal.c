@@ -90,6 +90,7 @@ static mm_status add_plan(const mm_new_graph *of, mm_planned *planned, const mm_
     t->needs_function |= again && !of->recomputes;
     t->bytes = larger(t->bytes, planned->plan->peak_bytes);
     t->pinned_bytes = larger(t->pinned_bytes, planned->plan->pinned_bytes);
+    t->disk_bytes = larger(t->disk_bytes, planned->plan->disk_bytes);
     if (t->bytes <= limits->device_bytes && predict(of->graph, planned, &ns) == MM_ERR_NOMEM) return MM_ERR_NOMEM;
     t->step_ns = ns < INT64_MAX && t->step_ns < INT64_MAX ? t->step_ns + ns : INT64_MAX;
     return MM_OK;
@@ -137,13 +138,30 @@ static bool limits_pinned(const mm_refused *r) {
     return bytes > r->limits.pinned_bytes;
 }
 
+/* " and N on the disk"; "": nothing is there. Returns buffer. */
+static const char *on_disk(int64_t bytes, char buffer[64]) {
+    buffer[0] = '\0';
+    if (bytes > 0) snprintf(buffer, 64, " and %s on the disk", MM_SIZE_TEXT(bytes));
+    return buffer;
+}
+
+/* Whether a policy fits the pinned memory with a disk, which is not given. */
+static bool fits_with_disk(const mm_refused *r, const mm_policy *policy) {
+    mm_limits limits = r->limits;
+    if (limits.disk_bytes > 0) return false;
+    limits.disk_bytes = INT64_MAX / 2;
+    limits.first_fit = true;
+    const mm_trial t = try_within(r, policy, &limits);
+    return t.bytes <= limits.device_bytes && t.pinned_bytes <= limits.pinned_bytes;
+}
+
 /* No policy fits. Where the limit of pinned memory counts, it is named: with more, less might be enough. */
 static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_advice *advice) {
     const bool none_less = r->needs_bytes > 0 && advice->takes.bytes >= r->needs_bytes;
-    char within[128] = "", function[192] = "";
+    char within[192] = "", function[192] = "";
     if (limits_pinned(r))
-        snprintf(within, sizeof within, " with %s of pinned memory%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
-                 r->pinned_from ? r->pinned_from : "");
+        snprintf(within, sizeof within, " with %s of pinned memory%s%s", MM_SIZE_TEXT(r->limits.pinned_bytes),
+                 r->pinned_from ? r->pinned_from : "", on_disk(r->limits.disk_bytes, (char[64]){0}));
     if (advice->with_function.spec)
         snprintf(function, sizeof function, "; %s would need %s (needs mm_recompute_set)",
                  MM_BRIEF(advice->with_function.spec), MM_SIZE_TEXT(advice->function_takes.bytes));
@@ -156,10 +174,11 @@ static mm_status tell_least(const mm_refused *r, const char *refusal, const mm_a
 }
 
 /* What a policy that would fit pins, by the plan that was tried; the one that will run may pin less, or some more. */
-static const char *pins(const mm_advice *advice, char buffer[96]) {
+static const char *pins(const mm_advice *advice, char buffer[160]) {
     buffer[0] = '\0';
     if (advice->takes.pinned_bytes > 0)
-        snprintf(buffer, 96, ", with about %s of pinned host memory", MM_SIZE_TEXT(advice->takes.pinned_bytes));
+        snprintf(buffer, 160, ", with about %s of pinned host memory%s", MM_SIZE_TEXT(advice->takes.pinned_bytes),
+                 on_disk(advice->takes.disk_bytes, (char[64]){0}));
     return buffer;
 }
 
@@ -182,16 +201,18 @@ static mm_status tell(const mm_refused *r, const char *refusal, const mm_advice 
                        advice->with_function.spec);
     if (with_function)
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s, and lossless %s (needs mm_recompute_set)",
-                       refusal, spec, lossy, pins(advice, (char[96]){0}), advice->with_function.spec);
+                       refusal, spec, lossy, pins(advice, (char[160]){0}), advice->with_function.spec);
     const char *from = r->pinned_from ? r->pinned_from : "";
     switch (advice->kind) {
     case MM_ADVICE_FITS:
         return mm_fail(MM_ERR_INFEASIBLE, "%s; policy %s%s would fit%s%s", refusal, spec, lossy,
-                       pins(advice, (char[96]){0}), needs(r, &advice->takes));
+                       pins(advice, (char[160]){0}), needs(r, &advice->takes));
     case MM_ADVICE_PINNED:
         return mm_fail(MM_ERR_INFEASIBLE,
-                       "%s; no policy would fit with %s of pinned memory%s; with %s, policy %s%s would%s", refusal,
-                       MM_SIZE_TEXT(r->limits.pinned_bytes), from, MM_SIZE_TEXT(advice->takes.pinned_bytes), spec,
+                       "%s; no policy would fit with %s of pinned memory%s%s; with %s%s, policy %s%s would%s", refusal,
+                       MM_SIZE_TEXT(r->limits.pinned_bytes), from, on_disk(r->limits.disk_bytes, (char[64]){0}),
+                       MM_SIZE_TEXT(advice->takes.pinned_bytes),
+                       fits_with_disk(r, &advice->policy) ? ", or with a disk (mm_options.disk, --disk)" : "", spec,
                        lossy, needs(r, &advice->takes));
     case MM_ADVICE_NEEDS_LEAST:
         if (r->descended) break;

@@ -19,14 +19,6 @@ typedef struct planner {
     mm_home_result result; /* of the plans that were kept */
 } planner;
 
-static void choose_homes(planner *p, const mm_home_trial *trial) {
-    memset(p->memory, MM_MEM_DEVICE, (size_t)p->persistents->n);
-    for (int i = 0; i < trial->n; i++) {
-        const char *name = mm_graph_tensor(p->order.graph, p->order.tensors[i])->name;
-        p->memory[mm_names_find(&p->persistents->names, name)] = (uint8_t)mm_home_trial_memory(trial, i);
-    }
-}
-
 static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
     mm_planned *made = &p->made[graph];
     mm_limits limits = *p->limits;
@@ -48,7 +40,7 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
 static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result *result_out) {
     mm_home_result r = {0};
     int64_t disk_bytes = 0;
-    choose_homes(p, trial);
+    mm_home_trial_mark(trial, &p->order, p->persistents, p->memory);
     for (int i = 0; i < p->together->n; i++) {
         MM_TRY(make_one(p, trial, i));
         const mm_plan *plan = p->made[i].plan;

@@ -111,7 +111,7 @@ static mm_status enqueue_on_host(nets_exec *exec, const nets_iteration *it, cons
                              .lr = it->slot->lr,
                              .optimizer = exec->optimizer,
                              .goes_on = step->part < exec->lowered->n_updates - 2,
-                             .step = nets_exec_place(exec, exec->lowered->step)};
+                             .step = place_of(exec, exec->lowered->step)};
     args.optimizer.only_finite = false; /* gradients are checked on the device, as they are written */
     return nets_on_host_enqueue(&exec->on_host, (int)(it->slot - exec->ring.slot), step->part, &args, &exec->undo,
                                 mm_host_stream(exec->manager));

@@ -184,8 +184,12 @@ static bool good_run(const mm_plan *plan, const mm_graph_facts *facts, const mm_
         if (external(plan, t) ? segment != -1 : segment < 0 || plan->segments[segment].tensor != plan->alias[t])
             return false;
         const int home = mm_graph_tensor(plan->graph, t)->persistent;
-        if (host && segment == home && plan->segments[home].memory == MM_MEM_PINNED) continue;
-        if (host) return false;
+        if (host) {
+            if (home < 0 || segment < 0 || plan->segments[segment].memory != MM_MEM_PINNED) return false;
+            if (segment != home && plan->segments[home].memory != MM_MEM_DISK) return false;
+            if (plan->segments[segment].content != MM_CONTENT_RAW) return false;
+            continue;
+        }
         if (!managed(plan, t) && segment >= 0 && segment != home && plan->segments[home].memory == MM_MEM_DEVICE)
             return false;
         if (segment >= 0 && plan->segments[segment].memory != MM_MEM_DEVICE) return false;

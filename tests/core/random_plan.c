@@ -81,6 +81,8 @@ typedef struct usage {
     bool changed;              /* written or modified */
 } usage;
 
+enum { RANDOM_MOST_USES = 64 }; /* of a step on the host */
+
 static usage used_at(const planner *p, mm_tensor root, int s) {
     const mm_step_info *step = mm_graph_step(p->graph, s);
     usage result = {0};
@@ -588,17 +590,47 @@ static void measure_after(planner *p, const mm_use *use) {
     add_idle_waits(p, node);
 }
 
-/* Appends a step on the host, for which its tensors go home. */
+/* Where a step on the host uses a tensor: its home, or a copy of one on the disk, which the step then changes. */
+static int32_t host_segment(planner *p, const mm_step_info *step, mm_tensor tensor, bool *stores_out) {
+    const int home = mm_graph_tensor(p->graph, tensor)->persistent;
+    bool reads = false, writes = false;
+    for (int u = 0; u < step->n_uses; u++) {
+        reads |= step->uses[u].tensor == tensor && step->uses[u].access != MM_WRITE;
+        writes |= step->uses[u].tensor == tensor && step->uses[u].access != MM_READ;
+    }
+    *stores_out = writes && p->plan->segments[home].memory == MM_MEM_DISK;
+    if (p->plan->segments[home].memory != MM_MEM_DISK) return home;
+    if (reads) return add_move(p, MM_NODE_LOAD, home);
+    const int there = add_raw(p, tensor);
+    p->plan->segments[there].memory = MM_MEM_PINNED;
+    return there;
+}
+
+/* Appends a step on the host, for which its tensors go home, or come from the disk. */
 static void add_host_step(planner *p, int s) {
     const mm_step_info *step = mm_graph_step(p->graph, s);
     for (int u = 0; u < step->n_uses; u++)
         if (p->storages[step->uses[u].tensor].raw >= 0) go_home(p, step->uses[u].tensor);
+    int32_t bound[RANDOM_MOST_USES];
+    bool stores[RANDOM_MOST_USES];
+    if (step->n_uses > RANDOM_MOST_USES) abort();
+    for (int u = 0; u < step->n_uses; u++) {
+        const int first = use_of(step, step->uses[u].tensor);
+        bound[u] = first < u ? bound[first] : host_segment(p, step, step->uses[u].tensor, &stores[u]);
+        if (first < u) stores[u] = false;
+    }
     const int node = mm_plan_step(p->plan, s);
     if (node < 0) abort();
     p->plan->nodes[node].variant =
         random_below(&p->random, p->facts->variant_first[s + 1] - p->facts->variant_first[s]);
     mm_plan_wait(p->plan, node, chance(p, 50) ? latest_node(p, MM_STREAM_COMPUTE) : 0);
+    for (int u = 0; u < step->n_uses; u++) p->plan->bindings[p->plan->nodes[node].first_binding + u] = bound[u];
     add_idle_waits(p, node);
+    for (int u = 0; u < step->n_uses; u++) {
+        const mm_tensor tensor = step->uses[u].tensor;
+        const int home = mm_graph_tensor(p->graph, tensor)->persistent;
+        if (stores[u]) add_idle_waits(p, add_node(p, MM_NODE_STORE, tensor, bound[u], home));
+    }
 }
 
 static void add_nodes(planner *p) {

@@ -17,6 +17,8 @@
 
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
+#include "mm/planning/together.h"
+#include "nets/lower/lower.h"
 #include "tests/core/deep.h"
 #include "tests/suite/suite_rig.h"
 
@@ -273,6 +275,56 @@ static void homes_go_on_to_the_disk(void **state) {
     assert_true(at_home >= 2 * policies);
 }
 
+/* Whether the policy has a plan within these limits. */
+static bool fits(const suite_net *s, const nets_lowered *lowered, const char *spec, const mm_limits *limits) {
+    mm_policy policy;
+    mm_planned planned;
+    assert_int_equal(mm_policy_parse(spec, &policy), MM_OK);
+    assert_int_equal(mm_planned_init(&planned, &policy, lowered->graph, s->device), MM_OK);
+    if (mm_planned_make_housed(&planned, &policy, lowered->graph, limits) != MM_OK) fail_msg("%s", mm_last_error());
+    const mm_plan *plan = planned.plan;
+    const bool all = plan->peak_bytes <= limits->device_bytes && plan->pinned_bytes <= limits->pinned_bytes &&
+                     plan->disk_bytes <= limits->disk_bytes;
+    mm_planned_fini(&planned);
+    mm_policy_fini(&policy);
+    return all;
+}
+
+/* What some bytes of the device, of pinned memory, or of the disk allow, more of them allow, too. */
+static void more_is_never_refused_where_less_is_enough(void **state) {
+    static const char *const policies[] = {"swap-async:resident=needed", "auto", "recompute-swap:resident=needed"};
+    enum { SIZES = 8, LIMITS = 3 };
+    suite_net s;
+    nets_lowered *lowered;
+    int enough = 0, refused = 0;
+    suite_net_init(&s, *state, "gpt,layers=3,width=48,heads=2,context=16,vocabulary=100", 2);
+    const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = SUITE_ADAMW.id, .update = NETS_UPDATE_BY_LAYER};
+    nets_backend *backend = suite_backend(&s);
+    if (nets_lower(s.net, backend, 2, &how, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    const int64_t all = mm_plan_base(lowered->graph);
+    for (int p = 0; p < test_depth(1, 3); p++)
+        for (int limit = 0; limit < LIMITS; limit++) {
+            int least = 0;
+            for (int i = 1; i <= SIZES; i++) {
+                const mm_limits limits = {.device_bytes = limit == 0 ? all * i / 8 : all / 2,
+                                          .pinned_bytes = limit == 1 ? all * i / 12 : all / 5,
+                                          .disk_bytes = limit == 2 ? all * i / 6 : all,
+                                          .base_bytes = all,
+                                          .first_fit = true};
+                const bool now = fits(&s, lowered, policies[p], &limits);
+                enough += now;
+                refused += !now;
+                if (least > 0 && !now) fail_msg("%s, limit %d: %d is enough, and %d not", policies[p], limit, least, i);
+                if (now && least == 0) least = i;
+            }
+        }
+    print_message("%d are enough, %d not\n", enough, refused);
+    assert_true(enough > SIZES && refused > 2);
+    nets_lowered_destroy(lowered);
+    nets_backend_close(backend);
+    suite_net_fini(&s);
+}
+
 /* Homes move from and to the disk at run time, some with iterations still running; and what the caller reads and writes
  * of one, from any byte on, is there. */
 static void homes_come_and_go(void **state) {
@@ -470,12 +522,120 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
     suite_net_fini(&s);
 }
 
+static ssize_t read_no_more(int file, void *data, size_t bytes, off_t offset) {
+    if (atomic_fetch_sub(&left, 1) > 0) return pread(file, data, bytes, offset);
+    errno = EIO;
+    return -1;
+}
+
+static const char MOVE_FROM[] = "rules:gradients=host;*=swap", MOVE_TO[] = "rules:weights=host;gradients=host;*=swap";
+
+/* A run whose homes go to the disk and come from there when MOVE_TO is set. */
+static mm_options moving_options(const suite_net *s) {
+    mm_options options = housed_options(s, MOVE_FROM, 4);
+    options.device_bytes = suite_needs(s, "liveness", 0).device_bytes;
+    return options;
+}
+
+/* Whatever access of a move fails: everything stays as it was, and the next move works. */
+static void a_move_that_fails_at_any_access_is_taken_back(void **state) {
+    suite_net s;
+    suite_run r;
+    size_t n;
+    int failed = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    const mm_options options = moving_options(&s);
+    assert_true(open_run(&r, &s, &options));
+    suite_iterate(&r);
+    float *before = suite_weights(&r, &n);
+    const int64_t bytes = bytes_at_home(&r);
+    for (int way = 0; way < 2; way++)
+        for (int nth = 0;; nth++) {
+            atomic_store(&error, EIO);
+            atomic_store(&left, nth);
+            mm_disk_set_io(r.manager->disk, &failing);
+            const mm_status status = mm_policy_set(r.manager, way ? MOVE_FROM : MOVE_TO);
+            const bool happened = atomic_load(&left) < 0;
+            mm_disk_set_io(r.manager->disk, NULL);
+            assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
+            float *now = suite_weights(&r, &n);
+            if (!suite_same_learned(&s, now, before)) fail_msg("way %d, access %d: other values", way, nth);
+            free(now);
+            failed += happened;
+            if (!happened) break;
+            if (way == 0) assert_int_equal(bytes_at_home(&r), bytes);
+        }
+    assert_true(failed > 20);
+    suite_iterate(&r);
+    suite_run_fini(&r);
+    free(before);
+    suite_net_fini(&s);
+}
+
+/* How many tensors can no longer be read; the others have the values that they had. */
+static int count_lost(const suite_run *r, const float *before) {
+    size_t at = 0;
+    int lost = 0;
+    for (nets_part part = NETS_VALUE; part < NETS_PARTS; part++)
+        for (int p = 0; p < nets_net_params(r->s->net); p++) {
+            const size_t elems = (size_t)nets_net_param(r->s->net, p)->elems;
+            float *now = malloc(elems * sizeof *now);
+            assert_non_null(now);
+            const mm_status status = nets_exec_param_get(r->exec, p, part, now);
+            if (status == MM_OK) assert_memory_equal(now, before + at, elems * sizeof *now);
+            lost += status == MM_ERR_IO;
+            free(now);
+            at += elems;
+        }
+    return lost;
+}
+
+/* A disk that does nothing any more amid a move: what cannot be had back is refused, and never read as something else;
+ * with new values everything works as before. */
+static void a_move_to_a_dead_disk_gives_no_wrong_values(void **state) {
+    static const mm_disk_io no_more = {write_no_more, read_no_more};
+    suite_net s;
+    float *before = NULL, *after = NULL;
+    size_t n;
+    int lost = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    const mm_options options = moving_options(&s);
+    for (int nth = 0; nth < 80; nth += 4) {
+        suite_run r;
+        assert_true(open_run(&r, &s, &options));
+        suite_iterate(&r);
+        if (!before) before = suite_weights(&r, &n);
+        atomic_store(&left, nth);
+        mm_disk_set_io(r.manager->disk, &no_more);
+        const mm_status status = mm_policy_set(r.manager, MOVE_TO);
+        assert_true(status == MM_OK || status == MM_ERR_IO);
+        mm_disk_set_io(r.manager->disk, NULL);
+        lost += count_lost(&r, before);
+        if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
+        suite_iterate(&r);
+        float *now = suite_weights(&r, &n);
+        if (!after) after = now;
+        assert_true(suite_same_learned(&s, now, after));
+        if (now != after) free(now);
+        suite_run_fini(&r);
+    }
+    assert_true(lost > 0);
+    free(before);
+    free(after);
+    suite_net_fini(&s);
+}
+
 static int run(const char *device) {
     const struct CMUnitTest tests[] = {
         SUITE_TEST(homes_go_on_to_the_disk, device),
+        SUITE_TEST(more_is_never_refused_where_less_is_enough, device),
         SUITE_TEST(homes_come_and_go, device),
         SUITE_TEST(a_failing_disk_never_mixes_what_was_learned, device),
         SUITE_TEST(a_move_to_a_failing_disk_is_taken_back, device),
+        SUITE_TEST(a_move_that_fails_at_any_access_is_taken_back, device),
+        SUITE_TEST(a_move_to_a_dead_disk_gives_no_wrong_values, device),
         SUITE_TEST(what_stays_in_memory_survives_a_disk_that_fails_for_good, device),
         SUITE_TEST(a_network_trains_in_less_pinned_memory, device),
         SUITE_TEST(without_the_disk_it_is_refused, device),

@@ -11,7 +11,13 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "mm/core/splitmix.h"
+#include "mm/manager/manager.h"
+#include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/suite/device_fault.h"
 #include "tests/suite/suite_rig.h"
@@ -150,6 +156,147 @@ static void states_take_pinned_memory(void **state) {
     suite_net_fini(&s);
 }
 
+/* Pinned memory has no room for the states: those that exceed it are on the disk, from where plans load them for the
+ * update, and where they store them after it. The bits are the same. */
+static void states_go_on_to_the_disk(void **state) {
+    static const char *const policies[] = {"liveness", "swap-async:when=always", "auto:resident=none"};
+    const nets_optimizer host = on_host(SUITE_ADAMW);
+    const char *directory = getenv("TEST_TMPDIR");
+    suite_net s;
+    float loss;
+    size_t n;
+    int with_disk = 0, some_stay = 0;
+    suite_net_init(&s, *state, GPT, BATCH);
+    s.optimizer = &SUITE_ADAMW;
+    float *expected = suite_train(&s, "liveness", 3, &loss, &n);
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    for (int p = 0; p < test_depth(2, 3); p++) {
+        const suite_need need = suite_needs(&s, policies[p], 0);
+        const int64_t pinned = suite_needs_within(&s, policies[p], need.device_bytes, INT64_MAX).pinned_bytes;
+        for (int tenths = 9; tenths >= 7; tenths--) {
+            suite_run r;
+            mm_stats stats;
+            suite_run_init(&r, &s,
+                           &(mm_options){.device_bytes = need.device_bytes + need.device_bytes / 2,
+                                         .pinned_bytes = pinned / 10 * tenths,
+                                         .policy = policies[p],
+                                         .disk = directory ? directory : "/tmp",
+                                         .disk_bytes = 1 << 26,
+                                         .self_check = tenths == 8,
+                                         .verify_issued = tenths == 7,
+                                         .no_ladder = true});
+            suite_iterate(&r);
+            nets_result result;
+            for (int i = 0; i < NETS_AHEAD; i++)
+                assert_int_equal(nets_exec_submit(r.exec, s.images, s.labels, BATCH, SUITE_RATE), MM_OK);
+            for (int i = 0; i < NETS_AHEAD; i++) assert_int_equal(nets_exec_collect(r.exec, &result), MM_OK);
+            mm_stats_get(r.manager, &stats);
+            const mm_plan *plan = mm_plan_now(r.manager, nets_exec_lowered(r.exec)->graph);
+            with_disk += plan->disk_base_bytes > 0 && stats.load_bytes > 0 && stats.store_bytes > 0;
+            some_stay += plan->disk_base_bytes < 2 * plan->pinned_base_bytes;
+            float *weights = suite_weights(&r, &n);
+            if (!suite_same_learned(&s, weights, expected)) fail_msg("%s, %d/10: other weights", policies[p], tenths);
+            free(weights);
+            suite_run_fini(&r);
+        }
+    }
+    assert_true(with_disk >= 4 && some_stay > 0);
+    free(expected);
+    suite_net_fini(&s);
+}
+
+static _Atomic int left; /* accesses until one fails */
+
+static ssize_t write_or_fail(int file, const void *data, size_t bytes, off_t offset) {
+    if (atomic_fetch_sub(&left, 1) != 0) return pwrite(file, data, bytes, offset);
+    errno = EIO;
+    return -1;
+}
+
+static ssize_t read_or_fail(int file, void *data, size_t bytes, off_t offset) {
+    if (atomic_fetch_sub(&left, 1) != 0) return pread(file, data, bytes, offset);
+    errno = EIO;
+    return -1;
+}
+
+/* Whether all that was learned can be read, and no iteration has ended amid its update. */
+static bool can_be_saved(const suite_run *r) {
+    int64_t updates;
+    bool good = nets_exec_updates(r->exec, &updates) == MM_OK;
+    for (int p = 0; good && p < nets_net_params(r->s->net); p++)
+        for (int part = NETS_VALUE; part < NETS_PARTS; part++) {
+            float *values = malloc((size_t)nets_net_param(r->s->net, p)->elems * sizeof *values);
+            assert_non_null(values);
+            const mm_status status = nets_exec_param_get(r->exec, p, (nets_part)part, values);
+            good &= part == NETS_GRADIENT || status == MM_OK || status == MM_ERR_NOT_FOUND;
+            free(values);
+        }
+    return good;
+}
+
+/* The n-th access to the states fails: the iteration fails, and what can be saved then is what was learned before an
+ * iteration or after it. With new values everything works as before. */
+static void a_failing_disk_never_mixes_hosted_states(void **state) {
+    static const mm_disk_io failing = {write_or_fail, read_or_fail};
+    enum { ENDS = 3 };
+    const nets_optimizer host = on_host(SUITE_ADAMW);
+    const char *directory = getenv("TEST_TMPDIR");
+    float *after[ENDS];
+    suite_net s;
+    suite_run r;
+    size_t n;
+    int failed = 0;
+    suite_net_init(&s, *state, "gpt,layers=1,width=16,heads=1,context=8,vocabulary=16", 1);
+    s.optimizer = &host;
+    s.update = NETS_UPDATE_IN_BACKWARD;
+    const suite_need need = suite_needs(&s, "liveness", 0);
+    const mm_options options = {.device_bytes = need.device_bytes,
+                                .pinned_bytes = need.pinned_bytes / 4 * 3,
+                                .policy = "liveness",
+                                .disk = directory ? directory : "/tmp",
+                                .disk_bytes = 1 << 26,
+                                .no_ladder = true};
+    suite_run_init(&r, &s, &options);
+    assert_true(mm_plan_now(r.manager, nets_exec_lowered(r.exec)->graph)->disk_base_bytes > 0);
+    for (int i = 0; i < ENDS; i++) {
+        after[i] = suite_weights(&r, &n);
+        suite_iterate(&r);
+    }
+    suite_run_fini(&r);
+    for (int nth = 0;; nth += test_depth(3, 1)) {
+        nets_result result;
+        suite_run_init(&r, &s, &options);
+        atomic_store(&left, nth);
+        mm_disk_set_io(r.manager->disk, &failing);
+        mm_status status = MM_OK;
+        for (int i = 0; i < ENDS - 1 && status == MM_OK; i++)
+            status = nets_exec_iteration(r.exec, s.images, s.labels, s.batch, SUITE_RATE, &result);
+        if (status == MM_OK) status = mm_manager_sync(r.manager); /* the last iteration's stores */
+        const bool happened = atomic_load(&left) < 0;
+        assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
+        mm_disk_set_io(r.manager->disk, NULL);
+        if (can_be_saved(&r)) {
+            float *now = suite_weights(&r, &n);
+            bool any = false;
+            for (int i = 0; i < ENDS; i++) any |= suite_same_learned(&s, now, after[i]);
+            if (!any) fail_msg("access %d: mixed", nth);
+            free(now);
+        }
+        if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
+        suite_iterate(&r);
+        float *now = suite_weights(&r, &n);
+        assert_true(suite_same_learned(&s, now, after[1]));
+        free(now);
+        suite_run_fini(&r);
+        failed += happened;
+        if (!happened) break;
+    }
+    assert_true(failed > 3);
+    for (int i = 0; i < ENDS; i++) free(after[i]);
+    suite_net_fini(&s);
+}
+
 /* The host does not wait until all gradients are known to be finite: the training ends, and no state is saved. */
 static void what_is_not_finite_ends_the_training(void **state) {
     nets_optimizer host = on_host(SUITE_SGD);
@@ -244,6 +391,8 @@ static int run(const char *device) {
         SUITE_TEST(with_adapters, device),
         SUITE_TEST(policies_switch_while_iterations_run_ahead, device),
         SUITE_TEST(states_take_pinned_memory, device),
+        SUITE_TEST(states_go_on_to_the_disk, device),
+        SUITE_TEST(a_failing_disk_never_mixes_hosted_states, device),
         SUITE_TEST(what_is_not_finite_ends_the_training, device),
         SUITE_TEST(a_failing_task_leaves_the_weights_or_tells, device),
         SUITE_TEST(what_the_host_cannot_do_is_refused, device),

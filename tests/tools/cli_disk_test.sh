@@ -128,6 +128,23 @@ a_disk_is_a_limit_() {
     expect 0 plan "${gpt[@]}" --policy 'rules:states=host;*=swap' --pinned 1500KiB --disk disk:64MiB --json row.json
 }
 
+# States that the host updates lie on the disk where pinned memory has no room for them.
+hosted_states_go_to_the_disk_() {
+    local -a hosted=(--net 'gpt,layers=2' --batch 2 --optimizer 'adamw,on=host' --threads 1 --policy liveness --no-ladder)
+    mkdir -p disk
+    expect 0 train "${hosted[@]}" --on-overflow stop --iterations 3 --quiet --save free --json row.json
+    local pinned=$(($(value row.json pinned_bytes) * 3 / 4))
+    expect 1 train "${hosted[@]}" --on-overflow stop --iterations 3 --quiet --pinned $pinned
+    says err "pinned"
+    says err "--disk"
+    expect 0 train "${hosted[@]}" --on-overflow stop --iterations 3 --quiet --pinned $pinned --disk disk:64MiB --save kept \
+        --json row.json --verify-issued --save-plan ran.jsonl
+    equal_tensors free kept
+    (($(value row.json store_bytes) > 0 && $(value row.json pinned_bytes) <= pinned)) || fail "$(<row.json)"
+    expect 0 verify ran.jsonl
+    python3 "$verify" ran.jsonl >seen || fail "the second checker refuses it: $(<seen)"
+}
+
 wrong_disks_are_refused_() {
     local disk
     for disk in disk disk: :64MiB disk:none disk:0; do

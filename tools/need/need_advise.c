@@ -18,6 +18,14 @@ const char *need_pinned_from(pinned_from from) {
                                  : "";
 }
 
+/* Names the disk beside pinned memory; "": there is none. Returns text. */
+static const char *beside_disk(const pinned_limit *pinned, char text[96]) {
+    text[0] = '\0';
+    if (pinned->disk_bytes > 0)
+        snprintf(text, 96, ", beside %s on the disk (--disk)", MM_SIZE_TEXT(pinned->disk_bytes));
+    return text;
+}
+
 mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const char *holder, pinned_limit pinned,
                       const need_free *free) {
     const bool less = free->device_bytes > 0 && free->device_bytes < minimum_bytes;
@@ -26,18 +34,22 @@ mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_bytes, const
                        holder, MM_PLAN_PINNED_TEXT(minimum_pinned_bytes));
     return mm_fail(
         MM_ERR_INFEASIBLE,
-        "infeasible: with %s of pinned memory%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
-        MM_SIZE_TEXT(pinned.bytes), need_pinned_from(pinned.from), MM_SIZE_TEXT(minimum_bytes), holder,
-        MM_SIZE_TEXT(free->pinned_bytes), MM_SIZE_TEXT(free->device_bytes));
+        "infeasible: with %s of pinned memory%s%s needs at least %s, held by %s; with %s (--pinned) it needs %s",
+        MM_SIZE_TEXT(pinned.bytes), need_pinned_from(pinned.from), beside_disk(&pinned, (char[96]){0}),
+        MM_SIZE_TEXT(minimum_bytes), holder, MM_SIZE_TEXT(free->pinned_bytes), MM_SIZE_TEXT(free->device_bytes));
 }
 
 mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_limit pinned, const char *hint) {
-    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s",
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s of pinned host memory, but only %s are %s%s%s%s",
                    MM_BRIEF(policy), MM_SIZE_TEXT(pinned_bytes), MM_SIZE_TEXT(pinned.bytes),
                    pinned.from == PINNED_GIVEN  ? "given (--pinned)"
                    : pinned.from == PINNED_HALF ? "half of what this host has free; --pinned sets it"
                    : pinned.from == PINNED_DISK ? "a part of what this host has free, beside a disk; --pinned sets it"
                                                 : "left beside the budget of what this host has free; --pinned sets it",
+                   beside_disk(&pinned, (char[96]){0}),
+                   pinned.disk_bytes == 0 && pinned.bytes > 0
+                       ? "; a disk (--disk DIR:SIZE) has room for what waits long in pinned memory"
+                       : "",
                    hint);
 }
 
@@ -61,6 +73,7 @@ mm_status need_advise(const need_case *c, const mm_policy *refused, int64_t need
                             .device = c->target->device,
                             .limits = {.device_bytes = c->budget_bytes,
                                        .pinned_bytes = c->pinned.bytes,
+                                       .disk_bytes = c->target->disk_bytes,
                                        .base_bytes = mm_plan_base(lowered->graph),
                                        .stop = c->target->stop},
                             .rates = c->target->rates,

@@ -133,10 +133,10 @@ int64_t target_pinned_and_disk(const target *t, int64_t pinned_bytes) {
 }
 
 pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {
-    if (option != PINNED_OPEN) return (pinned_limit){option, PINNED_GIVEN};
-    if (elsewhere) return (pinned_limit){INT64_MAX, PINNED_ELSEWHERE};
-    return t->disk_bytes > 0 ? (pinned_limit){t->host_free_bytes / 4, PINNED_DISK}
-                             : (pinned_limit){t->host_free_bytes / 2, PINNED_HALF};
+    if (option != PINNED_OPEN) return (pinned_limit){option, PINNED_GIVEN, t->disk_bytes};
+    if (elsewhere) return (pinned_limit){INT64_MAX, PINNED_ELSEWHERE, t->disk_bytes};
+    return t->disk_bytes > 0 ? (pinned_limit){t->host_free_bytes / 4, PINNED_DISK, t->disk_bytes}
+                             : (pinned_limit){t->host_free_bytes / 2, PINNED_HALF, 0};
 }
 
 pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budget_bytes) {
@@ -144,7 +144,7 @@ pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budge
     int64_t rest = t->host_free_bytes - budget_bytes; /* negative: the budget will be refused */
     if (limit.from == PINNED_DISK) rest /= 2;
     const bool less = target_is_host(t->device) && 0 <= rest && rest < limit.bytes && limit.from != PINNED_GIVEN;
-    return less ? (pinned_limit){rest, limit.from == PINNED_DISK ? PINNED_DISK : PINNED_REST} : limit;
+    return less ? (pinned_limit){rest, limit.from == PINNED_DISK ? PINNED_DISK : PINNED_REST, t->disk_bytes} : limit;
 }
 
 static bool is_given(const char *text) { return text && *text; }

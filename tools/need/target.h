@@ -51,6 +51,7 @@ typedef enum pinned_from { PINNED_GIVEN, PINNED_HALF, PINNED_REST, PINNED_DISK, 
 typedef struct pinned_limit {
     int64_t bytes; /* INT64_MAX: no limit */
     pinned_from from;
+    int64_t disk_bytes; /* the limit of the disk beside it; 0: there is none */
 } pinned_limit;
 
 #define TARGET_DEFAULTS                                                                                                \

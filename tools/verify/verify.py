@@ -633,8 +633,11 @@ class Checker:
     def rule_3_2(self, node: Node, use: Use, bound: Optional[int], s: Optional[Segment]) -> bool:
         tensor, home = self.tensors[use.tensor], self.home_of.get(use.tensor)
         if self.stream(node) == "host":
-            return self.bad("3.2", node, home is None or bound != home or self.plan.homes[home][0] != "pinned",
-                            "%s is not bound to its home in pinned memory", tensor.name)
+            there = home is not None and s is not None and s.tensor == use.tensor and s.place == "pinned"
+            copied = there and self.plan.homes[home][0] == "disk" and s.content == "raw"
+            return self.bad("3.2", node, not there or (bound != home and not copied),
+                            "%s is bound neither to its home in pinned memory, nor to a copy of one on the disk",
+                            tensor.name)
         if tensor.ownership == "external":
             return self.bad("3.2", node, bound is not None, "%s, which is external, is bound", tensor.name)
         if home is not None and self.plan.homes[home][0] == "device":

@@ -156,22 +156,34 @@ static mm_status check_work(const mm_check *c, int node, int64_t bytes) {
                            (long long)c->plan->segments[work].bytes, (long long)bytes);
 }
 
+/* Whether a step on the host may find the tensor in a segment: its home in pinned memory; or, of a home on the disk, a
+ * copy in pinned memory. */
+static bool serves_host(const mm_check *c, mm_tensor tensor, int32_t segment) {
+    const int home = mm_graph_tensor(c->graph, tensor)->persistent;
+    if (!in_range(segment, c->plan->n_segments) || home < 0) return false;
+    const mm_segment *s = &c->plan->segments[segment];
+    const bool is_copy = c->plan->segments[home].memory == MM_MEM_DISK && s->content == MM_CONTENT_RAW;
+    return s->memory == MM_MEM_PINNED && s->tensor == tensor && (segment == home || is_copy);
+}
+
 static mm_status check_bindings(const mm_check *c, int node) {
     const mm_node *n = &c->plan->nodes[node];
     const mm_step_info *step = mm_graph_step(c->graph, n->step);
     const int persistents = mm_graph_persistents(c->graph);
-    const mm_memory here = step->on_host ? MM_MEM_PINNED : MM_MEM_DEVICE;
     if (n->first_binding < 0 || n->first_binding > c->plan->n_bindings - step->n_uses)
         return mm_check_refuse(c, MM_RULE_BINDINGS, node, -1, "its bindings are out of range");
     for (int u = 0; u < step->n_uses; u++) {
         mm_tensor tensor = step->uses[u].tensor;
         int32_t segment = c->plan->bindings[n->first_binding + u];
-        const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].memory == here;
-        if (at_home && c->plan->segments[segment].tensor == tensor) continue;
-        if (step->on_host)
+        if (step->on_host) {
+            if (serves_host(c, tensor, segment)) continue;
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor,
-                                   "runs on the host, but is bound to segment %d, not to the home in pinned memory",
+                                   "runs on the host, but is bound to segment %d: neither the home in pinned memory, "
+                                   "nor a copy there of one on the disk",
                                    segment);
+        }
+        const bool at_home = in_range(segment, persistents) && c->plan->segments[segment].memory == MM_MEM_DEVICE;
+        if (at_home && c->plan->segments[segment].tensor == tensor) continue;
         if (!is_managed(c, tensor) && !mm_plan_visits(c->plan, tensor)) {
             if (segment == -1 && is_external(c, tensor)) continue;
             return mm_check_refuse(c, MM_RULE_BINDINGS, node, tensor, "is bound to segment %d, but has a fixed place",

@@ -26,7 +26,7 @@ typedef struct mm_tensor_info {
     int last_forward;   /* last MM_FORWARD step that uses it; -1: none does */
     int first_backward; /* first MM_BACKWARD step that reads it; -1: none does */
     int writes;         /* number of steps that write or modify it */
-    bool on_host;       /* a step on the host uses it (mm_graph_run_on_host): its home is in pinned memory */
+    bool on_host;       /* a step on the host uses it (mm_graph_run_on_host): its home is not on the device */
 } mm_tensor_info;
 
 /* Whether a tensor is all-reduced through copies in pinned memory; and whether its all-reduce, through copies or in

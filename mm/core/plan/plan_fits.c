@@ -33,9 +33,10 @@ mm_status mm_plan_fits(const mm_plan *plan, const mm_limits *limits) {
                        mm_graph_step_name(plan->graph, plan->peak_step, step, sizeof step),
                        MM_PLAN_PINNED_TEXT(plan->pinned_bytes), MM_SIZE_TEXT(limits->device_bytes));
     if (plan->pinned_bytes > limits->pinned_bytes)
-        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s",
+        return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s of pinned memory; its limit is %s%s%s",
                        MM_BRIEF(plan->policy), mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->pinned_bytes),
-                       MM_SIZE_TEXT(limits->pinned_bytes), mm_plan_pinned_hint(plan));
+                       MM_SIZE_TEXT(limits->pinned_bytes), limits->disk_bytes > 0 ? ", beside the disk" : "",
+                       mm_plan_pinned_hint(plan));
     if (plan->disk_bytes > limits->disk_bytes)
         return mm_fail(MM_ERR_INFEASIBLE, "%s on %s needs %s on the disk; its limit is %s", MM_BRIEF(plan->policy),
                        mm_graph_name(plan->graph), MM_SIZE_TEXT(plan->disk_bytes), MM_SIZE_TEXT(limits->disk_bytes));

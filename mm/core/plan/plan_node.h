@@ -29,7 +29,7 @@ const char *mm_stream_id_name(mm_stream_id id);
  * it, that code does not compile.
  *
  * STEP       a step of the graph; on the host stream if it runs on the host (mm_graph_run_on_host). Such a step uses
- *            homes in pinned memory, and nothing else
+ *            homes in pinned memory, or copies there of homes on the disk, and nothing else
  * ENCODE     src raw -> dst coded
  * DECODE     src coded -> dst raw
  * OUT        src on the device, raw or coded -> dst pinned, the same bytes
