@@ -69,16 +69,16 @@ static void destroy(nets_op *base) {
 static mm_status make_products(project_op *op, const nets_op_desc *desc) {
     const int64_t rows = nets_shape_rows(&desc->x[0]), in = nets_shape_channels(&desc->x[0]);
     const int64_t out = nets_shape_channels(&desc->y);
-    const int pieces = nets_pieces(op->dnn->pool);
+    const mm_host_pool *pool = op->dnn->pool;
     const bool half = desc->maps == MM_BF16;
     const nets_dnn_product_desc y = {
         .rows = rows, .inner = in, .columns = out, .half = half, .half_y = half, .bias = op->bias};
     const nets_dnn_product_desc dx = {
         .rows = rows, .inner = out, .columns = in, .b_transposed = true, .half = half, .half_y = half};
     const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true, .half = half};
-    const nets_grid y_grid = nets_grid_of(rows, out, pieces), dx_grid = nets_grid_of(rows, in, pieces);
+    const nets_grid y_grid = nets_grid_of(pool, rows, out), dx_grid = nets_grid_of(pool, rows, in);
     const nets_grid dw_grid = desc->part_rows > 0 ? nets_grid_of_rows(nets_cut_in_parts(in, desc->part_rows), out)
-                                                  : nets_grid_of(in, out, pieces);
+                                                  : nets_grid_of(pool, in, out);
     MM_TRY(nets_piecewise_product(op->dnn, &y, &y_grid, false, &op->y));
     if (!desc->training) return MM_OK;
     if (!op->frozen) MM_TRY(nets_piecewise_product(op->dnn, &dw, &dw_grid, false, &op->dw));

@@ -200,7 +200,7 @@ static void destroy(nets_op *base) {
 
 /* chunk: the number of a chunk of these rows. */
 static mm_status make_products(token_loss_op *op, int64_t rows, int64_t chunk, chunk_products *p) {
-    const int pieces = nets_pieces(op->dnn->pool);
+    const mm_host_pool *pool = op->dnn->pool;
     const bool half = op->weight == NETS_W16;
     const int64_t stride = half ? 2 * op->classes : 0; /* of scores' gradients */
     const nets_dnn_product_desc scores = {
@@ -213,11 +213,10 @@ static mm_status make_products(token_loss_op *op, int64_t rows, int64_t chunk, c
                                      .a_transposed = true,
                                      .a_stride = stride,
                                      .half = half};
-    const nets_grid by_class = nets_grid_of(rows, op->classes, pieces),
-                    y_grid = nets_grid_of(rows, op->channels, pieces);
+    const nets_grid by_class = nets_grid_of(pool, rows, op->classes), y_grid = nets_grid_of(pool, rows, op->channels);
     const nets_grid weight_grid = op->part_rows > 0
                                       ? nets_grid_of_rows(nets_cut_in_parts(op->classes, op->part_rows), op->channels)
-                                      : nets_grid_of(op->classes, op->channels, pieces);
+                                      : nets_grid_of(pool, op->classes, op->channels);
     MM_TRY(nets_piecewise_product(op->dnn, &scores, &by_class, false, &p->scores));
     if (!op->training) return MM_OK;
     MM_TRY(nets_piecewise_product(op->dnn, &y, &y_grid, false, &p->y));

@@ -82,9 +82,12 @@ nets_grid nets_grid_of_rows(nets_cut rows, int64_t columns) { return (nets_grid)
 nets_grid nets_grid_of_columns(int64_t rows, nets_cut columns) { return (nets_grid){whole_cut(rows), columns}; }
 
 /* A piece copies its rows of one factor and its columns of the other, in the order in which oneDNN multiplies them. So
- * the copies are fewest if pieces are about square. */
-nets_grid nets_grid_of(int64_t rows, int64_t columns, int pieces) {
+ * the copies are fewest if pieces are few and about square. Measured with GPT-2 on two threads, CPU time of a step:
+ * two pieces a thread take 0.96 of that of four in bf16, and 0.97 in f32. */
+nets_grid nets_grid_of(const mm_host_pool *pool, int64_t rows, int64_t columns) {
+    enum { PIECES_A_THREAD = 2 };
     enum { UNIT = 32, LEAST = 64 }; /* a cache line of bf16 numbers; enough for oneDNN's kernels to be fast */
+    const int threads = mm_host_pool_threads(pool), pieces = threads == 1 ? 1 : PIECES_A_THREAD * threads;
     nets_grid best = {whole_cut(rows), whole_cut(columns)};
     double least = 0;
     for (int i = 1; i <= pieces; i++) {

@@ -42,8 +42,8 @@ typedef struct nets_grid {
 
 nets_grid nets_grid_of_rows(nets_cut rows, int64_t columns);
 nets_grid nets_grid_of_columns(int64_t rows, nets_cut columns);
-/* Cuts a product into at most `pieces` pieces, in the shapes that are fastest. */
-nets_grid nets_grid_of(int64_t rows, int64_t columns, int pieces);
+/* Cuts a product into pieces for the pool's threads, in the shapes that are fastest. */
+nets_grid nets_grid_of(const mm_host_pool *pool, int64_t rows, int64_t columns);
 
 /* How many pieces there are for each thread, if there are several threads: a thread that shares its core with others
  * then takes fewer pieces. Chosen. */
