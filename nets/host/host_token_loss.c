@@ -4,8 +4,8 @@
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   y = scores weight;     dweight += scores^T x
  *
- * so no more than a chunk's scores exist. Chunks are summed in their order; the first one writes dweight, unless the pass
- * adds to an earlier gradient.
+ * so no more than a chunk's scores exist. Chunks are summed in their order; the first one writes dweight, unless the
+ * pass adds to an earlier gradient.
  *
  * With bf16 maps the products take bf16 factors, and their sums are f32: the scores' gradients are rounded, each row
  * into the first half of its own place. */
@@ -17,8 +17,8 @@
 #include "nets/host/simd_map.h"
 #include "nets/host/simd_row.h"
 
-/* A chunk's bytes of scores, and its least and most rows. For each chunk the weight is read twice, and its gradient read
- * and written; so a chunk of a large weight has up to as many bytes as the weight, but at most MOST_BYTES. Chosen. */
+/* A chunk's bytes of scores, and its least and most rows. For each chunk the weight is read twice, and its gradient is
+ * read and written. So a chunk has up to as many bytes as a large weight, but at most MOST_BYTES. Chosen. */
 enum { CHUNK_BYTES = 24 << 20, MOST_BYTES = 128 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024, ROWS_UNIT = 16 };
 
 /* The products of a chunk. `dweight` adds; `first` does not: it is the first chunk's. */

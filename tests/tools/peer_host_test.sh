@@ -1,6 +1,6 @@
 #!/bin/bash
-# tools/bench/peer_host.py: the tables that it writes. PyTorch is stood in for by given figures; mm runs, and its figures
-# are then replaced by given ones. $1: mm. $2: peer_host.py.
+# tools/bench/peer_host.py: the tables that it writes. PyTorch is stood in for by given figures; mm runs, and then its
+# figures are replaced by given ones. $1: mm. $2: peer_host.py.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/tools/cli.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cli.sh"
@@ -8,8 +8,8 @@
 bench=$(realpath "${2%/*}")
 export PYTHONDONTWRITEBYTECODE=1
 
-# peer_host ARGUMENT...: its output goes to out and err. Of three rounds, PyTorch takes the next rate of its mode's list,
-# and twice as many MiB as the last one before; mm has its rates in the same way.
+# peer_host ARGUMENT...: its output goes to out and err. In each of three rounds PyTorch takes the next rate of its
+# mode's list, and twice as many MiB as in the round before; mm takes the next rate of its policy's list.
 peer_host() {
     cat >paced <<END
 #!/bin/bash

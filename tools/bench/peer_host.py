@@ -7,7 +7,7 @@
     peer_host.py --mm bazel-bin/tools/mm --table memory         PyTorch's checkpoint beside mm's policies
 
 Speeds: PyTorch runs eagerly in channels-last order and compiled (inductor), in f32 and under bf16 autocast; mm runs
-liveness. Memory, in f32: PyTorch keeps all maps, or runs each block again (checkpoint); mm runs policies that take less.
+liveness. Memory, in f32: PyTorch keeps all maps, or runs blocks again (checkpoint); mm runs policies that take less.
 All use as many threads, one after the other. A figure is the median of rounds; memory is the process's resident peak.
 Three rounds of all speeds take about an hour on two cores, which must have nothing else to do.
 """
