@@ -45,7 +45,7 @@ typedef struct attention_op {
     int64_t x_pitch, y_pitch; /* elements from token to token in maps */
     int64_t dx_pitch;         /* and in gradients of q, k and v: in maps, or in panels if `half` */
     int64_t scratch_bytes;    /* a product's */
-    int64_t place_bytes;      /* a thread's part of the workspace */
+    int64_t floats_bytes[2];  /* of a place in the workspace, beside that scratch: of each phase */
     float scale;
     bool full;
 } attention_op;
@@ -222,10 +222,23 @@ static place place_of(const attention_op *op, int64_t index) {
                    .ends = head % group == group - 1};
 }
 
-static head head_of(const attention_run *run, int64_t index, int thread) {
+static int64_t groups_of(const attention_op *op) { return op->samples * op->kv_heads; }
+
+/* As many groups are computed at a time, each in a place of its own. */
+static int64_t places_of(const attention_op *op) {
+    const int64_t threads = mm_host_pool_threads(op->dnn->pool), groups = groups_of(op);
+    return groups < threads ? groups : threads;
+}
+
+static int64_t place_bytes(const attention_op *op, bool backward) {
+    return op->floats_bytes[backward ? MM_BACKWARD : MM_FORWARD] + op->scratch_bytes;
+}
+
+/* `index`: of the head of q; `group`: of its group, in all samples. */
+static head head_of(const attention_run *run, int64_t index, int64_t group, int thread) {
     attention_op *op = run->op;
-    const int64_t each = op->blocks.each;
-    float *floats = (float *)((char *)run->args->at[NETS_WORKSPACE] + thread * op->place_bytes);
+    const int64_t each = op->blocks.each, at = groups_of(op) > places_of(op) ? thread : group;
+    float *floats = (float *)((char *)run->args->at[NETS_WORKSPACE] + at * place_bytes(op, run->backward));
     head h = {.op = op, .thread = thread};
     if (run->args->at[NETS_SAVED]) h.log_sums = (float *)run->args->at[NETS_SAVED] + index * op->tokens;
     h.s = floats;
@@ -234,7 +247,7 @@ static head head_of(const attention_run *run, int64_t index, int thread) {
     h.top = h.o + (each + (op->half ? 1 : 0)) * op->size;
     h.l = h.top + each;
     h.factor = (uint16_t *)(void *)(h.l + each);
-    h.scratch = (char *)floats + op->place_bytes - op->scratch_bytes;
+    h.scratch = (char *)floats + op->floats_bytes[run->backward ? MM_BACKWARD : MM_FORWARD];
     return h;
 }
 
@@ -282,9 +295,9 @@ static void give_all(const attention_run *run, const place *at, const head *h) {
         give(op, gradients[i], row_of_x(op), earlier ? earlier + parts[i] : NULL, dx + parts[i]);
 }
 
-static mm_status run_head(const attention_run *run, int64_t index, int thread) {
+static mm_status run_head(const attention_run *run, int64_t index, int64_t group, int thread) {
     const place at = place_of(run->op, index);
-    head h = head_of(run, index, thread);
+    head h = head_of(run, index, group, thread);
     point(run, &at, &h);
     for (int64_t i = 0; i < run->op->blocks.pieces; i++) MM_TRY(run->backward ? give_rows(&h, i) : attend_rows(&h, i));
     if (run->op->half && run->backward) give_all(run, &at, &h);
@@ -293,14 +306,14 @@ static mm_status run_head(const attention_run *run, int64_t index, int thread) {
 
 static mm_status run_group(void *ctx, int64_t piece, int thread) {
     const attention_run *run = ctx;
-    const int64_t group = run->op->heads / run->op->kv_heads;
-    for (int64_t i = 0; i < group; i++) MM_TRY(run_head(run, piece * group + i, thread));
+    const int64_t heads = run->op->heads / run->op->kv_heads;
+    for (int64_t i = 0; i < heads; i++) MM_TRY(run_head(run, piece * heads + i, piece, thread));
     return MM_OK;
 }
 
 static mm_status run_all(nets_op *base, const nets_op_args *args, bool backward) {
     attention_run run = {(attention_op *)base, args, backward};
-    return mm_host_pool_run(run.op->dnn->pool, run.op->samples * run.op->kv_heads, run_group, &run);
+    return mm_host_pool_run(run.op->dnn->pool, groups_of(run.op), run_group, &run);
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) { return run_all(base, args, false); }
@@ -321,8 +334,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const attention_op *op = (const attention_op *)base;
-    (void)phase;
-    return mm_host_pool_threads(op->dnn->pool) * op->place_bytes;
+    return places_of(op) * place_bytes(op, phase == MM_BACKWARD);
 }
 
 static void destroy(nets_op *base) {
@@ -384,10 +396,11 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
         destroy(&op->base);
         return status;
     }
-    const int64_t panels = half && desc->training ? 3 : 0;
     int64_t floats = 2 * each * each + each * (op->size + 2);
-    if (half) floats += op->size + (each * each + 1) / 2 + panels * op->tokens * op->size;
-    op->place_bytes = nets_aligned(floats * (int64_t)sizeof(float)) + op->scratch_bytes;
+    if (half) floats += op->size + (each * each + 1) / 2;
+    op->floats_bytes[MM_FORWARD] = nets_aligned(floats * (int64_t)sizeof(float));
+    if (half) floats += 3 * op->tokens * op->size; /* panels */
+    op->floats_bytes[MM_BACKWARD] = nets_aligned(floats * (int64_t)sizeof(float));
     *op_out = &op->base;
     return MM_OK;
 }

@@ -37,9 +37,9 @@
 /* A part's primitives, and the reorder of their weights, which runs before them (WEIGHTS) or after them
  * (DIFF_WEIGHTS). */
 typedef struct conv_part {
-    nets_piecewise run; /* kernels of one direction; arguments: input, output, weights */
-    nets_dnn_kernel reorder;
-    int64_t weights_bytes; /* in oneDNN's layout */
+    nets_piecewise run;     /* kernels of one direction; arguments: input, output, weights */
+    nets_piecewise reorder; /* arguments: FROM, TO; no pieces: the layouts are equal */
+    int64_t weights_bytes;  /* in oneDNN's layout */
     int64_t scratch_bytes, workspace_bytes;
 } conv_part;
 
@@ -62,10 +62,9 @@ static void *inner_weights(const conv_part *part, const nets_op_args *args, void
 }
 
 static mm_status reorder(const conv_op *op, conv_part *part, const nets_op_args *args, const void *from, void *to) {
-    if (!part->reorder.primitive) return MM_OK;
-    MM_TRY(nets_dnn_bind(&part->reorder, 0, DNNL_ARG_FROM, from));
-    MM_TRY(nets_dnn_bind(&part->reorder, 0, DNNL_ARG_TO, to));
-    return nets_dnn_run(op->dnn, &part->reorder, 0, args->at[NETS_WORKSPACE]);
+    void *const at[NETS_PIECE_ARGS] = {(void *)from, to};
+    if (part->reorder.n_pieces == 0) return MM_OK;
+    return nets_piecewise_run(op->dnn, &part->reorder, at, args->at[NETS_WORKSPACE]);
 }
 
 /* Runs a part that reads the weights, over all images. */
@@ -158,12 +157,12 @@ static mm_status run_backward_weights(conv_op *op, const nets_op_args *args) {
     const gradients all = {.first = gradient,
                            .stride = nets_aligned(part->weights_bytes) / (int64_t)sizeof(float),
                            .n = part->run.n_pieces,
-                           .sum = part->reorder.primitive || op->base.adds ? gradient : args->at[NETS_DW]};
+                           .sum = part->reorder.n_pieces > 0 || op->base.adds ? gradient : args->at[NETS_DW]};
     const gradients added = {.first = gradient, .sum = args->at[NETS_DW]};
     const int64_t elems = part->weights_bytes / (int64_t)sizeof(float);
     if (all.n > 1) nets_ranges(op->dnn->pool, elems, 1, 1, sum_gradients, &all);
     MM_TRY(reorder(op, part, args, gradient, args->at[NETS_DW]));
-    if (op->base.adds && !part->reorder.primitive) nets_ranges(op->dnn->pool, elems, 1, 1, add_range, &added);
+    if (op->base.adds && part->reorder.n_pieces == 0) nets_ranges(op->dnn->pool, elems, 1, 1, add_range, &added);
     if (op->bias) give_bias_gradient(op, args);
     return MM_OK;
 }
@@ -238,7 +237,7 @@ static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
 
 static void fini_part(conv_part *part) {
     nets_piecewise_fini(&part->run);
-    nets_dnn_kernel_fini(&part->reorder);
+    nets_piecewise_fini(&part->reorder);
 }
 
 static void destroy(nets_op *base) {
@@ -419,6 +418,42 @@ static mm_status make_images(const nets_dnn *dnn, const nets_dnn_windows *w, con
     return nets_piecewise_init_cut(run, &cut, args);
 }
 
+/* Makes the reorder of the weights, by output channels, so that each thread does a part. */
+static mm_status make_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, bool adds,
+                              conv_part *part) {
+    enum { LEAST_ELEMS = 1 << 15 }; /* of a piece: some ten microseconds' work. Chosen */
+    nets_piecewise *run = &part->reorder;
+    const int64_t items = nets_dnn_weight_items(w), elems = w->x[3] * w->y[3] / w->groups * w->kernel[0] * w->kernel[1];
+    const int64_t item_bytes = elems / items * (int64_t)(w->half && !d->sums ? sizeof(uint16_t) : sizeof(float));
+    const nets_cut cut =
+        nets_cut_of(items, nets_pieces(dnn->pool), nets_dnn_weight_unit(&part->run.kernel[0], d->weights),
+                    LEAST_ELEMS / (elems / items));
+    const int plain = d->sums ? 1 : 0;
+    MM_TRY(nets_piecewise_init(run, cut.pieces));
+    run->arg[0] = DNNL_ARG_FROM;
+    run->arg[1] = DNNL_ARG_TO;
+    for (int i = 0; i < cut.pieces; i++) {
+        const bool rest = i == cut.pieces - 1 && nets_cut_rest(&cut) != cut.each;
+        const nets_dnn_reorder how = {i * cut.each, rest ? nets_cut_rest(&cut) : cut.each, d->sums, adds};
+        nets_dnn_kernel kernel;
+        nets_piece *piece = &run->pieces[i];
+        MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, &how, &kernel,
+                                        &piece->offset[1 - plain]));
+        if (!kernel.primitive) {
+            nets_piecewise_fini(run);
+            return MM_OK;
+        }
+        piece->offset[plain] = how.first * item_bytes;
+        piece->kernel = rest;
+        if (run->kernel[rest].primitive)
+            nets_dnn_kernel_fini(&kernel);
+        else
+            run->kernel[rest] = kernel;
+    }
+    nets_piecewise_measure(run);
+    return MM_OK;
+}
+
 static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
                            conv_part *part) {
     const nets_dnn *dnn = op->dnn;
@@ -426,10 +461,10 @@ static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const p
     if (part->run.n_pieces == 0) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
     part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
     const bool adds = d->sums && op->base.adds;
-    MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, d->sums, adds, &part->reorder));
+    MM_TRY(make_reorder(dnn, w, d, adds, part));
     part->scratch_bytes = nets_larger(nets_piecewise_places(dnn, &part->run) * part->run.scratch_bytes,
-                                      nets_aligned(part->reorder.scratch_bytes));
-    int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.primitive != NULL || adds;
+                                      nets_piecewise_places(dnn, &part->reorder) * part->reorder.scratch_bytes);
+    int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.n_pieces > 0 || adds;
     part->workspace_bytes = part->scratch_bytes + copies * nets_aligned(part->weights_bytes);
     return MM_OK;
 }

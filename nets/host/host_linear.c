@@ -172,13 +172,16 @@ static mm_status make_kernels(linear_op *op, const nets_op_desc *desc) {
     const nets_dnn_product_desc dw = {.rows = out, .inner = batch, .columns = in, .a_transposed = true, .half = half};
     const int pieces = nets_pieces(dnn->pool);
     const nets_cut by_out = nets_cut_of(out, pieces, CUT_UNIT, CUT_LEAST);
-    MM_TRY(nets_piecewise_product(dnn, &y, false, by_out, false, &op->y));
+    const nets_grid y_grid = nets_grid_of_columns(batch, by_out);
+    MM_TRY(nets_piecewise_product(dnn, &y, &y_grid, false, &op->y));
     if (op->maps) MM_TRY(make_planes(dnn, &desc->x[0], half, true, &op->to_planes));
     if (!desc->training) return MM_OK;
     op->dw_cut = op->base.adds ? cut_for_adding(out, in * (int64_t)sizeof(float)) : by_out;
-    if (!op->frozen) MM_TRY(nets_piecewise_product(dnn, &dw, true, op->dw_cut, op->base.adds, &op->dw));
+    const nets_grid dw_grid = nets_grid_of_rows(op->dw_cut, in);
+    if (!op->frozen) MM_TRY(nets_piecewise_product(dnn, &dw, &dw_grid, op->base.adds, &op->dw));
     if (!desc->wants_dx) return MM_OK;
-    MM_TRY(nets_piecewise_product(dnn, &dx, false, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST), false, &op->dx));
+    const nets_grid dx_grid = nets_grid_of_columns(batch, nets_cut_of(in, pieces, CUT_UNIT, CUT_LEAST));
+    MM_TRY(nets_piecewise_product(dnn, &dx, &dx_grid, false, &op->dx));
     return op->maps ? make_planes(dnn, &desc->x[0], half, false, &op->from_planes) : MM_OK;
 }
 

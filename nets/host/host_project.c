@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The linear layer of tokens: oneDNN's matrix products over the plain weights, of f32, or of bf16 where the CPU has
- * units for it: then sums and the weights' gradients are f32, and maps are rounded once. A batch has many rows, so the
- * output and the data gradient are cut by rows; the weights' gradient is cut by its own rows, each of which sums over
- * the whole batch. */
+ * units for it: then sums and the weights' gradients are f32, and maps are rounded once. Products are cut by rows and
+ * columns; no sum is cut. */
 #include <stdlib.h>
 
 #include "nets/contract/op_project.h"
 #include "nets/host/channels.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
-
-enum { CUT_UNIT = 16, LEAST_ROWS = 64, LEAST_CHANNELS = 32 }; /* sizes of pieces; chosen */
 
 typedef struct project_op {
     nets_op base;
@@ -72,20 +69,20 @@ static void destroy(nets_op *base) {
 static mm_status make_products(project_op *op, const nets_op_desc *desc) {
     const int64_t rows = nets_shape_rows(&desc->x[0]), in = nets_shape_channels(&desc->x[0]);
     const int64_t out = nets_shape_channels(&desc->y);
-    const int pieces = nets_pieces(op->dnn->pool);
-    const nets_cut by_rows = nets_cut_of(rows, pieces, CUT_UNIT, LEAST_ROWS);
+    const mm_host_pool *pool = op->dnn->pool;
     const bool half = desc->maps == MM_BF16;
     const nets_dnn_product_desc y = {
         .rows = rows, .inner = in, .columns = out, .half = half, .half_y = half, .bias = op->bias};
     const nets_dnn_product_desc dx = {
         .rows = rows, .inner = out, .columns = in, .b_transposed = true, .half = half, .half_y = half};
     const nets_dnn_product_desc dw = {.rows = in, .inner = rows, .columns = out, .a_transposed = true, .half = half};
-    MM_TRY(nets_piecewise_product(op->dnn, &y, true, by_rows, false, &op->y));
+    const nets_grid y_grid = nets_grid_of(pool, rows, out), dx_grid = nets_grid_of(pool, rows, in);
+    const nets_grid dw_grid = desc->part_rows > 0 ? nets_grid_of_rows(nets_cut_in_parts(in, desc->part_rows), out)
+                                                  : nets_grid_of(pool, in, out);
+    MM_TRY(nets_piecewise_product(op->dnn, &y, &y_grid, false, &op->y));
     if (!desc->training) return MM_OK;
-    const nets_cut by_in = desc->part_rows > 0 ? nets_cut_in_parts(in, desc->part_rows)
-                                               : nets_cut_of(in, pieces, CUT_UNIT, LEAST_CHANNELS);
-    if (!op->frozen) MM_TRY(nets_piecewise_product(op->dnn, &dw, true, by_in, false, &op->dw));
-    return desc->wants_dx ? nets_piecewise_product(op->dnn, &dx, true, by_rows, false, &op->dx) : MM_OK;
+    if (!op->frozen) MM_TRY(nets_piecewise_product(op->dnn, &dw, &dw_grid, false, &op->dw));
+    return desc->wants_dx ? nets_piecewise_product(op->dnn, &dx, &dx_grid, false, &op->dx) : MM_OK;
 }
 
 static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op **op_out) {

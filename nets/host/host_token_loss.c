@@ -4,27 +4,26 @@
  *   scores = x weight^T;   scores := (softmax(scores) - 1 at the label) / labels
  *   y = scores weight;     dweight += scores^T x
  *
- * so no more than a chunk's scores exist. Chunks are summed in their order.
+ * so no more than a chunk's scores exist. Chunks are summed in their order; the first one writes dweight, unless the
+ * pass adds to an earlier gradient.
  *
  * With bf16 maps the products take bf16 factors, and their sums are f32: the scores' gradients are rounded, each row
  * into the first half of its own place. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
 #include "nets/host/simd_map.h"
 #include "nets/host/simd_row.h"
 
-/* A chunk's bytes of scores, and its least and most rows. Fewer rows make the weight's gradient, which is read and
- * written for each chunk, the slowest part. Chosen. */
-enum { CHUNK_BYTES = 24 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024 };
-enum { CUT_UNIT = 16, CUT_LEAST = 32 }; /* rows or columns of a piece of a product; chosen */
+/* A chunk's bytes of scores, and its least and most rows. For each chunk the weight is read twice, and its gradient is
+ * read and written. So a chunk has up to as many bytes as a large weight, but at most MOST_BYTES. Chosen. */
+enum { CHUNK_BYTES = 24 << 20, MOST_BYTES = 128 << 20, LEAST_ROWS = 128, MOST_ROWS = 1024, ROWS_UNIT = 16 };
 
-/* The products of a chunk. */
+/* The products of a chunk. `dweight` adds; `first` does not: it is the first chunk's. */
 typedef struct chunk_products {
-    nets_piecewise scores, y, dweight;
+    nets_piecewise scores, y, dweight, first;
 } chunk_products;
 
 typedef struct token_loss_op {
@@ -112,6 +111,12 @@ static mm_status multiply(const token_loss_run *run, nets_piecewise *p, const vo
     return nets_piecewise_run(run->op->dnn, p, at, (char *)run->args->at[NETS_WORKSPACE] + run->op->scratch_at);
 }
 
+/* The product that gives a chunk's part of the weight's gradient. */
+static nets_piecewise *dweight_of(token_loss_op *op, int64_t chunk) {
+    chunk_products *p = &op->product[chunk == op->chunks.pieces - 1];
+    return chunk == 0 && !op->base.adds ? &p->first : &p->dweight;
+}
+
 static mm_status run_chunk(token_loss_run *run, int64_t chunk) {
     token_loss_op *op = run->op;
     void *const *at = run->args->at;
@@ -126,11 +131,7 @@ static mm_status run_chunk(token_loss_run *run, int64_t chunk) {
     nets_ranges(op->dnn->pool, rows, 1, 4 * op->classes, lose_rows, run);
     if (!run->gives) return MM_OK;
     MM_TRY(multiply(run, &p->y, run->scores, at[op->weight], (char *)at[NETS_Y] + row));
-    return at[NETS_DW] ? multiply(run, &p->dweight, run->scores, x, at[NETS_DW]) : MM_OK;
-}
-
-static void clear(const void *ctx, int64_t from, int64_t to) {
-    memset((float *)((const nets_op_args *)ctx)->at[NETS_DW] + from, 0, (size_t)(to - from) * sizeof(float));
+    return at[NETS_DW] ? multiply(run, dweight_of(op, chunk), run->scores, x, at[NETS_DW]) : MM_OK;
 }
 
 static mm_status run_forward(nets_op *base, const nets_op_args *args) {
@@ -145,8 +146,6 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
     double loss = 0;
     int32_t correct = 0;
     MM_TRY(check_labels(op, args));
-    if (run.gives && args->at[NETS_DW] && !base->adds)
-        nets_ranges(op->dnn->pool, op->classes * op->channels, 1, 1, clear, args);
     for (int64_t c = 0; c < op->chunks.pieces; c++) {
         MM_TRY(run_chunk(&run, c));
         const int64_t rows = c == op->chunks.pieces - 1 ? nets_cut_rest(&op->chunks) : op->chunks.each;
@@ -173,16 +172,10 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
 /* Parts of the weight's gradient, by the scores' gradients that the forward has saved. */
 static mm_status run_parts(nets_op *base, const nets_part_args *args) {
     token_loss_op *op = (token_loss_op *)base;
-    const int64_t elems = op->part_rows * op->channels;
-    for (int k = 0; !base->adds && k < args->n; k++) {
-        const int64_t left = op->classes - (args->first + k * args->step) * op->part_rows;
-        const int64_t rows = left < 0 ? 0 : left < op->part_rows ? left : op->part_rows;
-        memset(args->dw + k * elems, 0, (size_t)(rows * op->channels) * sizeof *args->dw);
-    }
+    const int64_t part_bytes = op->part_rows * op->channels * (int64_t)sizeof *args->dw;
     for (int64_t c = 0, first = 0; c < op->chunks.pieces; c++, first += op->chunks.each)
-        MM_TRY(nets_piecewise_run_some(op->dnn, &op->product[c == op->chunks.pieces - 1].dweight, args,
-                                       args->dy + first * op->classes, args->x + first * op->channels,
-                                       elems * (int64_t)sizeof *args->dw));
+        MM_TRY(nets_piecewise_run_some(op->dnn, dweight_of(op, c), args, args->dy + first * op->classes,
+                                       args->x + first * op->channels, part_bytes));
     return MM_OK;
 }
 
@@ -200,31 +193,38 @@ static void destroy(nets_op *base) {
         nets_piecewise_fini(&op->product[k].scores);
         nets_piecewise_fini(&op->product[k].y);
         nets_piecewise_fini(&op->product[k].dweight);
+        nets_piecewise_fini(&op->product[k].first);
     }
     free(op);
 }
 
-static mm_status make_products(token_loss_op *op, int64_t rows, chunk_products *p) {
-    const int pieces = nets_pieces(op->dnn->pool);
-    const nets_cut by_class = nets_cut_of(op->classes, pieces, CUT_UNIT, CUT_LEAST);
+/* chunk: the number of a chunk of these rows. */
+static mm_status make_products(token_loss_op *op, int64_t rows, int64_t chunk, chunk_products *p) {
+    const mm_host_pool *pool = op->dnn->pool;
     const bool half = op->weight == NETS_W16;
     const int64_t stride = half ? 2 * op->classes : 0; /* of scores' gradients */
     const nets_dnn_product_desc scores = {
         .rows = rows, .inner = op->channels, .columns = op->classes, .b_transposed = true, .half = half};
     const nets_dnn_product_desc y = {
         .rows = rows, .inner = op->classes, .columns = op->channels, .a_stride = stride, .half = half, .half_y = half};
-    const nets_dnn_product_desc dweight = {.rows = op->classes,
-                                           .inner = rows,
-                                           .columns = op->channels,
-                                           .a_transposed = true,
-                                           .a_stride = stride,
-                                           .adds = true,
-                                           .half = half};
-    MM_TRY(nets_piecewise_product(op->dnn, &scores, false, by_class, false, &p->scores));
+    nets_dnn_product_desc dweight = {.rows = op->classes,
+                                     .inner = rows,
+                                     .columns = op->channels,
+                                     .a_transposed = true,
+                                     .a_stride = stride,
+                                     .half = half};
+    const nets_grid by_class = nets_grid_of(pool, rows, op->classes), y_grid = nets_grid_of(pool, rows, op->channels);
+    const nets_grid weight_grid = op->part_rows > 0
+                                      ? nets_grid_of_rows(nets_cut_in_parts(op->classes, op->part_rows), op->channels)
+                                      : nets_grid_of(pool, op->classes, op->channels);
+    MM_TRY(nets_piecewise_product(op->dnn, &scores, &by_class, false, &p->scores));
     if (!op->training) return MM_OK;
-    MM_TRY(nets_piecewise_product(op->dnn, &y, true, nets_cut_of(rows, pieces, CUT_UNIT, CUT_LEAST), false, &p->y));
-    const nets_cut by_part = op->part_rows > 0 ? nets_cut_in_parts(op->classes, op->part_rows) : by_class;
-    return op->frozen ? MM_OK : nets_piecewise_product(op->dnn, &dweight, true, by_part, false, &p->dweight);
+    MM_TRY(nets_piecewise_product(op->dnn, &y, &y_grid, false, &p->y));
+    if (op->frozen) return MM_OK;
+    const bool writes = chunk == 0 && !op->base.adds, whole = op->chunks.pieces == 1;
+    if (writes) MM_TRY(nets_piecewise_product(op->dnn, &dweight, &weight_grid, false, &p->first));
+    dweight.adds = true;
+    return writes && whole ? MM_OK : nets_piecewise_product(op->dnn, &dweight, &weight_grid, false, &p->dweight);
 }
 
 static void measure_workspace(token_loss_op *op) {
@@ -234,8 +234,10 @@ static void measure_workspace(token_loss_op *op) {
     op->scratch_at = op->correct_at + nets_aligned(rows * (int64_t)sizeof(int32_t));
     int64_t scratch = 0, parts = 0;
     for (int k = 0; k < 2; k++) {
-        const nets_piecewise *const all[] = {&op->product[k].scores, &op->product[k].y, &op->product[k].dweight};
-        parts = nets_larger(parts, nets_piecewise_places(op->dnn, all[2]) * all[2]->scratch_bytes);
+        const nets_piecewise *const all[] = {&op->product[k].scores, &op->product[k].y, &op->product[k].dweight,
+                                             &op->product[k].first};
+        for (int i = 2; i < 4; i++)
+            parts = nets_larger(parts, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
             scratch = nets_larger(scratch, nets_piecewise_places(op->dnn, all[i]) * all[i]->scratch_bytes);
     }
@@ -243,9 +245,13 @@ static void measure_workspace(token_loss_op *op) {
     op->base.part_bytes = parts;
 }
 
-static int64_t rows_of_chunk(int64_t rows, int64_t classes) {
-    const int64_t fit = CHUNK_BYTES / (classes * (int64_t)sizeof(float)) / CUT_UNIT * CUT_UNIT;
-    const int64_t each = fit < LEAST_ROWS ? LEAST_ROWS : fit > MOST_ROWS ? MOST_ROWS : fit;
+/* All chunks have about as many rows. */
+static int64_t rows_of_chunk(int64_t rows, int64_t classes, int64_t channels) {
+    const int64_t weight = classes * channels * (int64_t)sizeof(float), row = classes * (int64_t)sizeof(float);
+    const int64_t bytes = weight < CHUNK_BYTES ? CHUNK_BYTES : weight < MOST_BYTES ? weight : MOST_BYTES;
+    const int64_t fit = bytes / row, most = fit < LEAST_ROWS ? LEAST_ROWS : fit > MOST_ROWS ? MOST_ROWS : fit;
+    const int64_t chunks = (rows + most - 1) / most;
+    const int64_t each = ((rows + chunks - 1) / chunks + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
     return each < rows ? each : rows;
 }
 
@@ -271,11 +277,12 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->frozen = desc->frozen;
     op->part_rows = desc->part_rows;
     op->parts_only = desc->parts_only;
-    const int64_t each = rows_of_chunk(op->rows, op->classes);
+    const int64_t each = rows_of_chunk(op->rows, op->classes, op->channels);
     op->chunks = (nets_cut){op->rows, each, (int)((op->rows + each - 1) / each)};
     mm_status status = MM_OK;
-    if (op->chunks.pieces > 1) status = make_products(op, each, &op->product[0]);
-    if (status == MM_OK) status = make_products(op, nets_cut_rest(&op->chunks), &op->product[1]);
+    const int64_t last = op->chunks.pieces - 1;
+    if (last > 0) status = make_products(op, each, 0, &op->product[0]);
+    if (status == MM_OK) status = make_products(op, nets_cut_rest(&op->chunks), last, &op->product[1]);
     if (status != MM_OK) {
         destroy(&op->base);
         return status;

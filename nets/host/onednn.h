@@ -45,8 +45,6 @@ typedef struct nets_dnn_product_desc {
     bool bias;         /* a bias by column, f32, is added before y is rounded */
 } nets_dnn_product_desc;
 
-typedef enum nets_dnn_pool { NETS_DNN_POOL_MAX, NETS_DNN_POOL_AVG, NETS_DNN_POOL_AVG_EXCLUDE_PAD } nets_dnn_pool;
-
 /* Whether the CPU has units for products of bf16, and oneDNN may use them. Without them it would compute with others,
  * several times slower than f32. */
 bool nets_dnn_has_bf16(void);
@@ -68,11 +66,23 @@ typedef enum nets_dnn_conv_kind {
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
-/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back;
- * adds: it adds instead of copying. The kernel was made from `w`. The primitive stays NULL if the layouts are equal. */
+/* The items of which a convolution's weights consist: output channels, or groups; and how many of them, a divisor of
+ * all cuts, lie in a block of the kernel's argument `arg`. */
+int64_t nets_dnn_weight_items(const nets_dnn_windows *w);
+int64_t nets_dnn_weight_unit(const nets_dnn_kernel *kernel, int arg);
+
+/* Which items' weights a reorder copies, and whether it goes to the plain layout; adds: it adds instead of copying. */
+typedef struct nets_dnn_reorder {
+    int64_t first, n; /* first: a multiple of nets_dnn_weight_unit */
+    bool to_plain, adds;
+} nets_dnn_reorder;
+
+/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back.
+ * `offset_out`: bytes from that argument's begin to the first item. The kernel was made from `w`. The primitive stays
+ * NULL if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
-                                              const nets_dnn_kernel *kernel, int arg, bool to_plain, bool adds,
-                                              nets_dnn_kernel *reorder_out);
+                                              const nets_dnn_kernel *kernel, int arg, const nets_dnn_reorder *how,
+                                              nets_dnn_kernel *reorder_out, int64_t *offset_out);
 
 /* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering, and
  * BIAS. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's bf16 units. */
@@ -83,11 +93,11 @@ MM_CHECKED mm_status nets_dnn_product(const nets_dnn *dnn, const nets_dnn_produc
 MM_CHECKED mm_status nets_dnn_planes_reorder(const nets_dnn *dnn, const int64_t x[4], bool half, bool to_planes,
                                              nets_dnn_kernel *reorder_out);
 
-/* A pool's kernels. Arguments: SRC and DST, or their DIFF_ ones; for a max pool in training also WORKSPACE, which has a
- * byte for each element of DST: the maximum's index in its window. */
-MM_CHECKED mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
-                                           bool training, nets_dnn_kernel *kernel_out);
-MM_CHECKED mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
+/* The kernels of a pool of averages, with arguments SRC and DST, or their DIFF_ ones. exclude_pad: padding does not
+ * count. */
+MM_CHECKED mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, bool exclude_pad,
+                                           nets_dnn_kernel *kernel_out);
+MM_CHECKED mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, bool exclude_pad,
                                             nets_dnn_kernel *kernel_out);
 
 /* Upsampling's kernels, with arguments SRC and DST, or their DIFF_ ones. Factors are whole numbers. Bilinear

@@ -3,29 +3,27 @@
  * the change of layout. */
 #include "nets/host/onednn_internal.h"
 
-static nets_dnn_op pool_op(const nets_dnn_windows *w, nets_dnn_pool kind) {
-    static const dnnl_alg_kind_t ALGORITHMS[] = {dnnl_pooling_max, dnnl_pooling_avg_include_padding,
-                                                 dnnl_pooling_avg_exclude_padding};
+static nets_dnn_op pool_op(const nets_dnn_windows *w, bool exclude_pad) {
     return (nets_dnn_op){
         .kind = dnnl_pooling,
-        .algorithm = ALGORITHMS[kind],
+        .algorithm = exclude_pad ? dnnl_pooling_avg_exclude_padding : dnnl_pooling_avg_include_padding,
         .x = nets_dnn_nhwc(w->x),
         .y = nets_dnn_nhwc(w->y),
         .windows = nets_dnn_window_dims_of(w),
     };
 }
 
-mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind, bool training,
+mm_status nets_dnn_pool_forward(const nets_dnn *dnn, const nets_dnn_windows *w, bool exclude_pad,
                                 nets_dnn_kernel *kernel_out) {
-    nets_dnn_op op = pool_op(w, kind);
+    nets_dnn_op op = pool_op(w, exclude_pad);
     op.what = "a pool";
-    op.direction = training ? dnnl_forward_training : dnnl_forward_inference;
+    op.direction = dnnl_forward_inference;
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
-mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_pool kind,
+mm_status nets_dnn_pool_backward(const nets_dnn *dnn, const nets_dnn_windows *w, bool exclude_pad,
                                  nets_dnn_kernel *kernel_out) {
-    nets_dnn_op op = pool_op(w, kind);
+    nets_dnn_op op = pool_op(w, exclude_pad);
     op.what = "a pool's gradient";
     op.direction = dnnl_backward_data;
     return nets_dnn_build(dnn, &op, kernel_out);

@@ -69,6 +69,29 @@ static dnnl_status_t describe_op(const nets_dnn_op *op, const mds *md, op_desc *
 
 dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1); }
 
+int64_t nets_dnn_md_unit(nets_dnn_md md) {
+    const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
+    int64_t unit = 1;
+    for (int i = 0; i < blocking->inner_nblks; i++)
+        if (blocking->inner_idxs[i] == 0) unit *= blocking->inner_blks[i];
+    return unit;
+}
+
+dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
+                               int64_t *offset_out) {
+    dnnl_dims_t dims, from = {first};
+    for (int d = 0; d < whole->ndims; d++) dims[d] = whole->dims[d];
+    dims[0] = n;
+    const dnnl_status_t status = dnnl_memory_desc_init_submemory(md_out, whole, dims, from);
+    if (status != dnnl_success) return status;
+    *offset_out = md_out->offset0 - whole->offset0;
+    md_out->offset0 = whole->offset0;
+    return dnnl_success;
+}
+
+void nets_dnn_md_destroy(dnnl_memory_desc_t *md) { (void)md; }
+nets_dnn_md nets_dnn_md_of(const dnnl_memory_desc_t *md) { return md; }
+
 dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out) {
     mds md;
@@ -161,6 +184,49 @@ static dnnl_status_t describe_op(dnnl_engine_t engine, const nets_dnn_op *op, co
 dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) {
     return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
 }
+
+int64_t nets_dnn_md_unit(nets_dnn_md md) {
+    const dnnl_dims_t *blocks, *of;
+    int n;
+    int64_t unit = 1;
+    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n) != dnnl_success || n == 0 ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_blks, (void *)&blocks) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, (void *)&of) != dnnl_success)
+        return unit;
+    for (int i = 0; i < n; i++)
+        if ((*of)[i] == 0) unit *= (*blocks)[i];
+    return unit;
+}
+
+/* n items from `first` on, where they lie. */
+static dnnl_status_t make_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
+                               int64_t *offset_out) {
+    const dnnl_dims_t *all;
+    int rank;
+    dnnl_dims_t dims, from = {first};
+    dnnl_status_t status = dnnl_memory_desc_query(whole, dnnl_query_ndims_s32, &rank);
+    if (status == dnnl_success) status = dnnl_memory_desc_query(whole, dnnl_query_dims, (void *)&all);
+    if (status != dnnl_success) return status;
+    for (int d = 0; d < rank; d++) dims[d] = (*all)[d];
+    dims[0] = n;
+    status = dnnl_memory_desc_create_submemory(md_out, whole, dims, from);
+    if (status != dnnl_success) return status;
+    status = dnnl_memory_desc_query(*md_out, dnnl_query_submemory_offset_s64, offset_out);
+    if (status != dnnl_success) dnnl_memory_desc_destroy(*md_out);
+    return status;
+}
+
+dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
+                               int64_t *offset_out) {
+    int64_t begin;
+    dnnl_status_t status = make_part(whole, first, n, md_out, offset_out);
+    if (status != dnnl_success) return status;
+    dnnl_memory_desc_destroy(*md_out);
+    return make_part(whole, 0, n, md_out, &begin);
+}
+
+void nets_dnn_md_destroy(dnnl_memory_desc_t *md) { destroy_md(*md); }
+nets_dnn_md nets_dnn_md_of(const dnnl_memory_desc_t *md) { return *md; }
 
 dnnl_status_t nets_dnn_describe(dnnl_engine_t engine, const nets_dnn_op *op, const_dnnl_primitive_desc_t hint,
                                 const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *description_out) {

@@ -45,20 +45,36 @@ mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
+int64_t nets_dnn_weight_items(const nets_dnn_windows *w) { return w->groups == 1 ? w->y[3] : w->groups; }
+
+int64_t nets_dnn_weight_unit(const nets_dnn_kernel *kernel, int arg) {
+    const nets_dnn_md md = nets_dnn_arg_md(kernel, arg);
+    return md ? nets_dnn_md_unit(md) : 1;
+}
+
 mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const nets_dnn_kernel *kernel,
-                                   int arg, bool to_plain, bool adds, nets_dnn_kernel *reorder_out) {
-    const nets_dnn_layout wanted = {.md = nets_dnn_arg_md(kernel, arg)};
+                                   int arg, const nets_dnn_reorder *how, nets_dnn_kernel *reorder_out,
+                                   int64_t *offset_out) {
+    const nets_dnn_md whole = nets_dnn_arg_md(kernel, arg);
+    const bool half = w->half && arg == DNNL_ARG_WEIGHTS;
     nets_dnn_layout plain = weights_layout(w);
-    plain.half = w->half && arg == DNNL_ARG_WEIGHTS;
-    if (!wanted.md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution has no weights");
+    dnnl_memory_desc_t part;
+    if (!whole) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution has no weights");
+    DNN_TRY(nets_dnn_md_part(whole, how->first, how->n, &part, offset_out), "a layout of some weights");
+    *offset_out *= (int64_t)(half ? sizeof(uint16_t) : sizeof(float));
+    plain.half = half;
+    plain.dims[0] = how->n;
+    const nets_dnn_layout wanted = {.md = nets_dnn_md_of(&part)};
     const nets_dnn_op op = {
         .what = "a reorder",
         .kind = dnnl_reorder,
-        .x = to_plain ? wanted : plain,
-        .y = to_plain ? plain : wanted,
-        .adds = adds,
+        .x = how->to_plain ? wanted : plain,
+        .y = how->to_plain ? plain : wanted,
+        .adds = how->adds,
     };
-    MM_TRY(nets_dnn_build(dnn, &op, reorder_out));
+    const mm_status status = nets_dnn_build(dnn, &op, reorder_out);
+    nets_dnn_md_destroy(&part);
+    if (status != MM_OK) return status;
     if (dnnl_memory_desc_equal(nets_dnn_arg_md(reorder_out, DNNL_ARG_FROM), nets_dnn_arg_md(reorder_out, DNNL_ARG_TO)))
         nets_dnn_kernel_fini(reorder_out);
     return MM_OK;

@@ -35,6 +35,16 @@ static inline nets_cut nets_cut_in_parts(int64_t items, int64_t each) {
 /* How many items the last piece has. */
 int64_t nets_cut_rest(const nets_cut *cut);
 
+/* A division of a matrix into pieces, each of some rows and some columns. Pieces are counted row by row. */
+typedef struct nets_grid {
+    nets_cut rows, columns;
+} nets_grid;
+
+nets_grid nets_grid_of_rows(nets_cut rows, int64_t columns);
+nets_grid nets_grid_of_columns(int64_t rows, nets_cut columns);
+/* Cuts a product into pieces for the pool's threads, in the shapes that are fastest. */
+nets_grid nets_grid_of(const mm_host_pool *pool, int64_t rows, int64_t columns);
+
 /* How many pieces there are for each thread, if there are several threads: a thread that shares its core with others
  * then takes fewer pieces. Chosen. */
 enum { NETS_PIECES_A_THREAD = 4 };
@@ -83,10 +93,10 @@ MM_CHECKED mm_status nets_piecewise_init_cut(nets_piecewise *p, const nets_cut *
 void nets_piecewise_measure(nets_piecewise *p);
 void nets_piecewise_fini(nets_piecewise *p);
 
-/* Makes a product cut by its columns, or by its rows, with arguments SRC, WEIGHTS, DST, and BIAS. own_blocks: each
- * piece writes to a block of its own, not to its part of the whole. */
-MM_CHECKED mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole, bool by_rows,
-                                            nets_cut cut, bool own_blocks, nets_piecewise *p);
+/* Makes a product in the grid's pieces, with arguments SRC, WEIGHTS, DST, and BIAS. own_blocks: each piece writes to a
+ * block of its own, not to its part of the whole. */
+MM_CHECKED mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole,
+                                            const nets_grid *grid, bool own_blocks, nets_piecewise *p);
 
 /* How many pieces run at a time (places), and the place of a piece that runs on `thread`. */
 int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p);

@@ -28,6 +28,12 @@ typedef struct nets_simd_grid {
     int64_t row, column;
 } nets_simd_grid;
 
+/* The windows of a max pool, of which a row is computed at a time. Along rows and columns: an image's and the maxima's
+ * sizes, the kernel, the stride, the padding before the image. */
+typedef struct nets_simd_pool {
+    int64_t x[2], y[2], kernel[2], stride[2], pad[2], channels;
+} nets_simd_pool;
+
 typedef struct nets_simd_map {
     /* Sums in each lane of x - from; `from` NULL: of x. */
     void (*sums)(const void *x, const float *from, int64_t n, int64_t lanes, float *sum);
@@ -57,6 +63,13 @@ typedef struct nets_simd_map {
     /* g = dy where y is positive, 0 elsewhere. `mask`, if not NULL, has y's signs (mm.h's sign mask) in place of y. */
     void (*gate)(const void *y, const uint32_t *mask, const void *dy, int64_t n, void *g);
     void (*rectify)(const void *x, int64_t n, void *y); /* negative numbers become zero */
+    /* Row `row` of an image's maxima. `places` gets each one's place in its window, row by row: the first of the
+     * greatest; NULL: they are not wanted. A NaN is greater than any number. Of no elements: the least float. */
+    void (*maxima)(const nets_simd_pool *pool, const void *image, int64_t row, void *y, uint8_t *places);
+    /* Row `row` of an image's gradient: the sums of dy of the windows whose maximum an element is, in order of the
+     * windows, plus `earlier` unless NULL. `dy` is an image's; row r of its places is row r % ring of `places`. */
+    void (*maxima_gradient)(const nets_simd_pool *pool, const void *dy, const uint8_t *places, int64_t ring,
+                            int64_t row, const void *earlier, void *dx);
     void (*add)(const void *a, const void *b, int64_t n, void *sum);
     void (*add_floats)(const void *a, const float *b, int64_t n, void *sum);
     void (*widen)(const void *x, int64_t n, float *to); /* to floats; f32 is copied */

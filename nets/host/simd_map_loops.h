@@ -3,6 +3,7 @@
  * of their table, and HALF if the elements are bf16. The pragmas say that elements do not depend on each other; without
  * them the compiler runs scalar code if an input and an output are the same array. No target uses fused multiply-add,
  * so all round alike. */
+#include <float.h>
 #include <string.h>
 
 #include "nets/host/simd_map.h"
@@ -244,6 +245,107 @@ TARGET static void narrow(const float *from, int64_t n, void *map_y) {
     for (int64_t i = 0; i < n; i++) y[i] = rounded(from[i]);
 }
 
+/* ---------------------------------------------------------------- max pools */
+
+enum { POOLED_AT_ONCE = 32 }; /* channels whose maxima stay in registers */
+
+/* The windows' elements from `from` to below `end` that lie inside the image; window `at` along an axis. */
+typedef struct inside {
+    int64_t from, end;
+} inside;
+
+static inline inside inside_of(const nets_simd_pool *p, int axis, int64_t at) {
+    const int64_t first = at * p->stride[axis] - p->pad[axis], left = p->x[axis] - first;
+    return (inside){first < 0 ? -first : 0, left < p->kernel[axis] ? left : p->kernel[axis]};
+}
+
+/* The windows along an axis that have place `at` of the image. */
+static inline inside windows_of(const nets_simd_pool *p, int axis, int64_t at) {
+    const int64_t before = at + p->pad[axis] - p->kernel[axis], last = (at + p->pad[axis]) / p->stride[axis];
+    return (inside){before < 0 ? 0 : before / p->stride[axis] + 1, last < p->y[axis] ? last + 1 : p->y[axis]};
+}
+
+/* Of `m` channels; a constant number of them stays in registers. */
+#define MAXIMA(m)                                                                                                      \
+    do {                                                                                                               \
+        float most[POOLED_AT_ONCE];                                                                                    \
+        int32_t place[POOLED_AT_ONCE];                                                                                 \
+        for (int64_t i = 0; i < (m); i++) most[i] = -FLT_MAX, place[i] = 0;                                            \
+        for (int64_t k = rows.from, first = 1; k < rows.end; k++)                                                      \
+            for (int64_t l = columns.from; l < columns.end; l++, first = 0) {                                          \
+                const elem *in = x + (window + k * p->x[1] + l) * p->channels + at;                                    \
+                const int32_t here = (int32_t)(k * p->kernel[1] + l);                                                  \
+                if (first)                                                                                             \
+                    _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) most[i] = wide(in[i]), place[i] = here;      \
+                else                                                                                                   \
+                    _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) {                                            \
+                        const float v = wide(in[i]);                                                                   \
+                        const int32_t is_more = (v > most[i]) | (v != v);                                              \
+                        most[i] = is_more ? v : most[i];                                                               \
+                        place[i] = is_more ? here : place[i];                                                          \
+                    }                                                                                                  \
+            }                                                                                                          \
+        _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) y[at + i] = rounded(most[i]);                            \
+        if (places) _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) places[at + i] = (uint8_t)place[i];          \
+    } while (0)
+
+TARGET static void maxima(const nets_simd_pool *p, const void *map_x, int64_t row, void *map_y, uint8_t *places) {
+    const inside rows = inside_of(p, 0, row);
+    const elem *x = map_x;
+    elem *y = map_y;
+    for (int64_t c = 0; c < p->y[1]; c++) {
+        const inside columns = inside_of(p, 1, c);
+        const int64_t window = (row * p->stride[0] - p->pad[0]) * p->x[1] + c * p->stride[1] - p->pad[1];
+        for (int64_t at = 0; at < p->channels; at += POOLED_AT_ONCE)
+            if (p->channels - at >= POOLED_AT_ONCE)
+                MAXIMA(POOLED_AT_ONCE);
+            else
+                MAXIMA(p->channels - at);
+        y += p->channels;
+        if (places) places += p->channels;
+    }
+}
+#undef MAXIMA
+
+#define MAXIMA_GRADIENT(m)                                                                                             \
+    do {                                                                                                               \
+        float sum[POOLED_AT_ONCE] = {0};                                                                               \
+        for (int64_t r = rows.from; r < rows.end; r++)                                                                 \
+            for (int64_t c = columns.from; c < columns.end; c++) {                                                     \
+                const elem *in = dy + (r * p->y[1] + c) * p->channels + at;                                            \
+                const uint8_t *place = places + (r % ring * p->y[1] + c) * p->channels + at;                           \
+                const int64_t k = row + p->pad[0] - r * p->stride[0], l = column + p->pad[1] - c * p->stride[1];       \
+                const uint8_t here = (uint8_t)(k * p->kernel[1] + l);                                                  \
+                _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) {                                                \
+                    const float passing = wide(in[i]);                                                                 \
+                    sum[i] += place[i] == here ? passing : 0;                                                          \
+                }                                                                                                      \
+            }                                                                                                          \
+        if (earlier)                                                                                                   \
+            _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) dx[at + i] =                                         \
+                rounded(sum[i] + wide(earlier[at + i]));                                                               \
+        else                                                                                                           \
+            _Pragma("omp simd") for (int64_t i = 0; i < (m); i++) dx[at + i] = rounded(sum[i]);                        \
+    } while (0)
+
+TARGET static void maxima_gradient(const nets_simd_pool *p, const void *map_dy, const uint8_t *places, int64_t ring,
+                                   int64_t row, const void *map_earlier, void *map_dx) {
+    const inside rows = windows_of(p, 0, row);
+    const elem *dy = map_dy, *earlier = map_earlier;
+    elem *dx = map_dx;
+    for (int64_t column = 0; column < p->x[1]; column++) {
+        const inside columns = windows_of(p, 1, column);
+        for (int64_t at = 0; at < p->channels; at += POOLED_AT_ONCE)
+            if (p->channels - at >= POOLED_AT_ONCE)
+                MAXIMA_GRADIENT(POOLED_AT_ONCE);
+            else
+                MAXIMA_GRADIENT(p->channels - at);
+        dx += p->channels;
+        if (earlier) earlier += p->channels;
+    }
+}
+#undef MAXIMA_GRADIENT
+
 const nets_simd_map LINES = {.sums = sums,
                              .squares = squares,
                              .products = products,
@@ -255,6 +357,8 @@ const nets_simd_map LINES = {.sums = sums,
                              .gradient_by_x = gradient_by_x,
                              .gate = gate,
                              .rectify = rectify,
+                             .maxima = maxima,
+                             .maxima_gradient = maxima_gradient,
                              .add = add,
                              .add_floats = add_floats,
                              .widen = widen,

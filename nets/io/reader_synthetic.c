@@ -66,9 +66,26 @@ static void noise_add(const synthetic *data, int64_t index, float *image) {
     for (int64_t i = 0; i < elems; i++) image[i] += unit_of(nets_random_at(key, (uint64_t)i));
 }
 
+/* Each token is computed from the one before it, but one in eight is random. A token's label is the next token; with
+ * one label for the sample, `labels` is 1, it is the one behind the last. */
+static mm_status write_tokens(const synthetic *data, int64_t index, int64_t labels, float *image_out,
+                              int32_t *labels_out) {
+    const uint64_t classes = (uint64_t)data->source.image.classes;
+    const uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
+    uint64_t token = nets_random_below(nets_random_at(key, 0), classes);
+    for (int64_t i = 0; i < data->source.image.width; i++) {
+        const uint64_t bits = nets_random_at(key, (uint64_t)i + 1);
+        image_out[i] = (float)token;
+        token = bits % 8 == 0 ? nets_random_below(bits, classes) : (5 * token + 3) % classes;
+        labels_out[labels > 1 ? i : 0] = (int32_t)token;
+    }
+    return MM_OK;
+}
+
 static mm_status synthetic_read(nets_source *source, int64_t index, float *image_out, int32_t *label_out) {
     const synthetic *data = (const synthetic *)source;
     const nets_image_shape *shape = &source->image;
+    if (shape->tokens) return write_tokens(data, index, 1, image_out, label_out);
     int64_t label = index % shape->classes;
     pattern_write(shape, label, image_out);
     noise_add(data, index, image_out);
@@ -84,26 +101,12 @@ static int64_t region_class(const synthetic *data, int64_t index, int64_t y, int
     return (int64_t)nets_random_below(nets_random_at(key, (uint64_t)cell), (uint64_t)shape->classes);
 }
 
-/* Each token is computed from the one before it, but one in eight is random. */
-static mm_status write_tokens(const synthetic *data, int64_t index, float *image_out, int32_t *labels_out) {
-    const uint64_t classes = (uint64_t)data->source.image.classes;
-    const uint64_t key = nets_random_key(NETS_RANDOM_NOISE, DATA_SEED, data->split, (uint64_t)index);
-    uint64_t token = nets_random_below(nets_random_at(key, 0), classes);
-    for (int64_t i = 0; i < data->source.image.width; i++) {
-        const uint64_t bits = nets_random_at(key, (uint64_t)i + 1);
-        image_out[i] = (float)token;
-        token = bits % 8 == 0 ? nets_random_below(bits, classes) : (5 * token + 3) % classes;
-        labels_out[i] = (int32_t)token;
-    }
-    return MM_OK;
-}
-
 static mm_status synthetic_read_map(nets_source *source, int64_t index, const int64_t map[2], float *image_out,
                                     int32_t *labels_out) {
     const synthetic *data = (const synthetic *)source;
     const nets_image_shape *shape = &source->image;
     int64_t top = (shape->height - map[0]) / 2, left = (shape->width - map[1]) / 2;
-    if (shape->tokens) return write_tokens(data, index, image_out, labels_out);
+    if (shape->tokens) return write_tokens(data, index, map[0] * map[1], image_out, labels_out);
     for (int64_t y = 0; y < shape->height; y++)
         for (int64_t x = 0; x < shape->width; x++) {
             int64_t label = region_class(data, index, y, x);

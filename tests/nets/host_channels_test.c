@@ -47,6 +47,12 @@ static arrays *make_arrays(void) {
     return a;
 }
 
+/* Overlapping windows, at borders too, over an image of 5 x 6 pixels; less than a block of channels, or several. */
+static nets_simd_pool small_pool(int64_t lanes) {
+    return (nets_simd_pool){
+        .x = {5, 6}, .y = {3, 7}, .kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 1}, .channels = lanes % 67 + 1};
+}
+
 /* Runs a loop by its number; false past the last. */
 static bool run_loop(const nets_simd_map *l, bool half, int loop, arrays *a, int64_t n, int64_t lanes) {
     const nets_lanes_map by = {a->lane[0], a->lane[1], a->lane[2]};
@@ -108,6 +114,22 @@ static bool run_loop(const nets_simd_map *l, bool half, int loop, arrays *a, int
     case 21:
         l->narrow(a->in[2], n, a->out[0]);
         return true;
+    case 22:
+    case 23: {
+        const nets_simd_pool pool = small_pool(lanes);
+        for (int64_t row = 0; row < pool.y[0]; row++)
+            l->maxima(&pool, x, row, a->out[0] + row * 500, loop == 22 ? (uint8_t *)a->out[1] : NULL);
+        return true;
+    }
+    case 24:
+    case 25: {
+        const nets_simd_pool pool = small_pool(lanes);
+        uint8_t places[3 * MOST];
+        for (int i = 0; i < 3 * MOST; i++) places[i] = (uint8_t)(i * 7 % 11 % 6);
+        for (int64_t row = 0; row < pool.x[0]; row++)
+            l->maxima_gradient(&pool, dy, places, 2, row, loop == 24 ? more : NULL, a->out[row % 2]);
+        return true;
+    }
     default:
         return false;
     }

@@ -221,6 +221,39 @@ static void of_bf16_maps_they_are_those_of_the_same_inputs_in_float64(void **sta
     check_all(true);
 }
 
+/* The sum of n products, whose factors lie `a_step` and `b_step` apart. */
+static double sum_of(const float *a, int64_t a_step, const float *b, int64_t b_step, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)a[i * a_step] * (double)b[i * b_step];
+    return sum;
+}
+
+static void expect_matrix(const op_rig *rig, nets_role role, int64_t rows, int64_t columns, const float *a,
+                          int64_t a_row, int64_t a_step, const float *b, int64_t b_column, int64_t b_step, int64_t n) {
+    const float *bias = role == NETS_Y ? op_rig_floats(rig, NETS_B) : NULL, *got = op_rig_floats(rig, role);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            const double sum = sum_of(a + r * a_row, a_step, b + c * b_column, b_step, n);
+            assert_true(fabs((double)got[r * columns + c] - sum - (bias ? (double)bias[c] : 0)) <= 1e-5 * (double)n);
+        }
+}
+
+/* Matrices that the host cuts along both sides; their last pieces are smaller. */
+static void products_in_pieces_of_rows_and_columns_are_those_of_float64(void **state) {
+    enum { ROWS = 150, IN = 203, OUT = 230 };
+    const op_case c = {"project", NETS_PROJECT, {.out_channels = OUT, .bias = true}, {2, 1, ROWS / 2, IN}, 1, 0};
+    op_rig rig;
+    (void)state;
+    open_case(&rig, &c);
+    op_rig_run(&rig, MM_FORWARD);
+    op_rig_run(&rig, MM_BACKWARD);
+    const float *x = op_rig_floats(&rig, NETS_X), *w = op_rig_floats(&rig, NETS_W), *dy = op_rig_floats(&rig, NETS_DY);
+    expect_matrix(&rig, NETS_Y, ROWS, OUT, x, IN, 1, w, 1, OUT, IN);
+    expect_matrix(&rig, NETS_DX, ROWS, IN, dy, OUT, 1, w, OUT, 1, OUT);
+    expect_matrix(&rig, NETS_DW, IN, OUT, x, 1, IN, dy, 1, OUT, ROWS);
+    op_rig_fini(&rig);
+}
+
 /* ---------------------------------------------------------------- the contract of ops */
 
 static void bits_do_not_depend_on_places_and_earlier_gradients_are_added(void **state) {
@@ -387,6 +420,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_float64),
         cmocka_unit_test(of_bf16_maps_they_are_those_of_the_same_inputs_in_float64),
+        cmocka_unit_test(products_in_pieces_of_rows_and_columns_are_those_of_float64),
         cmocka_unit_test(bits_do_not_depend_on_places_and_earlier_gradients_are_added),
         cmocka_unit_test(outputs_may_lie_over_inputs),
         cmocka_unit_test(attention_does_not_see_what_comes_later),

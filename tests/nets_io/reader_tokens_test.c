@@ -160,6 +160,55 @@ static void synthetic_tokens_are_of_the_vocabulary_and_can_be_learned(void **sta
     nets_reader_destroy(reader);
 }
 
+/* A sample of one token has one label, as an image has. */
+static void a_context_of_one_token_has_the_next_token_as_its_label(void **state) {
+    static const char *const kinds[] = {"text", "tokens", "synthetic"};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        const bool synthetic = k == 2;
+        nets_reader_options options = options_of(256, NETS_SPLIT_TEST);
+        nets_reader_size size;
+        nets_reader *reader;
+        nets_batch batch;
+        int64_t follow = 0, n = 0;
+        options.wanted.width = 1;
+        memset(options.label_map, 0, sizeof options.label_map);
+        write_text(kinds[k], TOKENS, 1 + (k == 1));
+        if (synthetic) snprintf(spec, sizeof spec, "synthetic:samples=256");
+        assert_int_equal(nets_reader_create(spec, &options, &reader), MM_OK);
+        nets_reader_size_get(reader, &size);
+        assert_int_equal(size.labels, 1);
+        do {
+            assert_int_equal(nets_reader_next(reader, &batch), MM_OK);
+            for (int64_t i = 0; i < batch.n; i++, n++) {
+                const int64_t token = (int64_t)batch.images[i];
+                assert_true((float)token == batch.images[i]);
+                assert_true(synthetic || token == byte_at(TOKENS * 9 / 10 + n));
+                follow += batch.labels[i] == (synthetic ? (5 * token + 3) % 256 : byte_at(TOKENS * 9 / 10 + n + 1));
+            }
+        } while (!batch.epoch_end);
+        assert_int_equal(n, size.samples);
+        assert_true(synthetic ? follow > n / 2 : follow == n);
+        nets_reader_destroy(reader);
+    }
+}
+
+/* Such as a network that tells a text's kind. */
+static void a_row_of_synthetic_tokens_may_have_one_label(void **state) {
+    nets_reader_options options = options_of(50, NETS_SPLIT_TRAIN);
+    nets_reader *reader;
+    nets_batch batch;
+    (void)state;
+    memset(options.label_map, 0, sizeof options.label_map);
+    assert_int_equal(nets_reader_create("synthetic:samples=8", &options, &reader), MM_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(nets_reader_next(reader, &batch), MM_OK);
+        for (int64_t t = 0; t < batch.n * CONTEXT; t++) assert_true(batch.images[t] == (float)(int)batch.images[t]);
+        for (int64_t t = 0; t < batch.n; t++) assert_in_range(batch.labels[t], 0, 49);
+    }
+    nets_reader_destroy(reader);
+}
+
 static void data_of_images_is_refused_for_a_network_of_tokens(void **state) {
     const nets_reader_options options = options_of(256, NETS_SPLIT_TRAIN);
     nets_reader *reader;
@@ -176,6 +225,8 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_read_as_tokens_is_refused),
         cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(synthetic_tokens_are_of_the_vocabulary_and_can_be_learned),
+        cmocka_unit_test(a_context_of_one_token_has_the_next_token_as_its_label),
+        cmocka_unit_test(a_row_of_synthetic_tokens_may_have_one_label),
         cmocka_unit_test(data_of_images_is_refused_for_a_network_of_tokens),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

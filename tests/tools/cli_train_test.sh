@@ -1045,6 +1045,17 @@ a_text_is_learned_with_equal_bits_under_lossless_policies_() {
     equal_tensors reference file
 }
 
+# A sample of one token has one label, as an image has, but is read as tokens.
+a_gpt_with_a_context_of_one_token_trains_() {
+    local one_token=gpt,layers=1,width=16,heads=2,context=1 run=(--batch 16 --eval --iterations 100 --lr 0.2 --quiet --json row)
+    printf '%s ' {1..2000} >text
+    expect 0 train --net $one_token,vocabulary=256 --data text:text "${run[@]}"
+    is_less "$(value row test_loss)" 4 || fail "text: a loss of $(value row test_loss), of a guess 5.55"
+    expect 0 train --net $one_token,vocabulary=16 "${run[@]}"
+    is_less "$(value row test_loss)" 2.5 || fail "synthetic: a loss of $(value row test_loss), of a guess 2.77"
+    expect 0 bench --net $one_token,vocabulary=16 --batch 16 --iterations 1 --policies liveness,recompute
+}
+
 # Loads a file like GPT-2's, which has parameters, causal masks (which are not parameters) and another program's
 # metadata. The update after loading is so small that the weights stay as they were loaded.
 a_published_gpt_is_loaded_() {

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Trains six networks on this CPU with PyTorch and with mm in alternating rounds; writes the README's table.
+"""Trains six networks on this CPU with PyTorch and with mm in alternating rounds; writes the README's tables.
 
-    peer_host.py --mm bazel-bin/tools/mm                        prints the table
+    peer_host.py --mm bazel-bin/tools/mm                        prints the table of speeds
     peer_host.py --mm bazel-bin/tools/mm --write README.md      and writes it between the two comments there
+    peer_host.py --mm bazel-bin/tools/mm --table memory         PyTorch's checkpoint beside mm's policies
 
-PyTorch runs eagerly in channels-last order and compiled (inductor), in f32 and under bf16 autocast; mm runs liveness.
+Speeds: PyTorch runs eagerly in channels-last order and compiled (inductor), in f32 and under bf16 autocast; mm runs
+liveness. Memory, in f32: PyTorch keeps all maps, or runs blocks again (checkpoint); mm runs policies that take less.
 All use as many threads, one after the other. A figure is the median of rounds; memory is the process's resident peak.
-A whole run of three rounds takes about an hour on two cores, which must have nothing else to do.
+Three rounds of all speeds take about an hour on two cores, which must have nothing else to do.
 """
 import re
 import signal
@@ -25,8 +27,7 @@ CASES = [  # name, network, batch
     ("GPT-2, 1×512 tokens", "gpt2,context=512", 1),
     ("GPT 4×128, 16×128 tokens", "gpt", 16),
 ]
-MODES = ["channels_last", "compile:1.0"]  # PyTorch's, in the order of the table's columns
-BEGIN, END = "<!-- peer_host.py writes this -->", "<!-- to here -->"
+END = "<!-- to here -->"
 
 
 def figures(row):
@@ -37,14 +38,38 @@ def figures(row):
     return "%.*f" % (0 if rate >= 100 else 1, rate), "%.0f" % mib
 
 
-def line_of(name, precision, rows):
-    """A line of the table: PyTorch's rows in the order of MODES, then mm's."""
+def speed_cells(rows):
+    """Cells of the table of speeds: PyTorch's rows in the order of its modes, then mm's."""
     speeds = [rate_of(row)[0] if row["status"] == "ok" else 0 for row in rows]
     peers = max(speeds[:-1])
     cells = [figures(row) for row in rows]
     ratio = "%.2f" % (speeds[-1] / peers) if peers and speeds[-1] else "-"
-    return "| %s, %s | %s | %s | %s |" % (name, precision, " | ".join(speed for speed, _ in cells), ratio,
-                                          ", ".join(mib for _, mib in cells))
+    return [*(speed for speed, _ in cells), ratio, ", ".join(mib for _, mib in cells)]
+
+
+def memory_cells(rows):
+    """Cells of the table of memory. The last compares with checkpoint the fastest of mm's that takes no more memory."""
+    cells = ["%s in %s" % figures(row) if row["status"] == "ok" else row["status"] for row in rows]
+    base, ours = rows[1], [row for row in rows[2:] if row["status"] == "ok"]
+    if base["status"] != "ok":
+        return [*cells, "-"]
+    fit = [row for row in ours if row["host_peak_bytes"] <= base["host_peak_bytes"]]
+    if not fit:
+        return [*cells, "none takes so little"]
+    best = max(fit, key=lambda row: rate_of(row)[0])
+    return [*cells, "%.2f: `%s`" % (rate_of(best)[0] / rate_of(base)[0], best["policy"])]
+
+
+TABLES = {
+    "speed": {"modes": ["channels_last", "compile:1.0"], "policies": "liveness", "precision": "fp32,bf16",
+              "cells": speed_cells,
+              "head": ["images/s; tokens/s", "PyTorch, eager", "compiled", "`mm`, `liveness`", "to the faster",
+                       "resident MiB"]},
+    "memory": {"modes": ["channels_last", "checkpoint"], "policies": "liveness;recompute;freelunch:rate=4",
+               "precision": "fp32", "cells": memory_cells,
+               "head": ["images/s; tokens/s in MiB resident", "PyTorch", "`checkpoint`", "`liveness`", "`recompute`",
+                        "`freelunch:rate=4`", "to `checkpoint`, in no more memory"]},
+}
 
 
 def machine(rows, threads):
@@ -55,15 +80,20 @@ def machine(rows, threads):
     return "On %d threads of: %s; PyTorch %s." % (threads, model, torch)
 
 
-def write(path, text):
+def begin_of(table):
+    """The comment behind which the table goes."""
+    return "<!-- peer_host.py%s writes this -->" % ("" if table == "speed" else " --table " + table)
+
+
+def write(path, begin, text):
     """Replaces what is between the two comments in the file."""
     with open(path, encoding="utf-8") as file:
         whole = file.read()
-    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    between = re.compile(re.escape(begin) + ".*?" + re.escape(END), re.DOTALL)
     if not between.search(whole):
-        sys.exit("peer_host: %s has no lines '%s' and '%s', between which the table goes" % (path, BEGIN, END))
+        sys.exit("peer_host: %s has no lines '%s' and '%s', between which the table goes" % (path, begin, END))
     with open(path, "w", encoding="utf-8") as file:
-        file.write(between.sub(lambda _: "%s\n%s\n%s" % (BEGIN, text, END), whole))
+        file.write(between.sub(lambda _: "%s\n%s\n%s" % (begin, text, END), whole))
 
 
 def main():
@@ -73,7 +103,8 @@ def main():
     p.add_argument("--mm", required=True, help="the command mm")
     p.add_argument("--write", metavar="FILE", help="the file that has the table")
     p.add_argument("--nets", help="some of " + ", ".join(case[1] for case in CASES) + "; separated by ; (all)")
-    p.add_argument("--precision", default="fp32,bf16")
+    p.add_argument("--table", choices=TABLES, default="speed", help="speed or memory (speed)")
+    p.add_argument("--precision", help="fp32, bf16 or both (both; of memory fp32)")
     p.add_argument("--threads", type=int, default=0, help="threads (as many as may be scheduled)")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--iterations", type=int, default=30, help="measured iterations of a round, at most (30)")
@@ -83,29 +114,30 @@ def main():
     names = given.nets.split(";") if given.nets else [case[1] for case in CASES]
     if unknown := set(names) - {case[1] for case in CASES}:
         p.error("--nets: there is no %s" % ", ".join(sorted(unknown)))
-    args = types.SimpleNamespace(**vars(given), device="cpu", modes=MODES, run=None, policies="liveness", cap=0,
-                                 limit=1800, image_size=224, end=0)
+    table = TABLES[given.table]
+    precisions = (given.precision or table["precision"]).split(",")
+    args = types.SimpleNamespace(**vars(given), device="cpu", modes=table["modes"], run=None,
+                                 policies=table["policies"], cap=0, limit=1800, image_size=224, end=0)
     args.threads = args.threads or usable_threads()
     lines, everything = [], []
     for name, net, batch in (case for case in CASES if case[1] in names):
-        for args.precision in given.precision.split(","):
+        for args.precision in precisions:
             rounds = []
             for rows in rounds_of(args, net, batch):
                 if not rounds or rounds[-1] is not rows:
                     rounds.append(rows)
             by = {row["policy"]: row for row in medians(rounds)}
-            ordered = [by["pytorch " + mode] for mode in MODES] + [row for p, row in by.items() if "pytorch" not in p]
+            ordered = [by["pytorch " + mode] for mode in args.modes] + [row for p, row in by.items() if "pytorch" not in p]
             everything += ordered
-            lines.append(line_of(name, args.precision, ordered))
+            lines.append("| %s |" % " | ".join(["%s, %s" % (name, args.precision), *table["cells"](ordered)]))
             print(lines[-1], file=sys.stderr, flush=True)
             if args.json:
                 save(args.json, everything)
-    text = "\n".join([machine(everything, args.threads), "",
-                      "| images/s; tokens/s | PyTorch, eager | compiled | `mm`, `liveness` | to the faster | resident MiB |",
-                      "|---|---|---|---|---|---|", *lines])
+    head = ["| %s |" % " | ".join(table["head"]), "|---" * len(table["head"]) + "|"]
+    text = "\n".join([machine(everything, args.threads), "", *head, *lines])
     print(text)
     if args.write:
-        write(args.write, text)
+        write(args.write, begin_of(given.table), text)
     bad = [row for row in everything if row["status"] != "ok"]
     sys.exit("peer_host: %s, %s: %s" % tuple(bad[0][key] for key in ("net", "policy", "status")) if bad else 0)
 

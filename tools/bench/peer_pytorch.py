@@ -14,9 +14,9 @@ batch comes from pinned host memory, and nothing waits for the device until a ru
 
 Modes: keep; channels_last (keep with images and weights in that order, as in mm); checkpoint (each residual block;
 plain networks in four segments); save_on_cpu (autograd's saved tensors in pinned memory); compile:B (torch.compile with
-activation_memory_budget B, PyTorch 2.4 or later; in bf16 and on the CPU in channels_last order, which is faster);
-compile_checkpoint (torch.compile of checkpoint). outside_bytes: the process's device memory beside its tensors, less
-what CUDA and its libraries take before there are any.
+activation_memory_budget B, PyTorch 2.4 or later; in bf16 in channels_last order, which is faster); compile_checkpoint
+(torch.compile of checkpoint). On the CPU all modes but keep are in channels_last order. outside_bytes: the process's
+device memory beside its tensors, less what CUDA and its libraries take before there are any.
 
 With --mm both sides take turns: each round runs each mode and each run of mm bench; the median of rounds counts. A mode
 keeps its process, with compiled code and memory, for all rounds. Without PyTorch only mm runs, and the rows of
@@ -89,7 +89,8 @@ def measure(net, batch, mode, precision, device, iterations, seconds, cap, image
     if cuda and cap:
         torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.mem_get_info()[1])
     compiled, half = mode.startswith("compile"), precision == "bf16"
-    order = torch.channels_last if mode == "channels_last" or compiled and (half or not cuda) else torch.contiguous_format
+    last = mode == "channels_last" or compiled and half or not cuda and mode != "keep"
+    order = torch.channels_last if last else torch.contiguous_format
     model = build(torch, net, mode).to(device, memory_format=order)
     criterion = torch.nn.CrossEntropyLoss()
 
