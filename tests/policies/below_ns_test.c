@@ -63,9 +63,9 @@ static int64_t time_of(const fixture *f, const mm_plan *plan) {
  * fits, or none was left. */
 static int64_t time_below(const fixture *f, int64_t below_ns) {
     mm_plan *plan;
-    assert_int_equal(mm_engine_plan_below(f->graph, f->facts, &f->limits, &f->policy.config, NULL, below_ns, INT64_MAX,
-                                          &plan),
-                     MM_OK);
+    assert_int_equal(
+        mm_engine_plan_below(f->graph, f->facts, &f->limits, &f->policy.config, NULL, below_ns, INT64_MAX, &plan),
+        MM_OK);
     const bool fits = plan && plan->peak_bytes <= f->limits.device_bytes;
     const int64_t ns = fits ? time_of(f, plan) : INT64_MAX;
     mm_plan_destroy(plan);
