@@ -292,9 +292,9 @@ static void shuffle_a_little(skyline *s) {
     }
 }
 
-/* Whether a goal above the lower bound is out of reach: no search has come so far below all orders (measured). */
+/* Whether a goal above the lower bound is out of reach: no search has come so far below its orders (measured). */
 static bool is_far(const skyline *s, const mm_placement *best) {
-    enum { FAR = 16 };
+    enum { FAR = 8 };
     return s->enough > s->problem->lower_bound && best->height - s->enough > s->enough / FAR;
 }
 
