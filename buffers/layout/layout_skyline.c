@@ -292,19 +292,12 @@ static void shuffle_a_little(skyline *s) {
     }
 }
 
-/* Whether a goal above the lower bound is out of reach: no search has come so far below its orders (measured). */
-static bool is_far(const skyline *s, const mm_placement *best) {
-    enum { FAR = 8 };
-    return s->enough > s->problem->lower_bound && best->height - s->enough > s->enough / FAR;
-}
-
 static mm_status search(skyline *s, mm_placement *best) {
     for (int order = 0; order < MM_ORDERS && (order == 0 || !done(s, best)); order++) {
         MM_TRY(mm_layout_order_boxes(s->problem, (mm_layout_order)order, s->order));
         const int64_t first = best->height > s->enough ? best->height : s->enough;
         if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
-    if (is_far(s, best)) return MM_OK;
     for (int round = 0; !done(s, best); round++) {
         MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->order)); /* by far the best to start from */
         if (round > 0) shuffle_a_little(s);
