@@ -27,17 +27,32 @@ static bool is_better(const mm_auto *a, const mm_plan *plan, bool plan_fits, int
     return plan->peak_bytes < a->plan->peak_bytes;
 }
 
-mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out) {
-    int64_t ns = 0;
+/* As mm_auto_compare. *ns_out: the plan's time; INT64_MAX: it does not fit. */
+static mm_status compare(mm_auto *a, mm_plan *plan, int64_t *ns_out, bool *better_out) {
     const bool plan_fits = fits(a, plan);
-    mm_status status = plan_fits ? mm_simulated_time(plan, a->facts, &ns) : MM_OK;
-    *better_out = status == MM_OK && is_better(a, plan, plan_fits, ns);
+    *ns_out = INT64_MAX;
+    mm_status status = plan_fits ? mm_simulated_time(plan, a->facts, ns_out) : MM_OK;
+    *better_out = status == MM_OK && is_better(a, plan, plan_fits, *ns_out);
     mm_plan_destroy(*better_out ? a->plan : plan);
     if (!*better_out) return status;
     a->plan = plan;
-    a->plan_ns = ns;
+    a->plan_ns = plan_fits ? *ns_out : 0;
     a->fits = plan_fits;
     return MM_OK;
+}
+
+mm_status mm_auto_compare(mm_auto *a, mm_plan *plan, bool *better_out) {
+    int64_t ns;
+    return compare(a, plan, &ns, better_out);
+}
+
+/* Whether the second layout may make the plan of a->now the best. It does not if waits for bytes that are used again
+ * cost the best plan less than 1 / LITTLE of the draft's time. Nor does it, as measured, if the first layout's plan is
+ * slower than the best by more than 1 / FAR. */
+static bool may_gain(const mm_auto *a, int64_t first_ns) {
+    enum { LITTLE = 128, FAR = 16 }; /* chosen */
+    if (!a->fits) return true;
+    return a->plan_ns > a->draft_ns + a->draft_ns / LITTLE && first_ns <= a->plan_ns + a->plan_ns / FAR;
 }
 
 /* Places a->now, unless that was done before. *over_out: bytes by which the lowest placement exceeds the budget. */
@@ -45,19 +60,17 @@ static mm_status place(mm_auto *a, bool *better_out, int64_t *over_out) {
     static const mm_layout_algorithm layouts[] = {MM_LAYOUT_SOON, MM_LAYOUT_QUICK};
     const mm_assignment assigned = mm_auto_assignment(a, &a->now);
     const mm_selection selection = {.assigned = &assigned};
-    enum { NEAR = 128 }; /* chosen */
-    int64_t *over;
+    int64_t *over, ns = 0;
     bool again;
     MM_TRY(mm_auto_memo_place(a, &over, &again));
     for (int i = 0; i < 2 && !again; i++) {
         mm_plan *plan;
         bool better;
-        /* waits for bytes that are used again cost less than 1 / NEAR of the draft's time */
-        if (i > 0 && (*over > 0 || (a->fits && a->plan_ns <= a->draft_ns + a->draft_ns / NEAR))) break;
+        if (i > 0 && (*over > 0 || !may_gain(a, ns))) break;
         MM_TRY(mm_engine_plan_maps(a->survey, a->menu, &selection, layouts[i], &plan));
         const int64_t bytes = plan->peak_bytes - a->limits->device_bytes;
         if (bytes < *over) *over = bytes;
-        MM_TRY(mm_auto_compare(a, plan, &better));
+        MM_TRY(compare(a, plan, &ns, &better));
         *better_out |= better;
     }
     *over_out = *over;

@@ -133,6 +133,22 @@ a_plan_is_made_for_the_budget_() {
         fail "$(<row.json)"
 }
 
+# A policy that acts on all maps has slower forms for small budgets, in which its regions lend idle bytes.
+without_a_budget_what_always_acts_takes_its_fastest_form_() {
+    local least planned
+    local -a plan=(plan --net resnet20 --batch 32 --policy freelunch:when=always --facts "$h200")
+    expect 0 "${plan[@]}" --json free.json
+    least=$(value free.json minimum_bytes) planned=$(value free.json predicted_peak_bytes)
+    ((least < planned)) || fail "the least is planned: $(<free.json)"
+    expect 0 "${plan[@]}" --budget 4GiB --json row.json
+    [[ $(value row.json predicted_peak_bytes) == "$planned" ]] || fail "with memory to spare it takes $(<row.json)"
+    at_most "$(value free.json iteration_seconds_predicted)" "$(value row.json iteration_seconds_predicted)" "no budget"
+    expect 0 "${plan[@]}" --budget "$least" --json row.json
+    [[ $(value row.json predicted_peak_bytes) == "$least" ]] || fail "the least is not planned: $(<row.json)"
+    expect 0 train --net resnet20 --batch 32 --policy freelunch:when=always --iterations 1 --quiet --json rows
+    [[ $(values rows predicted_peak_bytes) == "$planned" ]] || fail "training takes the form of $(<rows)"
+}
+
 # Here the best placement by skyline is 15 % above the live bytes, while the exact search exceeds them only by
 # alignment.
 the_exact_search_of_places_reaches_the_live_bytes_() {

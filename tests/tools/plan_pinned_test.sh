@@ -13,9 +13,11 @@ a_spill_that_pinned_memory_has_no_room_for_is_refused_or_lies_on_the_device_() {
     says out "spill, pinned"
     spill=$(value row.json spill_bytes) needed=$(value row.json minimum_bytes)
     expect 0 "${zvc[@]}" --pinned "$spill"
-    expect 1 "${zvc[@]}" --pinned $((spill - 1))
+    expect 1 "${zvc[@]}" --pinned $((spill - 1)) --budget "$needed"
     says err "needs $spill bytes ("
     says err "with reserve=100 in the spec of its codec, no spill is needed"
+    expect 0 "${zvc[@]}" --pinned $((spill - 1)) --json row.json # without a budget the device has room for the rest
+    (($(value row.json spill_bytes) < spill && $(value row.json predicted_peak_bytes) > needed)) || fail "$(<row.json)"
     expect 1 "${zvc[@]}" --pinned 0 --budget $((needed + 4096))
     says err "needs $spill bytes ("
     expect 0 "${zvc[@]}" --pinned 0 --budget $((needed + spill)) --json row.json

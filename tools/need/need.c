@@ -109,9 +109,17 @@ static void set_minimum(need_pass *p) {
     p->minimum_step = plan->peak_step;
 }
 
+int64_t need_free_room(const need *n, int pass) {
+    const bool always = n->pass[pass].policy.config.when == MM_WHEN_ALWAYS;
+    return always && n->asked.budget_bytes == 0 ? INT64_MAX : 0;
+}
+
+/* The device memory in which a pass's smallest plan is sought. */
+static int64_t least_room(const need *n, int pass) { return n->asked.wants_least ? 0 : need_free_room(n, pass); }
+
 mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes) {
     if (n->pass[pass].minimum_pinned_bytes <= pinned_bytes) return MM_OK;
-    MM_TRY(need_within(n, pass, 0, pinned_bytes, 0));
+    MM_TRY(need_within(n, pass, least_room(n, pass), pinned_bytes, 0));
     set_minimum(&n->pass[pass]);
     return MM_OK;
 }
@@ -131,7 +139,7 @@ mm_status need_least(need *n) {
     const need_case *c = &n->asked;
     for (int i = n->n - 1; i >= 0; i--) {
         need_pass *p = &n->pass[i];
-        MM_TRY(need_within(n, i, 0, INT64_MAX, 0));
+        MM_TRY(need_within(n, i, least_room(n, i), INT64_MAX, 0));
         set_minimum(p);
         p->free = (need_free){p->minimum_bytes, p->minimum_pinned_bytes, p->minimum_step};
         if (c->wants_least || c->budget_bytes == 0 || p->minimum_bytes <= c->budget_bytes)

@@ -66,7 +66,8 @@ typedef struct need_pass {
     nets_lowered *lowered;
     mm_policy policy;
     mm_planned planned;
-    int64_t minimum_bytes;        /* the lowest peak of the policy's plans; 0: not known, `planned` fits the budget */
+    int64_t minimum_bytes;        /* the lowest peak of the policy's plans, without a budget and wants_least that of
+                                     the plan in need_free_room; 0: not known, `planned` fits the budget */
     int64_t minimum_pinned_bytes; /* pinned memory of that plan */
     int minimum_step;             /* the step at which it reaches the peak */
     need_free free;
@@ -100,6 +101,9 @@ void need_fini(need *n);
  * need_least plans them. */
 MM_CHECKED mm_status need_open(need *n, const need_case *c);
 MM_CHECKED mm_status need_least(need *n);
+/* The device memory for a pass's plan without a budget. 0: as little as the policy can do with. INT64_MAX: a policy
+ * that acts on all maps whatever the budget has slower forms for small ones (engine.c), which nobody needs then. */
+int64_t need_free_room(const need *n, int pass);
 /* Plans all passes within the case's budget, with room for its staging buffer if they fit with it. */
 MM_CHECKED mm_status need_plan(need *n, bool *fit_out);
 /* Lowers one pass. */

@@ -289,7 +289,7 @@ static int least_bound(const candidates *k) {
 /* Plans a candidate, unless its bound says that it is not faster; near_share: by at least such a share of the bound. */
 static mm_status plan_candidate(const need_case *c, int i, int near_share, candidates *k) {
     int64_t ns;
-    if (k->bound_ns[i] + k->bound_ns[i] / near_share >= k->best_ns) return MM_OK;
+    if (k->bound_ns[i] >= k->best_ns || k->bound_ns[i] + k->bound_ns[i] / near_share >= k->best_ns) return MM_OK;
     MM_TRY(predict_within(c, k->size[i], &ns));
     if (ns >= k->best_ns) return MM_OK;
     k->best = k->size[i];
@@ -299,6 +299,17 @@ static mm_status plan_candidate(const need_case *c, int i, int near_share, candi
 
 /* Whether the best is so near all bounds that no plan is faster by a tenth. */
 static bool is_near(const candidates *k) { return k->best > 0 && k->best_ns / 11 * 10 <= k->bound_ns[least_bound(k)]; }
+
+/* Finds bounds in the budget until the least of all is one of them. The bounds in any budget, which are known, are no
+ * higher, so that most candidates need none in the budget. */
+static mm_status find_least_bound(const need_case *c, candidates *k) {
+    bool in_budget[HALVINGS] = {0};
+    for (int i = least_bound(k); !in_budget[i] && k->bound_ns[i] < k->best_ns; i = least_bound(k)) {
+        in_budget[i] = true;
+        MM_TRY(bound(c, k->size[i], k->best_ns, &k->bound_ns[i]));
+    }
+    return MM_OK;
+}
 
 mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns, int64_t *sub_batch_out,
                          int64_t *ns_out) {
@@ -311,12 +322,7 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
     }
     for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
     if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
-        int64_t least_ns = k.best_ns;
-        for (int i = k.n - 1; i >= 0; i--) { /* small ones are mostly those with the least */
-            if (k.bound_ns[i] >= least_ns) continue;
-            MM_TRY(bound(c, k.size[i], least_ns, &k.bound_ns[i]));
-            if (k.bound_ns[i] < least_ns) least_ns = k.bound_ns[i];
-        }
+        MM_TRY(find_least_bound(c, &k));
         if (!is_near(&k)) MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
     }
     *sub_batch_out = k.best;

@@ -36,8 +36,11 @@ static mm_status look_further(plan_case *c) {
     return MM_OK;
 }
 
-/* Plans a pass as a session does: in the budget, with room for staging the next batch if there is any. */
+/* Plans a pass as a session does: in the budget, with room for staging the next batch if there is any; without a budget
+ * in what the policy takes then (need_free_room). */
 static mm_status plan_in_budget(plan_case *c, int pass) {
+    const int64_t room = need_free_room(&c->need, pass);
+    if (room > 0) return need_within(&c->need, pass, room, c->asked.pinned.bytes, c->staged_bytes);
     if (c->asked.budget_bytes < c->need.pass[pass].minimum_bytes && c->staged_bytes == 0 && !c->explained) return MM_OK;
     return need_within(&c->need, pass, c->asked.budget_bytes, c->asked.pinned.bytes, c->staged_bytes);
 }
