@@ -438,7 +438,16 @@ codes_of_variable_size_are_refused_where_they_cannot_be_() {
     refused 2 "policy rules:*=compress(mask): codec 'mask' does not give the elements back" bench --net tiny \
         --policies "liveness,rules:*=compress(mask)"
     refused 1 "with reserve=100 in the spec of its codec" "${train[@]}" \
-        --policy "rules:*=compress(zvc),when=always" --pinned 1KiB
+        --policy "rules:*=compress(zvc),when=always" --pinned 1KiB --budget 480000
+}
+
+an_update_by_layer_is_named_where_only_that_fits_() {
+    local net=(train --net "gpt,layers=4,width=64" --data synthetic --batch 4 --optimizer adamw --iterations 1 --quiet
+        --budget 2MiB)
+    refused 1 "; with --update by-layer policy auto would fit, with equal bits" "${net[@]}"
+    expect 0 "${net[@]}" --update by-layer
+    refused 1 "infeasible" "${net[@]/adamw/adamw,clip-norm=1}"
+    [[ $(<err) != *by-layer* ]] || fail "norms of all gradients need the update at the end"
 }
 
 run_cases

@@ -80,14 +80,32 @@ speeds_of_both_sides_are_in_the_table_() {
     printf '%s\n' before "<!-- peer_host.py writes this -->" old "<!-- to here -->" after >page
     peer_host --write page || fail "status"
     [[ $(sed -n 1p out) == "On 1 threads of: "*"; PyTorch 9.9." ]] || fail "not where and with what"
-    table "| Tiny, batch 4, fp32 | 100 | 50.0 | 200 | 2.00 | 512, 512, 300 |" \
-        "| Tiny, batch 4, bf16 | 100 | 50.0 | 200 | 2.00 | 512, 512, 300 |" \
-        "| ResNet-8, batch 2, fp32 | 100 | 50.0 | 200 | 2.00 | 512, 512, 300 |" \
-        "| ResNet-8, batch 2, bf16 | 100 | 50.0 | 200 | 2.00 | 512, 512, 300 |"
+    table "| Tiny, batch 4, fp32 | 100 | 50.0 | 200 | 2.00 | 100 % | 512, 512, 300 |" \
+        "| Tiny, batch 4, bf16 | 100 | 50.0 | 200 | 2.00 | 100 % | 512, 512, 300 |" \
+        "| ResNet-8, batch 2, fp32 | 100 | 50.0 | 200 | 2.00 | 100 % | 512, 512, 300 |" \
+        "| ResNet-8, batch 2, bf16 | 100 | 50.0 | 200 | 2.00 | 100 % | 512, 512, 300 |"
     cmp page <(echo before && echo "<!-- peer_host.py writes this -->" && cat out && echo "<!-- to here -->" && echo after) ||
         fail "the page has not the table in place of the old one: $(<page)"
     [[ $(values rows.json precision | uniq | tr '\n' ' ') == "fp32 bf16 fp32 bf16 " ]] || fail "rows"
     [[ $(values rows.json policy | head -3) == $'pytorch channels_last\npytorch compile:1.0\nliveness' ]] || fail "rows"
+}
+
+saved_rows_give_the_same_tables_without_a_run_() {
+    peer_host --nets tiny || fail "status"
+    cp out first
+    cp rows.json saved.json
+    again() { PYTHONPATH="$bench" python3 -S -c "import peer_host
+peer_host.CASES = [('Tiny, batch 4', 'tiny', 4)]
+peer_host.main()" "$@" >out 2>err; }
+    again --rows saved.json || fail "status"
+    cmp out first || fail "another table: $(<out)"
+    again --rows saved.json --table short || fail "status of the short table"
+    [[ $(tail -1 out) == "| Tiny, batch 4 | 200 (2.00) | 200 (2.00) | 300 of 512 | 300 of 512 |" ]] || fail "$(<out)"
+    ! again --rows saved.json --table memory || fail "rows of another table"
+    [[ $(<err) == "peer_host: saved.json has no rows of tiny in fp32 for --table memory" ]] || fail "$(<err)"
+    ! again --rows nothing || fail "a file that is not there"
+    ! again || fail "neither --mm nor --rows"
+    says err "one of --mm and --rows is needed"
 }
 
 memory_is_compared_with_checkpoints_() {
@@ -101,7 +119,7 @@ memory_is_compared_with_checkpoints_() {
 
 what_fails_is_in_the_table_and_in_the_status_() {
     ! BROKEN="it broke" peer_host --nets tiny --precision fp32 || fail "status"
-    table "| Tiny, batch 4, fp32 | it broke | it broke | 200 | - | -, -, 300 |"
+    table "| Tiny, batch 4, fp32 | it broke | it broke | 200 | - | 100 % | -, -, 300 |"
     [[ $(tail -1 err) == "peer_host: tiny, pytorch channels_last: it broke" ]] || fail "not told"
     echo page >page
     ! peer_host --nets tiny --precision fp32 --write page || fail "a page without the comments"

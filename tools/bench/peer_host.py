@@ -5,12 +5,15 @@
     peer_host.py --mm bazel-bin/tools/mm                        prints the table of speeds
     peer_host.py --mm bazel-bin/tools/mm --write README.md      and writes it between the two comments there
     peer_host.py --mm bazel-bin/tools/mm --table memory         PyTorch's checkpoint beside mm's policies
+    peer_host.py --rows speed.json --table short                a table of rows that --json has saved
 
 Speeds: PyTorch runs eagerly in channels-last order and compiled (inductor), in f32 and under bf16 autocast; mm runs
-liveness. Memory, in f32: PyTorch keeps all maps, or runs blocks again (checkpoint); mm runs policies that take less.
-All use as many threads, one after the other. A figure is the median of rounds; memory is the process's resident peak.
+liveness. Short: of them a line a network. Memory, in f32: PyTorch keeps all maps, or runs blocks again (checkpoint); mm
+runs policies that take less. All use as many threads, one after the other. A figure is the median of rounds; the spread
+is the largest difference between two rounds of one program over its median; memory is the process's resident peak.
 Three rounds of all speeds take about an hour on two cores, which must have nothing else to do.
 """
+import json
 import re
 import signal
 import sys
@@ -38,13 +41,30 @@ def figures(row):
     return "%.*f" % (0 if rate >= 100 else 1, rate), "%.0f" % mib
 
 
+def ratio_of(rows):
+    """mm's speed, the last row's, over that of the faster of PyTorch's."""
+    speeds = [rate_of(row)[0] if row["status"] == "ok" else 0 for row in rows]
+    return "%.2f" % (speeds[-1] / max(speeds[:-1])) if max(speeds[:-1]) and speeds[-1] else "-"
+
+
 def speed_cells(rows):
     """Cells of the table of speeds: PyTorch's rows in the order of its modes, then mm's."""
-    speeds = [rate_of(row)[0] if row["status"] == "ok" else 0 for row in rows]
-    peers = max(speeds[:-1])
-    cells = [figures(row) for row in rows]
-    ratio = "%.2f" % (speeds[-1] / peers) if peers and speeds[-1] else "-"
-    return [*(speed for speed, _ in cells), ratio, ", ".join(mib for _, mib in cells)]
+    cells, rates = [figures(row) for row in rows], [row["rounds"] for row in rows if row["status"] == "ok"]
+    spread = max((max(r) - min(r)) / sorted(r)[len(r) // 2] for r in rates)
+    mib = ", ".join(mib for _, mib in cells)
+    return [*(speed for speed, _ in cells), ratio_of(rows), "%.0f %%" % (100 * spread), mib]
+
+
+def short_lines(name, groups):
+    """A network's line of the short table: of each precision mm's speed, its ratio, and mm's MiB over PyTorch's."""
+    cells = ["%s (%s)" % (figures(rows[-1])[0], ratio_of(rows)) for rows in groups.values()]
+    mib = [[figures(row)[1] for row in rows] for rows in groups.values()]
+    cells += ["%s of %s" % (m[-1], min((x for x in m[:-1] if x != "-"), key=float, default="-")) for m in mib]
+    return [[name, *cells]]
+
+
+def lines_by_precision(cells):
+    return lambda name, groups: [["%s, %s" % (name, precision), *cells(rows)] for precision, rows in groups.items()]
 
 
 def memory_cells(rows):
@@ -60,24 +80,29 @@ def memory_cells(rows):
     return [*cells, "%.2f: `%s`" % (rate_of(best)[0] / rate_of(base)[0], best["policy"])]
 
 
+SPEED = {"modes": ["channels_last", "compile:1.0"], "policies": "liveness", "precision": "fp32,bf16"}
 TABLES = {
-    "speed": {"modes": ["channels_last", "compile:1.0"], "policies": "liveness", "precision": "fp32,bf16",
-              "cells": speed_cells,
-              "head": ["images/s; tokens/s", "PyTorch, eager", "compiled", "`mm`, `liveness`", "to the faster",
+    "speed": {**SPEED, "lines": lines_by_precision(speed_cells),
+              "head": ["images/s; tokens/s", "PyTorch, eager", "compiled", "`mm`, `liveness`", "to the faster", "spread",
                        "resident MiB"]},
+    "short": {**SPEED, "lines": short_lines,
+              "head": ["images/s; tokens/s", "f32", "bf16", "resident MiB: f32", "bf16"]},
     "memory": {"modes": ["channels_last", "checkpoint"], "policies": "liveness;recompute;freelunch:rate=4",
-               "precision": "fp32", "cells": memory_cells,
+               "precision": "fp32", "lines": lines_by_precision(memory_cells),
                "head": ["images/s; tokens/s in MiB resident", "PyTorch", "`checkpoint`", "`liveness`", "`recompute`",
                         "`freelunch:rate=4`", "to `checkpoint`, in no more memory"]},
 }
 
 
-def machine(rows, threads):
-    """Where and with what it was measured."""
+def cpu_model():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "a CPU")
+        return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "a CPU")
+
+
+def machine(rows):
+    """Where and with what it was measured."""
     torch = next((row["torch"] for row in rows if row.get("torch")), "none")
-    return "On %d threads of: %s; PyTorch %s." % (threads, model, torch)
+    return "On %d threads of: %s; PyTorch %s." % (rows[0]["threads"], rows[0]["cpu"], torch)
 
 
 def begin_of(table):
@@ -96,14 +121,41 @@ def write(path, begin, text):
         file.write(between.sub(lambda _: "%s\n%s\n%s" % (begin, text, END), whole))
 
 
+def measure(args, net, batch):
+    """Rows of a network: PyTorch's in the order of its modes, then mm's."""
+    rounds = []
+    for rows in rounds_of(args, net, batch):
+        if not rounds or rounds[-1] is not rows:
+            rounds.append(rows)
+    by = {row["policy"]: dict(row, cpu=cpu_model(), threads=args.threads) for row in medians(rounds)}
+    return [by["pytorch " + mode] for mode in args.modes] + [row for p, row in by.items() if "pytorch" not in p]
+
+
+def read_rows(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as e:
+        sys.exit("peer_host: %s: %s" % (path, e))
+
+
+def find(saved, args, net):
+    """The same of saved rows, which are in this order."""
+    rows = [row for row in saved if (row["net"], row["precision"]) == (net, args.precision)]
+    if [row["policy"] for row in rows] != ["pytorch " + mode for mode in args.modes] + args.policies.split(";"):
+        sys.exit("peer_host: %s has no rows of %s in %s for --table %s" % (args.rows, net, args.precision, args.table))
+    return rows
+
+
 def main():
     for number in (signal.SIGINT, signal.SIGTERM):  # closes the child, too, whose group gets no signal
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     p = make_parser(__doc__)
-    p.add_argument("--mm", required=True, help="the command mm")
+    p.add_argument("--mm", help="the command mm")
+    p.add_argument("--rows", metavar="FILE", help="rows of an earlier run (--json); nothing is run")
     p.add_argument("--write", metavar="FILE", help="the file that has the table")
     p.add_argument("--nets", help="some of " + ", ".join(case[1] for case in CASES) + "; separated by ; (all)")
-    p.add_argument("--table", choices=TABLES, default="speed", help="speed or memory (speed)")
+    p.add_argument("--table", choices=TABLES, default="speed", help="speed, short or memory (speed)")
     p.add_argument("--precision", help="fp32, bf16 or both (both; of memory fp32)")
     p.add_argument("--threads", type=int, default=0, help="threads (as many as may be scheduled)")
     p.add_argument("--rounds", type=int, default=3)
@@ -111,30 +163,29 @@ def main():
     p.add_argument("--seconds", type=float, default=20, help="for these iterations (20)")
     p.add_argument("--json", help="all rows, as an array")
     given = p.parse_args()
+    if (given.mm is None) == (given.rows is None):
+        p.error("one of --mm and --rows is needed")
     names = given.nets.split(";") if given.nets else [case[1] for case in CASES]
     if unknown := set(names) - {case[1] for case in CASES}:
         p.error("--nets: there is no %s" % ", ".join(sorted(unknown)))
     table = TABLES[given.table]
-    precisions = (given.precision or table["precision"]).split(",")
     args = types.SimpleNamespace(**vars(given), device="cpu", modes=table["modes"], run=None,
                                  policies=table["policies"], cap=0, limit=1800, image_size=224, end=0)
     args.threads = args.threads or usable_threads()
+    saved = read_rows(given.rows) if given.rows else None
     lines, everything = [], []
     for name, net, batch in (case for case in CASES if case[1] in names):
-        for args.precision in precisions:
-            rounds = []
-            for rows in rounds_of(args, net, batch):
-                if not rounds or rounds[-1] is not rows:
-                    rounds.append(rows)
-            by = {row["policy"]: row for row in medians(rounds)}
-            ordered = [by["pytorch " + mode] for mode in args.modes] + [row for p, row in by.items() if "pytorch" not in p]
-            everything += ordered
-            lines.append("| %s |" % " | ".join(["%s, %s" % (name, args.precision), *table["cells"](ordered)]))
-            print(lines[-1], file=sys.stderr, flush=True)
+        groups = {}
+        for args.precision in (given.precision or table["precision"]).split(","):
+            groups[args.precision] = find(saved, args, net) if saved else measure(args, net, batch)
+            everything += groups[args.precision]
             if args.json:
                 save(args.json, everything)
+        new = ["| %s |" % " | ".join(line) for line in table["lines"](name, groups)]
+        print(*new, sep="\n", file=sys.stderr, flush=True)
+        lines += new
     head = ["| %s |" % " | ".join(table["head"]), "|---" * len(table["head"]) + "|"]
-    text = "\n".join([machine(everything, args.threads), "", *head, *lines])
+    text = "\n".join([machine(everything), "", *head, *lines])
     print(text)
     if args.write:
         write(args.write, begin_of(given.table), text)

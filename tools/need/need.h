@@ -187,7 +187,8 @@ const char *need_bound_text(const need *n, char *buffer, size_t capacity);
 MM_CHECKED mm_status need_advise(const need_case *c, const mm_policy *refused, int64_t needs_bytes);
 
 /* Adds to the refusal in mm_last_error how the same policy would fit: without fusion, if only target.fuse_facts
- * demanded it; or in smaller sub-batches, if it fits with one image at a time. Returns MM_ERR_INFEASIBLE. */
+ * demanded it; with updates behind each layer's backward step; or in smaller sub-batches, if it fits with one image at
+ * a time. Returns MM_ERR_INFEASIBLE. */
 MM_CHECKED mm_status need_advise_own(const need_case *c);
 
 #endif

@@ -113,6 +113,25 @@ static mm_status advise_apart(const need_case *c) {
                    path);
 }
 
+/* Tries to update each layer behind its backward step: then one layer's states at a time must be on the device. */
+static mm_status advise_update(const need_case *c, bool *fits_out) {
+    target open = *c->target;
+    need_case again = *c;
+    mm_failure refusal;
+    nets_lowering how = target_lowering(&open, c->mode);
+    again.target = &open;
+    open.update = how.update = NETS_UPDATE_BY_LAYER;
+    how.pass.whole = c->sub_batch > 0 && c->sub_batch < c->batch;
+    *fits_out = false;
+    if (c->target->update != NETS_UPDATE_AT_END || c->mode != NETS_TRAIN ||
+        nets_update_refusal(&how, open.optimizer.clip_norm > 0))
+        return MM_ERR_INFEASIBLE;
+    mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
+    if (need_try(&again, fits_out) != MM_OK || !*fits_out) return mm_failure_restore(&refusal);
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --update by-layer policy %s would fit, with equal bits", refusal.message,
+                   MM_BRIEF(c->policy));
+}
+
 /* The policy without its option subbatch. */
 static mm_status without_number(const char *spec, mm_policy *policy_out) {
     MM_TRY(mm_policy_parse(spec, policy_out));
@@ -152,6 +171,8 @@ static mm_status advise_sub_batch(const need_case *c) {
 }
 
 mm_status need_advise_own(const need_case *c) {
-    const mm_status told = advise_apart(c);
-    return c->sub_batch > 1 ? advise_sub_batch(c) : told;
+    bool fits;
+    mm_status told = advise_apart(c);
+    told = advise_update(c, &fits);
+    return c->sub_batch > 1 && !fits ? advise_sub_batch(c) : told;
 }
