@@ -95,6 +95,7 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
                               .pinned_bytes = pinned_bytes,
                               .base_bytes = n->base_bytes + staged_bytes,
                               .disk_bytes = n->asked.target->disk_bytes,
+                              .below_ns = device_bytes > 0 ? n->asked.below_ns : 0,
                               .stop = n->asked.target->stop};
     if (device_bytes > 0 && memcmp(&room, &p->room, sizeof room) == 0) return MM_OK;
     MM_TRY(plan(p, &limits));

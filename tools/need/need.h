@@ -45,6 +45,7 @@ typedef struct need_case {
      * are 0. Else minima are found as with wants_least, also where the budget is so small that single layers may be
      * faster. */
     bool wants_plan;
+    int64_t below_ns;     /* within a budget: a pass's plans are of no use from this time on (mm_limits); 0: no limit */
     int64_t staged_bytes; /* wants_plan: room for a staging buffer, which plans have if they fit with it */
 } need_case;
 

@@ -247,8 +247,8 @@ static mm_status hasten(const need_case *c, int64_t *n) {
     return MM_OK;
 }
 
-/* As predict, without looking for the minima. */
-static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t *ns_out) {
+/* As predict, without looking for the minima. below_ns: of no interest from this time on; INT64_MAX: no limit. */
+static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t below_ns, int64_t *ns_out) {
     const need_case parts = in_parts(c, sub_batch);
     need n;
     bool fit = true;
@@ -257,12 +257,14 @@ static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t *
     mm_status status = MM_OK;
     for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--) {
         mm_simulation sim;
+        if (below_ns < INT64_MAX) n.asked.below_ns = (below_ns - ns - 1) / n.pass[i].graph.passes + 1;
         status = need_within(&n, i, c->budget_bytes, c->pinned.bytes, 0);
         const mm_plan *plan = n.pass[i].planned.plan;
         fit = status == MM_OK && plan->peak_bytes <= c->budget_bytes && plan->pinned_bytes <= c->pinned.bytes;
         if (fit) status = need_simulate(&n, i, &sim);
         if (!fit || status != MM_OK) continue;
         ns += n.pass[i].graph.passes * sim.iteration_ns;
+        fit = ns < below_ns;
         mm_simulation_fini(&sim);
     }
     need_fini(&n);
@@ -290,7 +292,7 @@ static int least_bound(const candidates *k) {
 static mm_status plan_candidate(const need_case *c, int i, int near_share, candidates *k) {
     int64_t ns;
     if (k->bound_ns[i] >= k->best_ns || k->bound_ns[i] + k->bound_ns[i] / near_share >= k->best_ns) return MM_OK;
-    MM_TRY(predict_within(c, k->size[i], &ns));
+    MM_TRY(predict_within(c, k->size[i], k->best_ns, &ns));
     if (ns >= k->best_ns) return MM_OK;
     k->best = k->size[i];
     k->best_ns = ns;
