@@ -308,7 +308,7 @@ static mm_status range_check(const char *what, const void *memory, int64_t bytes
 
 mm_status mm_copy_async(mm_stream *stream, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
     bool entered;
-    if (kind != MM_COPY_DEVICE && kind != MM_COPY_OUT && kind != MM_COPY_IN)
+    if ((int)kind < MM_COPY_DEVICE || kind > MM_COPY_ANY)
         return mm_fail(MM_ERR_INVALID, "copy: no copy kind %d", (int)kind);
     MM_TRY(range_check("copy to", dst, bytes));
     MM_TRY(range_check("copy from", src, bytes));

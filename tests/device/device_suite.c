@@ -262,6 +262,9 @@ static void copies_of_odd_sizes_keep_every_byte_and_touch_no_other(void **state)
         copy(s, first, s->pinned, bytes, MM_COPY_IN);
         copy(s, second + guard, first, bytes, MM_COPY_DEVICE);
         copy(s, here, second, wide, MM_COPY_OUT);
+        copy(s, first, here, wide, MM_COPY_ANY);
+        copy(s, second, first, wide, MM_COPY_ANY);
+        copy(s, here, second, wide, MM_COPY_ANY);
         sync(s);
         assert_all(here, 0xa5, guard);
         assert_memory_equal(here + guard, s->pinned, (size_t)bytes);

@@ -128,8 +128,8 @@ static mm_status advise_update(const need_case *c, bool *fits_out) {
         return MM_ERR_INFEASIBLE;
     mm_failure_save(&refusal, MM_ERR_INFEASIBLE);
     if (need_try(&again, fits_out) != MM_OK || !*fits_out) return mm_failure_restore(&refusal);
-    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --update by-layer policy %s would fit, with equal bits", refusal.message,
-                   MM_BRIEF(c->policy));
+    return mm_fail(MM_ERR_INFEASIBLE, "%s; with --update by-layer policy %s would fit, with equal bits",
+                   refusal.message, MM_BRIEF(c->policy));
 }
 
 /* The policy without its option subbatch. */

@@ -26,7 +26,9 @@ typedef struct mm_event mm_event;
 typedef struct mm_replay mm_replay; /* captured tasks */
 
 typedef enum mm_memory_kind { MM_MEMORY_DEVICE, MM_MEMORY_PINNED } mm_memory_kind;
-typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT /* device to host */, MM_COPY_IN } mm_copy_kind;
+/* Between which memories a copy goes: within the device's; from it to pinned memory; back; or ANY: each of the two
+ * addresses is in either. */
+typedef enum mm_copy_kind { MM_COPY_DEVICE, MM_COPY_OUT, MM_COPY_IN, MM_COPY_ANY } mm_copy_kind;
 
 /* What the CPU may do with memory. */
 typedef enum mm_permit { MM_PERMIT_NONE, MM_PERMIT_READ, MM_PERMIT_ALL } mm_permit;

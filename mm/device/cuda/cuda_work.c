@@ -16,13 +16,15 @@ static mm_status work_check(const cuda_stream *stream, cudaError_t error, const 
 mm_status cuda_copy_async(mm_stream *base, void *dst, const void *src, int64_t bytes, mm_copy_kind kind) {
     static const enum cudaMemcpyKind kinds[] = {[MM_COPY_DEVICE] = cudaMemcpyDeviceToDevice,
                                                 [MM_COPY_OUT] = cudaMemcpyDeviceToHost,
-                                                [MM_COPY_IN] = cudaMemcpyHostToDevice};
+                                                [MM_COPY_IN] = cudaMemcpyHostToDevice,
+                                                [MM_COPY_ANY] = cudaMemcpyDefault};
     cudaStream_t stream = cuda_stream_task(base);
     for (int64_t done = 0, part; done < bytes; done += part) {
         char *to = (char *)dst + done;
         const char *from = (const char *)src + done;
         part = bytes - done;
-        if (kind != MM_COPY_DEVICE) part = cuda_pinned_run(cuda_device_of(base), kind == MM_COPY_OUT ? to : from, part);
+        if (kind == MM_COPY_OUT || kind == MM_COPY_ANY) part = cuda_pinned_run(cuda_device_of(base), to, part);
+        if (kind == MM_COPY_IN || kind == MM_COPY_ANY) part = cuda_pinned_run(cuda_device_of(base), from, part);
         MM_TRY(work_check((cuda_stream *)base, cudaMemcpyAsync(to, from, (size_t)part, kinds[kind], stream),
                           "cudaMemcpyAsync", part));
     }

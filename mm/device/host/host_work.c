@@ -58,7 +58,7 @@ static mm_status copy_run(void *arg) {
     const int64_t at_ns = host_stream_at(copy->stream);
     const int64_t began_ns = at_ns > copy->queued_ns ? at_ns : copy->queued_ns;
     int64_t end_ns = 0;
-    if (copy->kind != MM_COPY_DEVICE)
+    if (copy->kind == MM_COPY_OUT || copy->kind == MM_COPY_IN)
         end_ns = link_book((host_device *)copy->stream->device, copy->kind, copy->bytes, began_ns);
     const int64_t ran_ns = end_ns ? thread_ns() : 0; /* a system call */
     if (copy->bytes > 0) memcpy(copy->dst, copy->src, (size_t)copy->bytes);

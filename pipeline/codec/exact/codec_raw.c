@@ -24,7 +24,7 @@ static mm_status raw_copy(const mm_codec *codec, mm_stream *stream, const mm_sha
     (void)scratch, (void)inputs, (void)counters;
     int64_t bytes;
     MM_TRY(raw_bound(codec, shape, &bytes));
-    return mm_copy_async(stream, dst, src, bytes, MM_COPY_DEVICE);
+    return mm_copy_async(stream, dst, src, bytes, MM_COPY_ANY); /* mm_dispatch_decode_paused decodes in pinned memory */
 }
 
 enum { STRIP_ELEMS = 2048 }; /* 8 KiB: a quarter of a first-level cache */

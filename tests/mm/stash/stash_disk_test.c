@@ -88,12 +88,13 @@ static void expect_stored(mm_stash *s, bool coded) {
 /* Readers of codes need exact signs of them. */
 TEST_CASE(a_plan_stores_what_pinned_memory_has_no_room_for) {
     static const char *const policies[] = {"swap-async", "rules:*=swap,depth=1,when=always",
-                                           "rules:*=compress-swap(group:bits=8),when=always"};
-    for (int p = 0; p < 3; p++) {
-        const bool coded = p == 2;
+                                           "rules:*=compress-swap(group:bits=8),when=always",
+                                           "rules:*=compress-swap(raw),when=always"};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        const bool coded = p >= 2;
         mm_stash *s = create(policies[p], false);
         stash_rig r;
-        stash_rig_init(&r, s, 31 + (uint64_t)p);
+        stash_rig_init(&r, s, 31 + p);
         iterate_as(&r, coded, AS_BEFORE); /* unplanned */
         const mm_stash_stats first = stash_stats_of(s);
         assert_true(first.store_bytes > 0 && first.load_bytes == first.store_bytes);
