@@ -53,7 +53,7 @@ typedef enum nets_role {
 } nets_role;
 
 /* Whether a max pool's indices take 4 bits each: if its windows have at most 16 elements, and its channels are a
- * multiple of four (every backend computes four together). */
+ * multiple of four (a GPU's thread computes four). */
 static inline bool nets_halves_index(const nets_attrs *attrs, int64_t channels) {
     return attrs->kernel[0] * attrs->kernel[1] <= 16 && channels % 4 == 0;
 }

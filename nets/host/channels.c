@@ -26,11 +26,10 @@ nets_channels nets_channels_of(int64_t rows, int64_t channels, mm_dtype maps, mm
                         .rows = rows,
                         .channels = channels,
                         .elems = rows * channels};
-    int threads = mm_host_pool_threads(pool);
     ch.lanes = (LEAST_LANES + channels - 1) / channels * channels;
     ch.chunk_elems = CHUNK_LINES * ch.lanes;
     ch.blocks = nets_cut_of((ch.elems + ch.chunk_elems - 1) / ch.chunk_elems, nets_pieces(pool), 1, LEAST_CHUNKS);
-    ch.places = ch.blocks.pieces < threads ? ch.blocks.pieces : threads;
+    ch.places = (int)nets_places(pool, ch.blocks.pieces);
     ch.scratch_bytes = lane_count(ch.places) * nets_aligned(ch.lanes * (int64_t)sizeof(float)) +
                        2 * (ch.places + ch.blocks.pieces) * nets_aligned(channels * (int64_t)sizeof(double));
     ch.by_x_bytes = 2 * nets_aligned(ch.lanes * (int64_t)sizeof(float));
@@ -79,7 +78,7 @@ typedef struct block_pass {
 
 static mm_status run_block(void *ctx, int64_t block, int thread) {
     const block_pass *pass = ctx;
-    pass->fn(pass, block, pass->ch->blocks.pieces < mm_host_pool_threads(pass->ch->pool) ? block : thread);
+    pass->fn(pass, block, nets_place(pass->ch->pool, pass->ch->blocks.pieces, block, thread));
     return MM_OK;
 }
 

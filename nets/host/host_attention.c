@@ -224,12 +224,6 @@ static place place_of(const attention_op *op, int64_t index) {
 
 static int64_t groups_of(const attention_op *op) { return op->samples * op->kv_heads; }
 
-/* As many groups are computed at a time, each in a place of its own. */
-static int64_t places_of(const attention_op *op) {
-    const int64_t threads = mm_host_pool_threads(op->dnn->pool), groups = groups_of(op);
-    return groups < threads ? groups : threads;
-}
-
 static int64_t place_bytes(const attention_op *op, bool backward) {
     return op->floats_bytes[backward ? MM_BACKWARD : MM_FORWARD] + op->scratch_bytes;
 }
@@ -237,7 +231,7 @@ static int64_t place_bytes(const attention_op *op, bool backward) {
 /* `index`: of the head of q; `group`: of its group, in all samples. */
 static head head_of(const attention_run *run, int64_t index, int64_t group, int thread) {
     attention_op *op = run->op;
-    const int64_t each = op->blocks.each, at = groups_of(op) > places_of(op) ? thread : group;
+    const int64_t each = op->blocks.each, at = nets_place(op->dnn->pool, groups_of(op), group, thread);
     float *floats = (float *)((char *)run->args->at[NETS_WORKSPACE] + at * place_bytes(op, run->backward));
     head h = {.op = op, .thread = thread};
     if (run->args->at[NETS_SAVED]) h.log_sums = (float *)run->args->at[NETS_SAVED] + index * op->tokens;
@@ -334,7 +328,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const attention_op *op = (const attention_op *)base;
-    return places_of(op) * place_bytes(op, phase == MM_BACKWARD);
+    return nets_places(op->dnn->pool, groups_of(op)) * place_bytes(op, phase == MM_BACKWARD);
 }
 
 static void destroy(nets_op *base) {

@@ -33,6 +33,7 @@
 #include "nets/host/depthwise.h"
 #include "nets/host/host_ops.h"
 #include "nets/host/partition.h"
+#include "nets/host/weights_reorder.h"
 
 /* A part's primitives, and the reorder of their weights, which runs before them (WEIGHTS) or after them
  * (DIFF_WEIGHTS). */
@@ -418,42 +419,6 @@ static mm_status make_images(const nets_dnn *dnn, const nets_dnn_windows *w, con
     return nets_piecewise_init_cut(run, &cut, args);
 }
 
-/* Makes the reorder of the weights, by output channels, so that each thread does a part. */
-static mm_status make_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const part_desc *d, bool adds,
-                              conv_part *part) {
-    enum { LEAST_ELEMS = 1 << 15 }; /* of a piece: some ten microseconds' work. Chosen */
-    nets_piecewise *run = &part->reorder;
-    const int64_t items = nets_dnn_weight_items(w), elems = w->x[3] * w->y[3] / w->groups * w->kernel[0] * w->kernel[1];
-    const int64_t item_bytes = elems / items * (int64_t)(w->half && !d->sums ? sizeof(uint16_t) : sizeof(float));
-    const nets_cut cut =
-        nets_cut_of(items, nets_pieces(dnn->pool), nets_dnn_weight_unit(&part->run.kernel[0], d->weights),
-                    LEAST_ELEMS / (elems / items));
-    const int plain = d->sums ? 1 : 0;
-    MM_TRY(nets_piecewise_init(run, cut.pieces));
-    run->arg[0] = DNNL_ARG_FROM;
-    run->arg[1] = DNNL_ARG_TO;
-    for (int i = 0; i < cut.pieces; i++) {
-        const bool rest = i == cut.pieces - 1 && nets_cut_rest(&cut) != cut.each;
-        const nets_dnn_reorder how = {i * cut.each, rest ? nets_cut_rest(&cut) : cut.each, d->sums, adds};
-        nets_dnn_kernel kernel;
-        nets_piece *piece = &run->pieces[i];
-        MM_TRY(nets_dnn_weights_reorder(dnn, w, &part->run.kernel[0], d->weights, &how, &kernel,
-                                        &piece->offset[1 - plain]));
-        if (!kernel.primitive) {
-            nets_piecewise_fini(run);
-            return MM_OK;
-        }
-        piece->offset[plain] = how.first * item_bytes;
-        piece->kernel = rest;
-        if (run->kernel[rest].primitive)
-            nets_dnn_kernel_fini(&kernel);
-        else
-            run->kernel[rest] = kernel;
-    }
-    nets_piecewise_measure(run);
-    return MM_OK;
-}
-
 static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const part_desc *d, bool one_by_one,
                            conv_part *part) {
     const nets_dnn *dnn = op->dnn;
@@ -461,7 +426,7 @@ static mm_status make_part(const conv_op *op, const nets_dnn_windows *w, const p
     if (part->run.n_pieces == 0) MM_TRY(make_images(dnn, w, d, one_by_one, &part->run));
     part->weights_bytes = nets_dnn_arg_bytes(&part->run.kernel[0], d->weights);
     const bool adds = d->sums && op->base.adds;
-    MM_TRY(make_reorder(dnn, w, d, adds, part));
+    MM_TRY(nets_weights_reorder_init(&part->reorder, dnn, w, &part->run.kernel[0], d->weights, adds));
     part->scratch_bytes = nets_larger(nets_piecewise_places(dnn, &part->run) * part->run.scratch_bytes,
                                       nets_piecewise_places(dnn, &part->reorder) * part->reorder.scratch_bytes);
     int copies = d->sums && part->run.n_pieces > 1 ? part->run.n_pieces : part->reorder.n_pieces > 0 || adds;

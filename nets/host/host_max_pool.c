@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Max pools, by own loops over rows of maxima, or of the gradient, so that maps may be bf16. A maximum's place in its
- * window is a byte, of which two share one where they fit (nets_halves_index). A thread computes them as bytes in its
- * part of the workspace: those of a row of maxima; in the backward, those of the rows whose windows meet. */
+ * window is a byte, of which two share one where they fit (nets_halves_index). A piece has them as bytes in its part of
+ * the workspace: those of a row of maxima; in the backward, those of the rows whose windows meet. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "mm/core/graph/dtype.h"
 #include "nets/host/host_ops.h"
@@ -15,7 +14,7 @@ typedef struct max_pool_op {
     mm_host_pool *threads;
     const nets_simd_map *lines;
     nets_simd_pool pool;
-    int64_t images, elem_bytes;
+    int64_t elem_bytes;
     int64_t ring;               /* rows of maxima whose windows meet; without `halves` all of an image */
     nets_cut forward, backward; /* cut rows of maxima, and of the gradient */
     bool halves;
@@ -29,13 +28,19 @@ typedef struct max_pool_run {
 static int64_t x_row(const max_pool_op *op) { return op->pool.x[1] * op->pool.channels; }
 static int64_t y_row(const max_pool_op *op) { return op->pool.y[1] * op->pool.channels; }
 
-/* A thread's bytes of the workspace; 0: places are used where they are saved. */
-static int64_t place_bytes(const max_pool_op *op, mm_phase phase) {
+static int pieces_of(const max_pool_op *op, mm_phase phase) {
+    return phase == MM_FORWARD ? op->forward.pieces : op->backward.pieces;
+}
+
+/* A piece's bytes of the workspace; 0: places are used where they are saved. */
+static int64_t piece_bytes(const max_pool_op *op, mm_phase phase) {
     return op->halves ? nets_aligned((phase == MM_FORWARD ? 1 : op->ring) * y_row(op)) : 0;
 }
 
-static uint8_t *bytes_of(const max_pool_run *run, mm_phase phase, int thread) {
-    return (uint8_t *)run->args->at[NETS_WORKSPACE] + thread * place_bytes(run->op, phase);
+static uint8_t *bytes_of(const max_pool_run *run, mm_phase phase, int64_t piece, int thread) {
+    if (!run->op->halves) return NULL;
+    const int64_t at = nets_place(run->op->threads, pieces_of(run->op, phase), piece, thread);
+    return (uint8_t *)run->args->at[NETS_WORKSPACE] + at * piece_bytes(run->op, phase);
 }
 
 static void halve(const uint8_t *whole, int64_t n, uint8_t *halves) {
@@ -58,11 +63,11 @@ static mm_status find_maxima(void *ctx, int64_t piece, int thread) {
     const max_pool_op *op = run->op;
     const int64_t rows = op->pool.y[0], image = op->pool.x[0] * x_row(op) * op->elem_bytes, n = y_row(op);
     const int64_t from = piece * op->forward.each, end = from + op->forward.each;
-    uint8_t *index = run->args->at[NETS_INDEX];
+    uint8_t *index = run->args->at[NETS_INDEX], *bytes = bytes_of(run, MM_FORWARD, piece, thread);
     for (int64_t at = from; at < end && at < op->forward.items; at++) {
         const char *x = (const char *)run->args->at[NETS_X] + at / rows * image;
         char *y = (char *)run->args->at[NETS_Y] + at * n * op->elem_bytes;
-        uint8_t *places = !index ? NULL : op->halves ? bytes_of(run, MM_FORWARD, thread) : index + at * n;
+        uint8_t *places = !index ? NULL : op->halves ? bytes : index + at * n;
         op->lines->maxima(&op->pool, x, at % rows, y, places);
         if (places && op->halves) halve(places, n / 2, index + at * n / 2);
     }
@@ -78,13 +83,11 @@ static mm_status run_forward(nets_op *base, const nets_op_args *args) {
 
 /* The places of an image's rows up to that of the last window that has row `row`, as bytes. `next` is the first row
  * that is not in the ring yet; rows before the ring's are left out. */
-static const uint8_t *places_for(const max_pool_run *run, const uint8_t *image, int64_t row, int thread,
+static const uint8_t *places_for(const max_pool_op *op, const uint8_t *image, int64_t row, uint8_t *ring,
                                  int64_t *next) {
-    const max_pool_op *op = run->op;
     const nets_simd_pool *p = &op->pool;
     const int64_t n = y_row(op), last = (row + p->pad[0]) / p->stride[0];
     if (!op->halves) return image;
-    uint8_t *ring = bytes_of(run, MM_BACKWARD, thread);
     if (*next < last - op->ring + 1) *next = last - op->ring + 1;
     for (; *next <= last && *next < p->y[0]; ++*next)
         unhalve(image + *next * n / 2, n / 2, ring + *next % op->ring * n);
@@ -97,12 +100,13 @@ static mm_status give_rows(void *ctx, int64_t piece, int thread) {
     const char *earlier = run->args->at[NETS_EARLIER];
     const int64_t rows = op->pool.x[0], row_bytes = x_row(op) * op->elem_bytes, maxima = op->pool.y[0] * y_row(op);
     const int64_t from = piece * op->backward.each, end = from + op->backward.each;
+    uint8_t *ring = bytes_of(run, MM_BACKWARD, piece, thread);
     int64_t next = 0;
     for (int64_t at = from; at < end && at < op->backward.items; at++) {
         const int64_t image = at / rows, row = at % rows;
         if (row == 0) next = 0;
         const uint8_t *index = (const uint8_t *)run->args->at[NETS_INDEX] + image * maxima / (op->halves ? 2 : 1);
-        const uint8_t *places = places_for(run, index, row, thread, &next);
+        const uint8_t *places = places_for(op, index, row, ring, &next);
         op->lines->maxima_gradient(&op->pool, (const char *)run->args->at[NETS_DY] + image * maxima * op->elem_bytes,
                                    places, op->ring, row, earlier ? earlier + at * row_bytes : NULL,
                                    (char *)run->args->at[NETS_DX] + at * row_bytes);
@@ -117,7 +121,7 @@ static mm_status run_backward(nets_op *base, const nets_op_args *args) {
 
 static int64_t workspace_bytes(const nets_op *base, mm_phase phase) {
     const max_pool_op *op = (const max_pool_op *)base;
-    return mm_host_pool_threads(op->threads) * place_bytes(op, phase);
+    return nets_places(op->threads, pieces_of(op, phase)) * piece_bytes(op, phase);
 }
 
 /* ---------------------------------------------------------------- creation */
@@ -133,7 +137,6 @@ static mm_status create(nets_backend *backend, const nets_op_desc *desc, nets_op
     op->threads = nets_host_pool(backend);
     op->lines = nets_simd_map_best(desc->maps);
     op->elem_bytes = mm_dtype_bytes(desc->maps);
-    op->images = w.x[0];
     op->pool.channels = w.x[3];
     for (int d = 0; d < 2; d++) {
         op->pool.x[d] = w.x[1 + d];

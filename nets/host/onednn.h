@@ -66,23 +66,31 @@ typedef enum nets_dnn_conv_kind {
 MM_CHECKED mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn_conv_kind kind,
                                    const nets_dnn_kernel *like, nets_dnn_kernel *kernel_out);
 
-/* The items of which a convolution's weights consist: output channels, or groups; and how many of them, a divisor of
- * all cuts, lie in a block of the kernel's argument `arg`. */
-int64_t nets_dnn_weight_items(const nets_dnn_windows *w);
-int64_t nets_dnn_weight_unit(const nets_dnn_kernel *kernel, int arg);
+/* The items of which a convolution's weights consist, output channels or groups, and where the kernel's argument `arg`
+ * (WEIGHTS, DIFF_WEIGHTS) has them: in blocks, of which the last may be filled up. Weights that cannot be cut
+ * count as one block. */
+typedef struct nets_dnn_weight_items {
+    int64_t n;
+    int64_t elems, bytes;       /* of an item, in the plain layout */
+    int64_t block, block_bytes; /* items of a block; bytes from one block to the next */
+} nets_dnn_weight_items;
 
-/* Which items' weights a reorder copies, and whether it goes to the plain layout; adds: it adds instead of copying. */
+/* `kernel` was made from `w`. */
+MM_CHECKED mm_status nets_dnn_weight_items_of(const nets_dnn_windows *w, const nets_dnn_kernel *kernel, int arg,
+                                              nets_dnn_weight_items *items_out);
+
+/* Which items' weights a reorder copies, or adds. They are whole blocks, or the last items. */
 typedef struct nets_dnn_reorder {
-    int64_t first, n; /* first: a multiple of nets_dnn_weight_unit */
-    bool to_plain, adds;
+    int64_t first, n;
+    bool adds;
 } nets_dnn_reorder;
 
-/* A kernel that copies FROM the plain layout TO that of the kernel's argument `arg` (WEIGHTS, DIFF_WEIGHTS), or back.
- * `offset_out`: bytes from that argument's begin to the first item. The kernel was made from `w`. The primitive stays
- * NULL if the layouts are equal. */
+/* A kernel that copies FROM the plain layout TO that of the kernel's WEIGHTS, or FROM that of its DIFF_WEIGHTS TO the
+ * plain one; `kernel` was made from `w`. Both arguments begin with the first of these items. What fills up the last
+ * block becomes zero. The primitive stays NULL if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
                                               const nets_dnn_kernel *kernel, int arg, const nets_dnn_reorder *how,
-                                              nets_dnn_kernel *reorder_out, int64_t *offset_out);
+                                              nets_dnn_kernel *reorder_out);
 
 /* A product's kernel, with arguments SRC (a), WEIGHTS (b), DST (y) in the layouts described, without reordering, and
  * BIAS. MM_ERR_UNSUPPORTED with `half`: oneDNN has none for the CPU's bf16 units. */

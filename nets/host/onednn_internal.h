@@ -62,13 +62,11 @@ MM_CHECKED mm_status nets_dnn_build(const nets_dnn *dnn, const nets_dnn_op *op, 
 /* The layout of a kernel's argument; NULL if it has none of that name. */
 nets_dnn_md nets_dnn_arg_md(const nets_dnn_kernel *kernel, int arg);
 
-/* How many items of its first dimension a layout keeps together in a block. */
-int64_t nets_dnn_md_unit(nets_dnn_md md);
-/* The layout of `n` items of a tensor, along its first dimension, from the item `first` on. `md_out` has them at offset
- * 0, behind which other items lie as before; `offset_out`: elements from the tensor's begin to the first item. `first`
- * must be a multiple of nets_dnn_md_unit. The caller destroys it. */
-dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
-                               int64_t *offset_out);
+/* How many items of its first dimension a layout keeps together, and the elements from one such block to the next. */
+dnnl_status_t nets_dnn_md_block(nets_dnn_md md, int64_t *items_out, int64_t *stride_out);
+/* The layout of `n` items of a tensor, along its first dimension, from the item `first` on, in memory that begins with
+ * them; behind them others lie as before. They are whole blocks, or the last items. The caller destroys it. */
+dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out);
 void nets_dnn_md_destroy(dnnl_memory_desc_t *md);
 nets_dnn_md nets_dnn_md_of(const dnnl_memory_desc_t *md);
 

@@ -69,24 +69,23 @@ static dnnl_status_t describe_op(const nets_dnn_op *op, const mds *md, op_desc *
 
 dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1); }
 
-int64_t nets_dnn_md_unit(nets_dnn_md md) {
+dnnl_status_t nets_dnn_md_block(nets_dnn_md md, int64_t *items_out, int64_t *stride_out) {
     const dnnl_blocking_desc_t *blocking = &md->format_desc.blocking;
-    int64_t unit = 1;
+    if (md->format_kind != dnnl_blocked) return dnnl_unimplemented;
+    *items_out = 1;
     for (int i = 0; i < blocking->inner_nblks; i++)
-        if (blocking->inner_idxs[i] == 0) unit *= blocking->inner_blks[i];
-    return unit;
+        if (blocking->inner_idxs[i] == 0) *items_out *= blocking->inner_blks[i];
+    *stride_out = blocking->strides[0];
+    return dnnl_success;
 }
 
-dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
-                               int64_t *offset_out) {
+dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out) {
     dnnl_dims_t dims, from = {first};
     for (int d = 0; d < whole->ndims; d++) dims[d] = whole->dims[d];
     dims[0] = n;
     const dnnl_status_t status = dnnl_memory_desc_init_submemory(md_out, whole, dims, from);
-    if (status != dnnl_success) return status;
-    *offset_out = md_out->offset0 - whole->offset0;
     md_out->offset0 = whole->offset0;
-    return dnnl_success;
+    return status;
 }
 
 void nets_dnn_md_destroy(dnnl_memory_desc_t *md) { (void)md; }
@@ -185,44 +184,41 @@ dnnl_status_t nets_dnn_append_sum(dnnl_post_ops_t ops) {
     return dnnl_post_ops_append_sum(ops, 1, 0, dnnl_data_type_undef);
 }
 
-int64_t nets_dnn_md_unit(nets_dnn_md md) {
-    const dnnl_dims_t *blocks, *of;
-    int n;
-    int64_t unit = 1;
-    if (dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n) != dnnl_success || n == 0 ||
-        dnnl_memory_desc_query(md, dnnl_query_inner_blks, (void *)&blocks) != dnnl_success ||
-        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, (void *)&of) != dnnl_success)
-        return unit;
-    for (int i = 0; i < n; i++)
-        if ((*of)[i] == 0) unit *= (*blocks)[i];
-    return unit;
+static dnnl_status_t get_dims(nets_dnn_md md, int *rank_out, const dnnl_dims_t **dims_out) {
+    const dnnl_status_t status = dnnl_memory_desc_query(md, dnnl_query_ndims_s32, rank_out);
+    return status == dnnl_success ? dnnl_memory_desc_query(md, dnnl_query_dims, (void *)dims_out) : status;
 }
 
-/* n items from `first` on, where they lie. */
-static dnnl_status_t make_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
-                               int64_t *offset_out) {
+/* A layout whose last block is filled up counts as one block. Only a part that ends where the tensor does has such a
+ * block, and it begins where the tensor does plus an offset, with which primitives do not fill it up: they fail. */
+dnnl_status_t nets_dnn_md_block(nets_dnn_md md, int64_t *items_out, int64_t *stride_out) {
+    const dnnl_dims_t *dims, *blocks, *of, *strides;
+    int rank, n;
+    dnnl_status_t status = get_dims(md, &rank, &dims);
+    if (status == dnnl_success) status = dnnl_memory_desc_query(md, dnnl_query_strides, (void *)&strides);
+    if (status == dnnl_success) status = dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n);
+    if (status == dnnl_success) status = dnnl_memory_desc_query(md, dnnl_query_inner_blks, (void *)&blocks);
+    if (status == dnnl_success) status = dnnl_memory_desc_query(md, dnnl_query_inner_idxs, (void *)&of);
+    if (status != dnnl_success) return status;
+    *items_out = 1;
+    for (int i = 0; i < n; i++)
+        if ((*of)[i] == 0) *items_out *= (*blocks)[i];
+    if ((*dims)[0] % *items_out != 0) *items_out = (*dims)[0];
+    *stride_out = (*strides)[0];
+    return dnnl_success;
+}
+
+/* The layout of whole blocks does not depend on `first`. */
+dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out) {
     const dnnl_dims_t *all;
     int rank;
-    dnnl_dims_t dims, from = {first};
-    dnnl_status_t status = dnnl_memory_desc_query(whole, dnnl_query_ndims_s32, &rank);
-    if (status == dnnl_success) status = dnnl_memory_desc_query(whole, dnnl_query_dims, (void *)&all);
+    dnnl_dims_t dims, from = {0};
+    const dnnl_status_t status = get_dims(whole, &rank, &all);
+    (void)first;
     if (status != dnnl_success) return status;
     for (int d = 0; d < rank; d++) dims[d] = (*all)[d];
     dims[0] = n;
-    status = dnnl_memory_desc_create_submemory(md_out, whole, dims, from);
-    if (status != dnnl_success) return status;
-    status = dnnl_memory_desc_query(*md_out, dnnl_query_submemory_offset_s64, offset_out);
-    if (status != dnnl_success) dnnl_memory_desc_destroy(*md_out);
-    return status;
-}
-
-dnnl_status_t nets_dnn_md_part(nets_dnn_md whole, int64_t first, int64_t n, dnnl_memory_desc_t *md_out,
-                               int64_t *offset_out) {
-    int64_t begin;
-    dnnl_status_t status = make_part(whole, first, n, md_out, offset_out);
-    if (status != dnnl_success) return status;
-    dnnl_memory_desc_destroy(*md_out);
-    return make_part(whole, 0, n, md_out, &begin);
+    return dnnl_memory_desc_create_submemory(md_out, whole, dims, from);
 }
 
 void nets_dnn_md_destroy(dnnl_memory_desc_t *md) { destroy_md(*md); }

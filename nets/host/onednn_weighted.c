@@ -45,31 +45,38 @@ mm_status nets_dnn_conv(const nets_dnn *dnn, const nets_dnn_windows *w, nets_dnn
     return nets_dnn_build(dnn, &op, kernel_out);
 }
 
-int64_t nets_dnn_weight_items(const nets_dnn_windows *w) { return w->groups == 1 ? w->y[3] : w->groups; }
-
-int64_t nets_dnn_weight_unit(const nets_dnn_kernel *kernel, int arg) {
+mm_status nets_dnn_weight_items_of(const nets_dnn_windows *w, const nets_dnn_kernel *kernel, int arg,
+                                   nets_dnn_weight_items *items_out) {
+    const int64_t elem_bytes = w->half && arg == DNNL_ARG_WEIGHTS ? sizeof(uint16_t) : sizeof(float);
+    const nets_dnn_layout plain = weights_layout(w);
     const nets_dnn_md md = nets_dnn_arg_md(kernel, arg);
-    return md ? nets_dnn_md_unit(md) : 1;
+    nets_dnn_weight_items items = {.n = plain.dims[0], .elems = 1};
+    int64_t stride;
+    if (!md) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution has no weights");
+    DNN_TRY(nets_dnn_md_block(md, &items.block, &stride), "a layout of weights");
+    for (int d = 1; d < plain.rank; d++) items.elems *= plain.dims[d];
+    items.bytes = items.elems * elem_bytes;
+    items.block_bytes = stride * elem_bytes;
+    *items_out = items;
+    return MM_OK;
 }
 
 mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w, const nets_dnn_kernel *kernel,
-                                   int arg, const nets_dnn_reorder *how, nets_dnn_kernel *reorder_out,
-                                   int64_t *offset_out) {
+                                   int arg, const nets_dnn_reorder *how, nets_dnn_kernel *reorder_out) {
     const nets_dnn_md whole = nets_dnn_arg_md(kernel, arg);
-    const bool half = w->half && arg == DNNL_ARG_WEIGHTS;
+    const bool to_plain = arg == DNNL_ARG_DIFF_WEIGHTS;
     nets_dnn_layout plain = weights_layout(w);
     dnnl_memory_desc_t part;
     if (!whole) return mm_fail(MM_ERR_DEVICE, "oneDNN: a convolution has no weights");
-    DNN_TRY(nets_dnn_md_part(whole, how->first, how->n, &part, offset_out), "a layout of some weights");
-    *offset_out *= (int64_t)(half ? sizeof(uint16_t) : sizeof(float));
-    plain.half = half;
+    DNN_TRY(nets_dnn_md_part(whole, how->first, how->n, &part), "a layout of some weights");
+    plain.half = w->half && !to_plain;
     plain.dims[0] = how->n;
     const nets_dnn_layout wanted = {.md = nets_dnn_md_of(&part)};
     const nets_dnn_op op = {
         .what = "a reorder",
         .kind = dnnl_reorder,
-        .x = how->to_plain ? wanted : plain,
-        .y = how->to_plain ? plain : wanted,
+        .x = to_plain ? wanted : plain,
+        .y = to_plain ? plain : wanted,
         .adds = how->adds,
     };
     const mm_status status = nets_dnn_build(dnn, &op, reorder_out);

@@ -19,6 +19,16 @@ int nets_pieces(const mm_host_pool *pool) {
     return threads == 1 ? 1 : NETS_PIECES_A_THREAD * threads;
 }
 
+int64_t nets_places(const mm_host_pool *pool, int64_t pieces) {
+    const int threads = mm_host_pool_threads(pool);
+    return pieces < threads ? pieces : threads;
+}
+
+/* If there are fewer pieces than threads, each piece has a place of its own, since each piece runs once. */
+int64_t nets_place(const mm_host_pool *pool, int64_t pieces, int64_t piece, int thread) {
+    return pieces < mm_host_pool_threads(pool) ? piece : thread;
+}
+
 /* ---------------------------------------------------------------- own loops */
 
 /* The least elements of a range that is worth a thread: some ten microseconds' work. Chosen. */
@@ -136,14 +146,12 @@ mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_des
     return MM_OK;
 }
 
-int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p) {
-    int threads = mm_host_pool_threads(dnn->pool);
-    return p->n_pieces < threads ? p->n_pieces : threads;
+int64_t nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p) {
+    return nets_places(dnn->pool, p->n_pieces);
 }
 
-/* If there are fewer pieces than threads, each piece has a place of its own, since each piece runs once. */
 int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64_t piece, int thread) {
-    return p->n_pieces < mm_host_pool_threads(dnn->pool) ? piece : thread;
+    return nets_place(dnn->pool, p->n_pieces, piece, thread);
 }
 
 mm_status nets_piecewise_run_one(const nets_dnn *dnn, nets_piecewise *p, int64_t i, int thread,

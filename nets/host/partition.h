@@ -50,6 +50,10 @@ nets_grid nets_grid_of(const mm_host_pool *pool, int64_t rows, int64_t columns);
 enum { NETS_PIECES_A_THREAD = 4 };
 int nets_pieces(const mm_host_pool *pool);
 
+/* How many of a run's pieces are computed at a time (places), and the place of a piece on `thread`. */
+int64_t nets_places(const mm_host_pool *pool, int64_t pieces);
+int64_t nets_place(const mm_host_pool *pool, int64_t pieces, int64_t piece, int thread);
+
 /* ---------------------------------------------------------------- own loops */
 
 typedef void (*nets_range_fn)(const void *ctx, int64_t from, int64_t to);
@@ -98,8 +102,8 @@ void nets_piecewise_fini(nets_piecewise *p);
 MM_CHECKED mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_desc *whole,
                                             const nets_grid *grid, bool own_blocks, nets_piecewise *p);
 
-/* How many pieces run at a time (places), and the place of a piece that runs on `thread`. */
-int nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p);
+/* nets_places, nets_place of its pieces. */
+int64_t nets_piecewise_places(const nets_dnn *dnn, const nets_piecewise *p);
 int64_t nets_piecewise_place(const nets_dnn *dnn, const nets_piecewise *p, int64_t piece, int thread);
 
 /* Runs all pieces. at[i] is the memory of argument arg[i]; `scratch` has scratch_bytes for each place. */

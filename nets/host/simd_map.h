@@ -64,7 +64,8 @@ typedef struct nets_simd_map {
     void (*gate)(const void *y, const uint32_t *mask, const void *dy, int64_t n, void *g);
     void (*rectify)(const void *x, int64_t n, void *y); /* negative numbers become zero */
     /* Row `row` of an image's maxima. `places` gets each one's place in its window, row by row: the first of the
-     * greatest; NULL: they are not wanted. A NaN is greater than any number. Of no elements: the least float. */
+     * greatest; NULL: they are not wanted. A NaN is greater than any number. Of no elements: the least float, as
+     * bf16 -inf. */
     void (*maxima)(const nets_simd_pool *pool, const void *image, int64_t row, void *y, uint8_t *places);
     /* Row `row` of an image's gradient: the sums of dy of the windows whose maximum an element is, in order of the
      * windows, plus `earlier` unless NULL. `dy` is an image's; row r of its places is row r % ring of `places`. */

@@ -348,6 +348,32 @@ static void earlier_gradients_are_added_before_the_sum_is_rounded(void **state) 
     }
 }
 
+/* Whose weights the host reorders in several pieces. */
+static void convolutions_of_many_weights_round_what_the_f32_op_gives(void **state) {
+    static const struct {
+        nets_attrs attrs;
+        int64_t x[4];
+    } MANY[] = {
+        {{.out_channels = 256, .kernel = {3, 3}, .pad = {1, 1}}, {2, 4, 4, 64}},
+        {{.out_channels = 200, .kernel = {3, 3}, .pad = {1, 1}}, {2, 4, 4, 64}},
+        {{.out_channels = 121, .kernel = {3, 3}, .pad = {1, 1}}, {2, 4, 4, 72}},
+        {{.out_channels = 256, .kernel = {3, 3}, .pad = {1, 1}, .groups = 4}, {2, 3, 3, 256}},
+        {{.out_channels = 200, .kernel = {1, 1}}, {2, 3, 3, 264}},
+    };
+    (void)state;
+    if (strcmp(op_rig_device(), "host") != 0) skip();
+    for (size_t i = 0; i < sizeof MANY / sizeof *MANY; i++)
+        for (int mode = 0; mode < 4; mode++) { /* training; beside an earlier gradient; of the batch; a later pass */
+            op_rig rig;
+            op_rig_init(&rig, NETS_CONV, &MANY[i].attrs, MANY[i].x, true, mode != 2);
+            if (mode == 3) {
+                op_rig_give_passes(&rig);
+                op_rig_fill(&rig, NETS_DW, 78);
+            }
+            check(&rig, mode == 1, mode == 2);
+        }
+}
+
 /* Where cuBLASLt adds no bias, the op takes chunks of 16 and 2 rows. */
 static void a_wide_projection_with_a_bias_is_rounded_once(void **state) {
     const nets_attrs attrs = {.out_channels = (1 << 18) + 8, .bias = true};
@@ -402,6 +428,7 @@ int main(void) {
         cmocka_unit_test(an_embedding_of_bf16_maps_rounds_its_rows),
         cmocka_unit_test(an_embedding_reads_its_weights_copy),
         cmocka_unit_test(earlier_gradients_are_added_before_the_sum_is_rounded),
+        cmocka_unit_test(convolutions_of_many_weights_round_what_the_f32_op_gives),
         cmocka_unit_test(a_wide_projection_with_a_bias_is_rounded_once),
         cmocka_unit_test(fused_batch_norms_are_rounded_once),
         cmocka_unit_test(a_product_with_a_silu_is_rounded_once),

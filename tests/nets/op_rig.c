@@ -306,6 +306,13 @@ void op_rig_freeze(op_rig *rig) {
     make_op(rig);
 }
 
+void op_rig_give_passes(op_rig *rig) {
+    nets_op_destroy(rig->op);
+    rig->op = NULL;
+    rig->desc.pass.adds = true;
+    make_op(rig);
+}
+
 static double earlier_tolerance(const op_rig *rig) {
     bool conv = rig->desc.kind == NETS_CONV || rig->desc.kind == NETS_CONV_TRANSPOSE;
     return conv && !rig->device->ops->cpu_reaches_memory ? 1e-4 : 0;

@@ -95,6 +95,9 @@ void op_rig_give_earlier(op_rig *rig, void *earlier);
 /* Makes the op again, with frozen parameters. */
 void op_rig_freeze(op_rig *rig);
 
+/* Makes the op again, for a pass that is not the first: it may add to the parameters' gradients (nets_op.adds). */
+void op_rig_give_passes(op_rig *rig);
+
 /* Checks that the backward with EARLIER gives the DX without it plus EARLIER: exactly, except for a GPU's convolutions,
  * which may sum in another order. */
 void op_rig_check_earlier(op_rig *rig);

@@ -78,11 +78,31 @@ static void max_pool_keeps_what_is_not_a_number(void **state) {
     }
 }
 
+/* Whatever the number of threads. */
+static void workspace_of_a_small_max_pool_is_that_of_its_one_piece(void **state) {
+    const nets_attrs halving = {.kernel = {2, 2}, .stride = {2, 2}};
+    const nets_backend_config one = {.threads = 1}, many = {.threads = 16};
+    op_rig rig;
+    (void)state;
+    if (strcmp(op_rig_device(), "host") != 0) skip();
+    op_rig_init(&rig, NETS_MAX_POOL, &halving, (const int64_t[4]){1, 8, 8, 16}, true, true);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) {
+        op_rig_reopen(&rig, &one);
+        const int64_t bytes = nets_op_workspace_bytes(rig.op, phase);
+        op_rig_reopen(&rig, &many);
+        assert_true(bytes > 0);
+        assert_int_equal(nets_op_workspace_bytes(rig.op, phase), bytes);
+    }
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD; phase++) op_rig_run(&rig, phase);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workspace_of_a_linear_layer_is_of_the_size_of_the_activations_not_of_the_weights),
         cmocka_unit_test(lrn_constants_that_are_left_out_are_those_of_torch),
         cmocka_unit_test(lrn_of_pixels_of_a_second_round_gives_the_bits_of_the_first),
+        cmocka_unit_test(workspace_of_a_small_max_pool_is_that_of_its_one_piece),
         cmocka_unit_test(max_pool_keeps_what_is_not_a_number),
     };
     OP_RIG_RUN(tests);

@@ -112,6 +112,7 @@ typedef struct op_case {
     int64_t x2[4];      /* the second input, if it is not as the first */
     int64_t y[2];       /* height and width of the output; 0: not checked */
     bool sums_by_image; /* for batch 1 with an earlier contribution, the host's library sums in another order */
+    bool of_host;       /* large, and tells nothing about other devices */
 } op_case;
 
 static const struct operation *operation_of(const op_case *c) { return &OPERATIONS[c->kind]; }
@@ -235,9 +236,40 @@ static void check_frozen(const op_case *c) {
     op_rig_fini(&frozen);
 }
 
+/* A pass that adds to an earlier one's gradients gives their sum. */
+static void check_passes(const op_case *c) {
+    op_rig alone, adding;
+    start(&alone, c, true, true);
+    start(&adding, c, true, true);
+    op_rig_give_passes(&adding);
+    for (mm_phase phase = MM_FORWARD; phase <= MM_BACKWARD && adding.op->adds; phase++) {
+        op_rig_run(&alone, phase);
+        for (int i = 0; i < NETS_MAX_PARAMS && phase == MM_BACKWARD; i++)
+            op_rig_fill(&adding, (nets_role)(NETS_DPARAM + i), (uint32_t)i + 300);
+        op_rig_run(&adding, phase);
+    }
+    for (int i = 0; i < NETS_MAX_PARAMS && adding.op->adds; i++) {
+        const nets_role role = (nets_role)(NETS_DPARAM + i);
+        const float *gradient = alone.args.at[role], *sum = adding.args.at[role];
+        const int64_t n = gradient ? op_rig_elems(&alone, role) : 0;
+        float *earlier = op_rig_alloc(&adding, adding.bytes[role] + 1);
+        double largest = 1;
+        if (n > 0) adding.args.at[role] = earlier;
+        op_rig_fill(&adding, role, (uint32_t)i + 300);
+        for (int64_t e = 0; e < n; e++) largest = fmax(largest, fabs((double)gradient[e]));
+        for (int64_t e = 0; e < n; e++)
+            if (!(fabs((double)sum[e] - gradient[e] - earlier[e]) <= 1e-5 * largest))
+                fail_msg("role %d, element %lld is %g, not %g + %g", (int)role, (long long)e, (double)sum[e],
+                         (double)earlier[e], (double)gradient[e]);
+    }
+    op_rig_fini(&alone);
+    op_rig_fini(&adding);
+}
+
 static void check_case(void **state) {
     const op_case *c = *state;
     if (!op_rig_has(c->kind)) skip(); /* the device has no such operation */
+    if (c->of_host && strcmp(op_rig_device(), "host") != 0) skip();
     const unsigned checks = operation_of(c)->checks;
     check_outputs(c);
     check_gradients(c);
@@ -245,6 +277,7 @@ static void check_case(void **state) {
     check_fresh(c, op_rig_check_places);
     check_without_dx(c);
     check_frozen(c);
+    check_passes(c);
     if (checks & ADDS_EARLIER_INPLACE) {
         check_fresh(c, op_rig_check_earlier_inplace);
         check_fresh(c, op_rig_check_made_for_earlier);
@@ -326,6 +359,44 @@ static const op_case CASES[] = {
      {.out_channels = 6, .kernel = {1, 1}, .pad = {1, 1}},
      .x = {2, 4, 3, 9},
      .sums_by_image = true},
+    /* Whose weights the host reorders in several pieces, the last of which may have no whole blocks. */
+    {"conv_of_many_weights",
+     NETS_CONV,
+     {.out_channels = 256, .kernel = {3, 3}, .pad = {1, 1}},
+     .x = {2, 4, 4, 64},
+     .of_host = true},
+    {"conv_of_many_weights_and_less_than_a_block",
+     NETS_CONV,
+     {.out_channels = 200, .kernel = {3, 3}, .pad = {1, 1}, .bias = true},
+     .x = {2, 4, 4, 64},
+     .of_host = true},
+    {"conv_of_many_weights_and_blocks_and_a_rest",
+     NETS_CONV,
+     {.out_channels = 121, .kernel = {3, 3}, .pad = {1, 1}},
+     .x = {2, 4, 4, 72},
+     .of_host = true},
+    {"conv_1x1_of_many_weights",
+     NETS_CONV,
+     {.out_channels = 200, .kernel = {1, 1}},
+     .x = {2, 3, 3, 264},
+     .sums_by_image = true,
+     .of_host = true},
+    {"conv_of_groups_of_many_weights",
+     NETS_CONV,
+     {.out_channels = 256, .kernel = {3, 3}, .pad = {1, 1}, .groups = 4},
+     .x = {2, 3, 3, 256},
+     .of_host = true},
+    {"conv_of_groups_of_many_weights_and_a_rest",
+     NETS_CONV,
+     {.out_channels = 300, .kernel = {3, 3}, .pad = {1, 1}, .groups = 15},
+     .x = {2, 3, 3, 300},
+     .of_host = true},
+    {"conv_transpose_of_many_weights",
+     NETS_CONV_TRANSPOSE,
+     {.out_channels = 64, .kernel = {3, 3}, .stride = {2, 2}},
+     .x = {2, 3, 3, 200},
+     .y = {7, 7},
+     .of_host = true},
     {"conv_transpose_doubling",
      NETS_CONV_TRANSPOSE,
      {.out_channels = 8, .kernel = {2, 2}, .stride = {2, 2}, .bias = true},

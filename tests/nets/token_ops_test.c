@@ -416,6 +416,19 @@ static void wrong_networks_are_refused(void **state) {
     nets_net_destroy(net);
 }
 
+/* However large the weight is. Each chunk has a multiple of 16 rows, which does not exceed the limit. */
+static void the_hosts_token_loss_has_24_mib_of_scores_at_a_time(void **state) {
+    const nets_attrs attrs = {.out_channels = 40000};
+    const int64_t limit = 24 << 20, scratch = 128 << 10;
+    op_rig rig;
+    (void)state;
+    if (!is_host()) skip();
+    op_rig_init(&rig, NETS_TOKEN_LOSS, &attrs, (const int64_t[]){1, 1, 471, 168}, true, true);
+    const int64_t bytes = nets_op_workspace_bytes(rig.op, MM_FORWARD);
+    if (bytes > limit + scratch) fail_msg("%lld bytes", (long long)bytes);
+    op_rig_fini(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_and_gradients_are_those_of_float64),
@@ -425,6 +438,7 @@ int main(void) {
         cmocka_unit_test(outputs_may_lie_over_inputs),
         cmocka_unit_test(attention_does_not_see_what_comes_later),
         cmocka_unit_test(attention_needs_no_memory_for_all_scores),
+        cmocka_unit_test(the_hosts_token_loss_has_24_mib_of_scores_at_a_time),
         cmocka_unit_test(a_token_beyond_the_vocabulary_is_refused),
         cmocka_unit_test(a_label_beyond_the_classes_is_refused),
         cmocka_unit_test(an_embedding_of_shared_weights_adds_its_gradient),
