@@ -95,6 +95,7 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_persistent_table persistents;
+    int64_t home_piece_bytes; /* most bytes of a piece of a home that moves: MM_ROUTE_PIECE_BYTES; tests set less */
     int persistents_there; /* the first so many of these have their values; the others are being added */
     mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
     mm_coverage coverage;  /* bytes that plans which have run may touch */

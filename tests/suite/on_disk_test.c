@@ -17,6 +17,7 @@
 
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
+#include "mm/planning/home_route.h"
 #include "mm/planning/together.h"
 #include "nets/lower/lower.h"
 #include "tests/core/deep.h"
@@ -219,6 +220,7 @@ static bool open_run(suite_run *r, suite_net *s, const mm_options *options) {
     own.device = s->device;
     *r = (suite_run){.s = s, .backend = suite_backend(s)};
     assert_int_equal(mm_manager_create(&own, &r->manager), MM_OK);
+    r->manager->home_piece_bytes = MM_DISK_BLOCK; /* many pieces, also of a small net's tensors */
     const nets_exec_options how = {.update = s->update, .strip_elems = s->strip_elems};
     const mm_status status =
         nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, s->optimizer, &how, &r->exec);
@@ -501,6 +503,7 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
     for (int nth = 0; nth < 40; nth += test_depth(strcmp(s.device, "host") == 0 ? 6 : 12, 3)) {
         suite_run r;
         assert_true(open_run(&r, &s, &options));
+        r.manager->home_piece_bytes = MM_ROUTE_PIECE_BYTES; /* so that homes on the disk are overwritten early */
         assert_true(bytes_at_home(&r) > 0);
         suite_iterate(&r);
         float *before = suite_learned(&r, &n); /* gradients may be lost */
