@@ -125,7 +125,8 @@ mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes) {
     return MM_OK;
 }
 
-/* With homes in limited pinned memory, or on the disk, a budget may have a plan that the plan with the lowest peak says nothing of. */
+/* With homes in limited pinned memory, or on the disk, a budget may have a plan that the plan with the lowest peak says
+ * nothing of. */
 static mm_status try_budget(need *n, int pass) {
     need_pass *p = &n->pass[pass];
     const int64_t budget = n->asked.budget_bytes;
