@@ -9,6 +9,7 @@
 #include "mm/manager/claims.h"
 #include "mm/manager/install.h"
 #include "mm/manager/observe.h"
+#include "mm/planning/home_route.h"
 
 /* No padding follows the last member. So if the struct of a caller is longer than this one, the further bytes are
  * members of a later version. */
@@ -151,6 +152,7 @@ mm_status mm_manager_create_sized(const mm_options *given, size_t options_bytes,
     if (!m) return mm_fail(MM_ERR_NOMEM, "out of memory for a manager");
     m->options = options;
     m->ceiling_bytes = INT64_MAX;
+    m->home_piece_bytes = MM_ROUTE_PIECE_BYTES;
     m->state = MM_STATE_IDLE;
     pthread_mutex_init(&m->lock, NULL);
     mm_status status = open_parts(m);

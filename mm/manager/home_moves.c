@@ -62,18 +62,18 @@ static mm_status copy_piece(const move *v, const mm_route_piece *piece, bool aft
                                    : mm_home_read(v->m, &home, piece->offset, slot, piece->bytes));
 }
 
-/* Makes undone the steps before the one that failed: of the pieces over whose homes something was put. All that can be
+/* Makes undone the first n steps of the pieces over whose homes something was put by the step `over`. All that can be
  * put back is, whatever fails. Returns the first failure. */
-static mm_status go_back(const move *v, int failed) {
+static mm_status go_back(const move *v, int n, int32_t over) {
     mm_status first = MM_OK;
-    for (int i = failed - 1; i >= 0; i--) {
+    for (int i = n - 1; i >= 0; i--) {
         const mm_route_step *step = &v->route.steps[i];
         const mm_route_piece *piece = &v->route.pieces[step->piece];
         mm_persistent *entry = &v->m->persistents.entries[piece->item];
-        if (piece->over > failed || entry->lost) continue;
+        if (piece->over > over || entry->lost) continue;
         const mm_status status = copy_piece(v, piece, step->puts, !step->puts);
-        if (status != MM_OK && (step->puts || v->before[piece->item].memory != MM_MEM_DISK)) {
-            entry->lost = true; /* else the disk does not read what it failed to write */
+        if (status != MM_OK) {
+            entry->lost = true;
             entry->set_bytes = 0;
         }
         if (first == MM_OK) first = status;
@@ -115,12 +115,13 @@ static mm_status go(const move *v) {
         const mm_route_step *step = &v->route.steps[i];
         status = copy_piece(v, &v->route.pieces[step->piece], step->puts, step->puts);
     }
-    const int failed = status == MM_OK ? i : i - 1;
-    if (status == MM_OK) status = zero_added(v->m);
+    const bool arrived = status == MM_OK;
+    if (arrived) status = zero_added(v->m);
     if (status == MM_OK) return MM_OK;
     mm_failure failure;
     mm_failure_save(&failure, status);
-    if (go_back(v, failed) == MM_OK) return mm_failure_restore(&failure);
+    /* Zeros may be over any home of before. */
+    if ((arrived ? go_back(v, i, INT32_MAX) : go_back(v, i - 1, i - 1)) == MM_OK) return mm_failure_restore(&failure);
     return mm_fail(status,
                    "%s; it could not be moved back, either: some of what the disk had may be lost, and is not read "
                    "again; load the last save",
@@ -140,9 +141,11 @@ static mm_status find_route(move *v) {
     const int n = table->n < v->m->persistents_there ? table->n : v->m->persistents_there;
     mm_route_item *items = malloc(((size_t)n + 1) * sizeof *items);
     if (!items) return mm_fail(MM_ERR_NOMEM, "out of memory to move %d persistent tensors", n);
-    for (int i = 0; i < n; i++)
-        items[i] = (mm_route_item){v->before[i], table->entries[i].place, table->entries[i].bytes};
-    const mm_status status = mm_route_init(items, n, MM_ROUTE_PIECE_BYTES, MM_ROUTE_BUFFER_BYTES, &v->route);
+    for (int i = 0; i < n; i++) {
+        const mm_persistent *entry = &table->entries[i];
+        items[i] = (mm_route_item){v->before[i], entry->place, entry->lost ? 0 : entry->bytes};
+    }
+    const mm_status status = mm_route_init(items, n, v->m->home_piece_bytes, MM_ROUTE_BUFFER_BYTES, &v->route);
     free(items);
     return status;
 }
@@ -159,6 +162,18 @@ static mm_status move_all(move *v) {
     return go(v);
 }
 
+static bool moves(const mm_place *from, const mm_place *to) {
+    return from->memory != to->memory || from->offset != to->offset;
+}
+
+/* A lost tensor's home moves without its bytes: none of those that were set since is there. */
+static void forget_set(const move *v) {
+    for (int i = 0; i < v->m->persistents.n; i++) {
+        mm_persistent *entry = &v->m->persistents.entries[i];
+        if (entry->lost && moves(&v->before[i], &entry->place)) entry->set_bytes = 0;
+    }
+}
+
 mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
     mm_persistent_table *table = &m->persistents;
     const int64_t bytes = table->bytes, pinned_bytes = table->pinned_bytes, disk_bytes = table->disk_bytes;
@@ -167,6 +182,7 @@ mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
     for (int i = 0; i < table->n; i++) v.before[i] = table->entries[i].place;
     mm_persistent_table_settle(table, homes);
     const mm_status status = move_all(&v);
+    forget_set(&v);
     for (int i = 0; status != MM_OK && i < table->n; i++) table->entries[i].place = v.before[i];
     if (status != MM_OK) {
         table->bytes = bytes;
@@ -179,17 +195,40 @@ mm_status mm_homes_move(mm_manager *m, const mm_homes *homes) {
     return status;
 }
 
+/* ---------------------------------------------------------------- lost values */
+
+/* Whether the graph uses the entry; *writes_out: it writes it first. The manager writes MM_VALUES. */
+static bool uses(const mm_graph *graph, const mm_persistent *entry, bool *writes_out) {
+    const int t = mm_graph_index(graph, entry->name);
+    if (t < 0 || mm_graph_tensor(graph, t)->persistent < 0) return false;
+    const mm_step_info *first = mm_graph_step(graph, mm_graph_tensor(graph, t)->first_use);
+    bool writes = true;
+    for (int u = 0; u < first->n_uses; u++) writes &= first->uses[u].tensor != t || first->uses[u].access == MM_WRITE;
+    *writes_out = writes || strcmp(entry->name, MM_VALUES) == 0;
+    return true;
+}
+
 mm_status mm_homes_check_whole(mm_manager *m, const mm_graph *graph) {
     for (int i = 0; i < m->persistents.n; i++) {
-        mm_persistent *entry = &m->persistents.entries[i];
-        const int t = entry->lost ? mm_graph_index(graph, entry->name) : -1;
-        if (t < 0 || mm_graph_tensor(graph, t)->persistent < 0) continue;
-        const mm_step_info *first = mm_graph_step(graph, mm_graph_tensor(graph, t)->first_use);
-        bool writes = true;
-        for (int u = 0; u < first->n_uses; u++)
-            writes &= first->uses[u].tensor != t || first->uses[u].access == MM_WRITE;
-        if (!writes) return refuse_lost(entry);
-        entry->lost = false;
+        const mm_persistent *entry = &m->persistents.entries[i];
+        bool writes;
+        if (entry->lost && !entry->written && uses(graph, entry, &writes) && !writes) return refuse_lost(entry);
     }
     return MM_OK;
+}
+
+void mm_homes_note_written(mm_manager *m, const mm_graph *graph) {
+    for (int i = 0; i < m->persistents.n; i++) {
+        mm_persistent *entry = &m->persistents.entries[i];
+        bool writes;
+        if (entry->lost && uses(graph, entry, &writes)) entry->written |= writes;
+    }
+}
+
+void mm_homes_judge_written(mm_manager *m, mm_status status) {
+    for (int i = 0; i < m->persistents.n; i++) {
+        mm_persistent *entry = &m->persistents.entries[i];
+        if (entry->written && status == MM_OK) entry->lost = false;
+        entry->written = false;
+    }
 }

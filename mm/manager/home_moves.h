@@ -20,13 +20,19 @@ MM_CHECKED mm_status mm_home_write(mm_manager *m, const mm_persistent *entry, in
 /* Waits for such copies, unless `status` is a failure; of both, returns the first. */
 MM_CHECKED mm_status mm_home_sync(mm_manager *m, mm_status status);
 
-/* Moves all persistent tensors to these homes, with their values, piece by piece through a buffer of at most
- * 64 MiB (mm/planning/home_route.h), and zeroes those that are being added. The streams must be idle. MM_ERR_NOMEM, and
- * MM_ERR_IO of a disk that is full: nothing changed. MM_ERR_DEVICE; MM_ERR_IO: what had moved was moved back. If that
- * failed, too, as the message then says, what is lost cannot be read: it fails with MM_ERR_IO until it is set anew. */
+/* Moves all persistent tensors to these homes, with their values, piece by piece through a buffer in the CPU's memory
+ * that is small beside them (mm/planning/home_route.h says how large), and zeroes those that are being added. The
+ * streams must be idle. MM_ERR_NOMEM, and MM_ERR_IO of a disk that is full: nothing changed. MM_ERR_DEVICE; MM_ERR_IO:
+ * what had moved was moved back. If that failed, too, as the message then says, what is lost cannot be read: it fails
+ * with MM_ERR_IO until it is set anew, or an iteration has written it. What is lost already stays so: its home moves
+ * without bytes. */
 MM_CHECKED mm_status mm_homes_move(mm_manager *m, const mm_homes *homes);
 
-/* MM_ERR_IO: the graph reads a persistent tensor that was lost. One that it writes first is no longer lost. */
+/* MM_ERR_IO: the graph reads a persistent tensor that was lost, and does not write it first. */
 MM_CHECKED mm_status mm_homes_check_whole(mm_manager *m, const mm_graph *graph);
+/* An iteration of the graph has been issued to its end: of what was lost, notes what it writes first. */
+void mm_homes_note_written(mm_manager *m, const mm_graph *graph);
+/* All iterations have ended, with this status. MM_OK: what was noted is no longer lost. Else it still is. */
+void mm_homes_judge_written(mm_manager *m, mm_status status);
 
 #endif

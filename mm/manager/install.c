@@ -268,6 +268,7 @@ mm_status mm_manager_drain(mm_manager *m, const char *what) {
     MM_TRY(mm_manager_check_idle(m, what));
     mm_failure failure;
     mm_failure_save(&failure, mm_dispatch_sync(m->dispatch));
+    mm_homes_judge_written(m, failure.status);
     if (failure.status == MM_ERR_NOMEM) mm_manager_run_out(m, &failure);
     m->largest = NULL;
     return mm_failure_restore(&failure);

@@ -80,6 +80,7 @@ mm_status mm_iteration_start(mm_manager *m, const mm_graph *graph, const mm_way 
     if (status == MM_OK) status = way->runs ? mm_page_guard_begin(m) : MM_OK;
     if (status == MM_OK) status = way->begin(m->dispatch, now.execution);
     if (status != MM_OK) {
+        mm_homes_judge_written(m, status);
         m->now = before;
         return status;
     }
@@ -116,6 +117,7 @@ static void forget_largest(mm_manager *m) {
 void mm_iteration_note_end(mm_manager *m, mm_ready *r) {
     r->has_run = true;
     mm_sampling_note_end(r, m->now.ready == r && m->now.samples);
+    mm_homes_note_written(m, r->prepared->graph);
     m->number = m->number == INT64_MAX ? 0 : m->number + 1;
     pthread_mutex_lock(&m->lock);
     m->iterations++;
@@ -156,7 +158,10 @@ mm_status mm_iteration_finish(mm_manager *m, const mm_way *way, const char *call
     if (guarded != MM_OK && failure.status == MM_OK) mm_failure_save(&failure, guarded);
     const mm_status claims = mm_claims_end(m); /* a wrong claim may be the cause of the other failure */
     if (claims != MM_OK) mm_failure_save(&failure, claims);
-    if (failure.status != MM_OK) way->lost(m, r, &failure);
+    if (failure.status != MM_OK) {
+        mm_homes_judge_written(m, failure.status);
+        way->lost(m, r, &failure);
+    }
     return mm_failure_restore(&failure);
 }
 
@@ -169,6 +174,7 @@ static mm_status end(mm_manager *m, const char *call, mm_status (*dispatch_end)(
 mm_status mm_iteration_end(mm_manager *m) {
     MM_TRY(mm_state_check(m, MM_MOVE_END, "mm_iteration_end")); /* if refused, `largest` stays */
     mm_status status = end(m, "mm_iteration_end", mm_dispatch_end);
+    mm_homes_judge_written(m, status);
     forget_largest(m);
     return status;
 }
@@ -207,6 +213,7 @@ void mm_iteration_abort(mm_manager *m) {
     const mm_status guarded = mm_page_guard_end(m, false);
     (void)guarded; /* the iteration is given up */
     const mm_iteration *was = &m->now;
+    mm_homes_judge_written(m, reason.status);
     was->way->lost(m, was->ready, was->ran_out.status != MM_OK ? &was->ran_out : &reason);
     forget_largest(m);
     mm_failure_restore(&reason);

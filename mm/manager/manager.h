@@ -95,16 +95,17 @@ struct mm_manager {
     mm_ready *ready; /* one for each prepared graph */
     int n_ready;
     mm_persistent_table persistents;
-    int persistents_there; /* the first so many of these have their values; the others are being added */
-    mm_upload *values;     /* uploads the tensor MM_VALUES; NULL until it is needed */
-    mm_coverage coverage;  /* bytes that plans which have run may touch */
-    int64_t there_bytes;   /* bytes of the arena that have memory; the memory above was given back to the system */
-    mm_touched given_back; /* touched bytes above there_bytes, counted before that memory was given back */
-    int64_t most_touched;  /* touched bytes in all, counted before memory was last taken back */
-    mm_state state;        /* see states.h */
-    mm_iteration now;      /* the iteration under way */
-    int loops;             /* number of loops created for it (mm_loop_create), so that each has a number of its own */
-    int64_t number;        /* number of the next iteration (mm_iteration_number_set) */
+    int64_t home_piece_bytes; /* most bytes of a piece of a home that moves: MM_ROUTE_PIECE_BYTES; tests set less */
+    int persistents_there;    /* the first so many of these have their values; the others are being added */
+    mm_upload *values;        /* uploads the tensor MM_VALUES; NULL until it is needed */
+    mm_coverage coverage;     /* bytes that plans which have run may touch */
+    int64_t there_bytes;      /* bytes of the arena that have memory; the memory above was given back to the system */
+    mm_touched given_back;    /* touched bytes above there_bytes, counted before that memory was given back */
+    int64_t most_touched;     /* touched bytes in all, counted before memory was last taken back */
+    mm_state state;           /* see states.h */
+    mm_iteration now;         /* the iteration under way */
+    int loops;      /* number of loops created for it (mm_loop_create), so that each has a number of its own */
+    int64_t number; /* number of the next iteration (mm_iteration_number_set) */
     mm_observed observed;
     mm_policy_thread policy_thread; /* plans a policy that was set at run time */
     bool budget_follows;            /* the budget is what the graphs need (budget.h) */

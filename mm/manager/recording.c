@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Recordings: an iteration is recorded once and then replayed. The graph's execution owns the recording. */
 #include "mm/core/log.h"
+#include "mm/manager/home_moves.h"
 #include "mm/manager/iteration.h"
 #include "mm/manager/observe.h"
 #include "mm/manager/sampling.h"
@@ -48,12 +49,14 @@ mm_status mm_iteration_replay(mm_manager *m, const mm_graph *graph) {
     mm_ready *r = mm_manager_find(m, graph);
     if (!r || !mm_execution_recorded(r->execution))
         return mm_fail(MM_ERR_ORDER, "mm_iteration_replay: there is no recording (mm_record_begin)");
+    MM_TRY(mm_homes_check_whole(m, graph));
     mm_sampling_judge(r);
     MM_TRY(mm_manager_send_values(m, r, false, "mm_iteration_replay"));
     m->now.samples = false;
     mm_iteration_note_begin(m, r);
     mm_status status = mm_dispatch_replay(m->dispatch, r->execution);
     if (status != MM_OK) {
+        mm_homes_judge_written(m, status);
         mm_iteration_note_abort(m, r);
         return status;
     }

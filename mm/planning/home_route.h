@@ -15,8 +15,10 @@
 
 /* Most bytes of a piece. Large enough for the full rate of links and disks (chosen), small beside any budget. */
 enum { MM_ROUTE_PIECE_BYTES = 4 << 20 };
-/* Most bytes of the buffer: small beside what moves. Chosen. */
+/* A buffer of more bytes is worth smaller pieces. Chosen. */
 enum { MM_ROUTE_BUFFER_BYTES = 64 << 20 };
+/* So much smaller are these: still a MiB, below which links and disks lose much of their rate. Chosen. */
+enum { MM_ROUTE_LESS = 4 };
 
 /* A tensor that moves. */
 typedef struct mm_route_item {
@@ -47,10 +49,11 @@ typedef struct mm_route {
 } mm_route;
 
 /* Finds a route. Homes of before have no byte in common, and those of after have none; they are aligned as
- * mm_memory_align says. piece_bytes: the most of a piece, a multiple of MM_ROUTE_SLOT. Pieces are smaller, at least of
- * that, if the buffer would take more than most_bytes. Where full memories exchange what they have, it takes a few
- * pieces; in hundreds of random moves of many tensors of all sizes between three memories, 61 at most. MM_ERR_NOMEM.
- * The caller calls mm_route_fini. */
+ * mm_memory_align says. piece_bytes: the most of a piece, a multiple of MM_ROUTE_SLOT. Pieces are MM_ROUTE_LESS times
+ * smaller if the buffer would take more than most_bytes; it may still take more. Measured with pieces of 4 MiB, in
+ * random moves between two or three memories: 1 to 68 MiB for 20 tensors of 90 GiB in all, 30 to 60 MiB for 300 of
+ * 1.3 GiB, 190 to 530 MiB for 2000 of 63 GiB. Finding a route of 65,000 pieces takes 0.06 s. MM_ERR_NOMEM. The caller
+ * calls mm_route_fini. */
 MM_CHECKED mm_status mm_route_init(const mm_route_item *items, int n, int64_t piece_bytes, int64_t most_bytes,
                                    mm_route *route_out);
 void mm_route_fini(mm_route *route);

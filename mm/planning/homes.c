@@ -7,6 +7,8 @@
  * takes room that maps need. Chosen. */
 static const int AHEAD_PARTS[] = {8, 16, 0};
 enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
+/* Hosted states that pinned memory has room for ahead of a step: its two, and those of the next. Chosen. */
+enum { HOSTED_AHEAD = 4 };
 
 typedef struct search {
     const mm_home_order *order;
@@ -170,9 +172,11 @@ static mm_status attempt_on_disk(search *s, int n, mm_home_trial trial, bool *go
     return MM_OK;
 }
 
-/* How many of those that leave have room on the disk. */
+/* How many of those that leave have room on the disk, beside the hosted states there. */
 static int count_on_disk(const search *s) {
     int64_t left = s->limits->disk_bytes;
+    for (int i = 0; i < s->hosted_on_disk; i++)
+        left -= mm_memory_round(MM_MEM_DISK, mm_graph_tensor(s->order->graph, s->order->hosted[i])->bytes);
     int n = 0;
     for (; n < s->least; n++) {
         left -= mm_memory_round(MM_MEM_DISK, bytes_of(s, n));
@@ -249,35 +253,111 @@ static mm_status search_once(search *s, mm_resident resident) {
     return attempt_none(s);
 }
 
-/* The fewest hosted states that have to go to the disk, so that the other tensors which the host uses, and AHEAD of the
- * largest state, have room in pinned memory; all, if that is not enough. */
-static int count_hosted(const search *s) {
-    enum { AHEAD = 4 }; /* a step's two states, and those of the next. Chosen */
+/* ---------------------------------------------------------------- hosted states on the disk */
+
+static int64_t hosted_bytes_of(const search *s, int i) {
+    return mm_graph_tensor(s->order->graph, s->order->hosted[i])->bytes;
+}
+
+/* The fewest hosted states that have to go to the disk, so that the other tensors which the host uses, and `ahead` of
+ * the largest state, have room in pinned memory; all, if that is not enough. */
+static int count_forced(const search *s, int ahead) {
     const mm_graph *graph = s->order->graph;
-    int64_t over = -s->limits->pinned_bytes, largest = 0;
+    int64_t over = s->limits->pinned_bytes == INT64_MAX ? -(INT64_MAX / 2) : -s->limits->pinned_bytes, largest = 0;
     int n = 0;
     for (int t = 0; t < mm_graph_tensors(graph); t++)
         if (mm_graph_tensor(graph, t)->on_host) over += mm_align(mm_graph_tensor(graph, t)->bytes);
-    for (int i = 0; i < s->order->n_hosted; i++) {
-        const int64_t bytes = mm_graph_tensor(graph, s->order->hosted[i])->bytes;
-        if (bytes > largest) largest = bytes;
-    }
-    for (over += AHEAD * largest; n < s->order->n_hosted && over > 0; n++)
-        over -= mm_align(mm_graph_tensor(graph, s->order->hosted[n])->bytes);
+    for (int i = 0; i < s->order->n_hosted; i++)
+        if (hosted_bytes_of(s, i) > largest) largest = hosted_bytes_of(s, i);
+    for (over += ahead * largest; n < s->order->n_hosted && over > 0; n++) over -= mm_align(hosted_bytes_of(s, n));
     return n;
+}
+
+/* The bytes of the first n hosted states on the disk. */
+static int64_t hosted_disk_bytes(const search *s, int n) {
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++) bytes += mm_memory_round(MM_MEM_DISK, hosted_bytes_of(s, i));
+    return bytes;
+}
+
+/* How many of them have room on the disk. */
+static int count_hosted_on_disk(const search *s) {
+    int n = s->order->n_hosted;
+    while (n > 0 && hosted_disk_bytes(s, n) > s->limits->disk_bytes) n--;
+    return n;
+}
+
+static bool is_within(const mm_home_result *result) { return !result->lacks_pinned && !result->lacks_disk; }
+
+/* Searches with so many hosted states on the disk. *good_out: the result fits; or, without a budget, nothing else is
+ * lacking. */
+static mm_status search_with(search *s, mm_resident resident, int hosted, bool *good_out) {
+    *s = (search){.order = s->order,
+                  .limits = s->limits,
+                  .try = s->try,
+                  .ctx = s->ctx,
+                  .copies = s->copies,
+                  .hosted_on_disk = hosted};
+    MM_TRY(search_once(s, resident));
+    *good_out = s->result.fits || (s->limits->device_bytes == 0 && is_within(&s->result));
+    return MM_OK;
+}
+
+/* Finds with how many hosted states on the disk, from `least` to `most`, the result is good: with `few`, which leave
+ * pinned memory for copies, or else by halves; of more than `few`, the least number to within a sixteenth. *good_out
+ * false: with none; *found_out is then the number with which it lacks least on the device, if it is within both limits,
+ * and less than `peak_bytes`; 0: there is none. */
+static mm_status find_hosted(search *s, mm_resident resident, int least, int most, int64_t peak_bytes, int *found_out,
+                             bool *good_out) {
+    const int few = count_forced(s, HOSTED_AHEAD);
+    int low = least, high = most, n = few < least ? least : few < most ? few : most;
+    *found_out = 0;
+    for (*good_out = false; low <= high; n = is_within(&s->result) ? high : low + (high - low) / 2) {
+        MM_TRY(search_with(s, resident, n, good_out));
+        if (*good_out) break;
+        if (is_within(&s->result) && s->result.peak_bytes < peak_bytes) {
+            peak_bytes = s->result.peak_bytes;
+            *found_out = n;
+        }
+        *(s->result.lacks_disk ? &high : &low) = s->result.lacks_disk ? n - 1 : n + 1;
+    }
+    if (!*good_out) return MM_OK;
+    for (int misfit = low - 1; n > few && n - misfit > 1 + s->order->n_hosted / 16;) {
+        const int middle = misfit + (n - misfit) / 2;
+        bool good;
+        MM_TRY(search_with(s, resident, middle, &good));
+        *(good ? &n : &misfit) = middle;
+    }
+    *found_out = n;
+    return MM_OK;
+}
+
+/* Nothing fits with all hosted states in pinned memory: searches with some on the disk. */
+static mm_status search_hosted(search *s, mm_resident resident) {
+    const mm_limits *limits = s->limits;
+    const bool within = is_within(&s->result);
+    const int64_t peak_bytes = within ? s->result.peak_bytes : INT64_MAX;
+    const int forced = count_forced(s, 0), most = count_hosted_on_disk(s), least = forced > 1 ? forced : 1;
+    mm_limits quick = *limits;
+    int n;
+    bool found, good;
+    quick.first_fit = true;
+    if (least > most) return MM_OK;
+    s->limits = &quick;
+    mm_status status = find_hosted(s, resident, least, most, peak_bytes, &n, &found);
+    s->limits = limits;
+    if (status == MM_OK) status = search_with(s, resident, n, &good);
+    if (status != MM_OK || !found || good) return status;
+    s->limits = &quick; /* a faster plan may need more of the disk */
+    status = search_with(s, resident, n, &good);
+    s->limits = limits;
+    return status;
 }
 
 mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
                           mm_home_try try, void *ctx) {
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
-    MM_TRY(search_once(&s, resident));
-    if (s.result.fits || limits->disk_bytes == 0 || order->n_hosted == 0) return MM_OK;
-    const int few = count_hosted(&s);
-    for (int again = few > 0 && few < order->n_hosted; again >= 0; again--) {
-        s = (search){.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
-        s.hosted_on_disk = again ? few : order->n_hosted;
-        MM_TRY(search_once(&s, resident));
-        if (s.result.fits) return MM_OK;
-    }
-    return MM_OK;
+    bool good;
+    MM_TRY(search_with(&s, resident, 0, &good));
+    return good || limits->disk_bytes == 0 || order->n_hosted == 0 ? MM_OK : search_hosted(&s, resident);
 }

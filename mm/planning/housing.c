@@ -72,6 +72,7 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
         drop_draft(h);
         h->misfit = misfit;
         h->result = (mm_home_result){.lacks_pinned = misfit.pinned_bytes > request.limits.pinned_bytes,
+                                     .lacks_disk = misfit.disk_bytes > request.limits.disk_bytes,
                                      .peak_bytes = misfit.need_bytes,
                                      .pinned_bytes = misfit.pinned_bytes};
     }

@@ -17,6 +17,7 @@ typedef struct mm_persistent {
     bool declared; /* a graph that was prepared declares it */
     bool on_host;  /* a step on the host uses it: its home is in pinned memory, unless mm_homes has it on the disk */
     bool lost;     /* its home does not have its value: a move of homes failed, and so did the way back */
+    bool written;  /* of a lost one: an iteration was issued that writes it; whether it ends well is not known yet */
     int64_t set_bytes; /* of a lost one: the first so many bytes were set since */
 } mm_persistent;
 

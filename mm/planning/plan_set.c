@@ -130,6 +130,7 @@ static mm_status describe_need(const mm_plan *plan, mm_misfit *misfit) {
     mm_account_fini(&account);
     misfit->need_bytes = plan->peak_bytes;
     misfit->pinned_bytes = plan->pinned_bytes;
+    misfit->disk_bytes = plan->disk_bytes;
     misfit->held_step = plan->peak_step;
     return MM_OK;
 }

@@ -91,6 +91,7 @@ typedef struct mm_misfit {
     bool recomputes;                /* as in mm_prepared */
     int64_t need_bytes;             /* peak of the largest plan that could be made; 0: none could */
     int64_t pinned_bytes;           /* of the graph's plan: its host memory, */
+    int64_t disk_bytes;             /* its bytes on the disk, */
     int held_step;                  /* the step with most live bytes (-1: there is no plan), */
     int64_t held[MM_ACCOUNT_KINDS]; /* and these, by what they are for */
     mm_failure failure;             /* status and message */

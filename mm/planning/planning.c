@@ -217,7 +217,8 @@ static mm_status make_onto_disk(const mm_policy *policy, const mm_graph *graph, 
     mm_plan *best = NULL;
     *plan_out = NULL;
     MM_TRY(widen(graph, limits, &wide, &places));
-    const int64_t least = limits->pinned_bytes + wide.pinned_base_bytes - limits->pinned_base_bytes;
+    const int64_t homes = wide.pinned_base_bytes - limits->pinned_base_bytes;
+    const int64_t least = limits->pinned_bytes > INT64_MAX - homes ? INT64_MAX : limits->pinned_bytes + homes;
     mm_status status = MM_OK;
     for (int i = 0; status == MM_OK && i <= NARROWER; i++) {
         int64_t used;

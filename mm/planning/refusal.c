@@ -113,6 +113,8 @@ static mm_trial try_within(const mm_refused *r, const mm_policy *policy, const m
     mm_status status = trial_graphs_init(r, policy, &g);
     if (status == MM_OK) status = plan_all(r, policy, limits, &g, &t);
     trial_graphs_fini(&g);
+    /* No advice is of use that the disk has no room for. */
+    if (status == MM_OK && t.disk_bytes > limits->disk_bytes) t.bytes = INT64_MAX;
     if (status != MM_OK) t = (mm_trial){.bytes = INT64_MAX, .lossy = t.lossy}; /* there is no plan */
     t.no_memory = status == MM_ERR_NOMEM;
     return t;
@@ -289,13 +291,15 @@ static bool knows_need(const mm_refused *r) {
 mm_status mm_advise(const mm_refused *refused, const char *refusal) {
     mm_refused ctx = *refused;
     mm_advice advice = {.kind = MM_ADVICE_NONE};
+    /* Refused for want of pinned memory, or of the disk, it has no plan that counts. */
+    const bool lacks_device = refused->needs_bytes > refused->limits.device_bytes;
     const mm_advice_request request = {.limits = &refused->limits,
                                        .published_only = refused->descended || refused->quick,
                                        .quick = refused->quick,
                                        .deep = mm_graph_steps(refused->graph) > DEEP_STEPS,
                                        .hopeless = is_hopeless(refused),
                                        .refused = knows_need(refused) ? refused->policy : NULL,
-                                       .refused_takes = {.bytes = refused->needs_bytes}};
+                                       .refused_takes = {.bytes = lacks_device ? refused->needs_bytes : INT64_MAX}};
     if (mm_advice_find(&request, try_policy, &ctx, &advice) != MM_OK)
         return mm_fail(MM_ERR_INFEASIBLE, "%s", refusal); /* without advice */
     note_all(refused, &advice);

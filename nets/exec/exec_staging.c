@@ -54,7 +54,9 @@ static mm_status copy_parts(mm_stream *stream, uint8_t *buffer, const nets_stage
 }
 
 mm_status nets_staging_pass(nets_staging *staging, mm_stream *compute, const nets_staged parts[NETS_STAGED]) {
-    staging->buffer = mm_persistent_data(staging->manager, staging->name, NULL); /* it may have moved */
+    uint8_t *buffer = mm_persistent_data(staging->manager, staging->name, NULL); /* it may have moved */
+    if (!buffer) return mm_fail(MM_ERR_IO, "persistent tensor %s has no value: load the last save", staging->name);
+    staging->buffer = buffer;
     MM_TRY(mm_stream_wait(staging->stream, staging->taken));
     MM_TRY(copy_parts(staging->stream, staging->buffer, parts, MM_COPY_IN));
     MM_TRY(mm_event_record(staging->arrived, staging->stream));

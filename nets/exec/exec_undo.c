@@ -25,11 +25,17 @@ static int by_place(const void *a, const void *b) {
     return (x->place > y->place) - (x->place < y->place);
 }
 
+/* Where a tensor is. MM_ERR_IO: its value was lost. */
+static mm_status find_place(const nets_undo *undo, const char *name, uint8_t **place_out) {
+    uint8_t *place = mm_persistent_data(undo->manager, name, NULL);
+    if (!place) return mm_fail(MM_ERR_IO, "persistent tensor %s has no value: load the last save", name);
+    *place_out = place;
+    return MM_OK;
+}
+
 static void add(nets_undo *undo, const nets_lowered *lowered, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(lowered->graph, tensor);
-    undo->runs[undo->n_runs++] = (nets_undo_run){.name = info->name,
-                                                 .place = mm_persistent_data(undo->manager, info->name, NULL),
-                                                 .bytes = mm_align(info->bytes)};
+    undo->runs[undo->n_runs++] = (nets_undo_run){.name = info->name, .bytes = mm_align(info->bytes)};
 }
 
 /* Joins runs that lie next to each other in device memory. Persistent tensors take whole units of alignment, so there
@@ -74,9 +80,11 @@ mm_status nets_undo_init(nets_undo *undo, mm_manager *manager, const nets_lowere
     for (int i = 0; i < nets_net_params(net); i++)
         if (!nets_net_param(net, i)->learned) add(undo, lowered, lowered->params[i].value);
     add(undo, lowered, lowered->rng);
+    for (int i = 0; i < undo->n_runs; i++) MM_TRY(find_place(undo, undo->runs[i].name, &undo->runs[i].place));
     join_neighbours(undo);
     undo->rng = mm_graph_tensor(lowered->graph, lowered->rng)->name;
-    const uint8_t *rng = mm_persistent_data(manager, undo->rng, NULL);
+    uint8_t *rng;
+    MM_TRY(find_place(undo, undo->rng, &rng));
     put_last(undo, rng);
     lay_out(undo);
     const nets_undo_run *last = &undo->runs[undo->n_runs - 1];
@@ -107,8 +115,10 @@ void nets_undo_unmark(nets_undo *undo) {
 }
 
 mm_status nets_undo_mark(nets_undo *undo, mm_stream *stream) {
-    const uint32_t *rng = mm_persistent_data(undo->manager, undo->rng, NULL);
-    return mm_copy_async(stream, mark_of(undo), rng + NETS_RNG_ITERATION, undo->mark_bytes, MM_COPY_OUT);
+    uint8_t *rng;
+    MM_TRY(find_place(undo, undo->rng, &rng));
+    return mm_copy_async(stream, mark_of(undo), (const uint32_t *)rng + NETS_RNG_ITERATION, undo->mark_bytes,
+                         MM_COPY_OUT);
 }
 
 static uint32_t *count_in(const nets_undo *undo, int slot) {
@@ -127,7 +137,8 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
     if (undo->n_runs > 0) memcpy(count_in(undo, slot), NEVER, sizeof NEVER);
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        const uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        uint8_t *place;
+        MM_TRY(find_place(undo, run->name, &place));
         MM_TRY(mm_copy_async(stream, copy_of(undo, slot) + run->offset, place, run->bytes, MM_COPY_OUT));
     }
     return MM_OK;
@@ -136,7 +147,8 @@ mm_status nets_undo_save(nets_undo *undo, int slot, mm_stream *stream) {
 static mm_status put_back(nets_undo *undo, int slot, mm_stream *stream) {
     for (int i = 0; i < undo->n_runs; i++) {
         const nets_undo_run *run = &undo->runs[i];
-        uint8_t *place = mm_persistent_data(undo->manager, run->name, NULL);
+        uint8_t *place;
+        MM_TRY(find_place(undo, run->name, &place));
         MM_TRY(mm_copy_async(stream, place, copy_of(undo, slot) + run->offset, run->bytes, MM_COPY_IN));
     }
     return mm_stream_sync(stream);

@@ -17,6 +17,7 @@
 
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
+#include "mm/planning/home_route.h"
 #include "mm/planning/together.h"
 #include "nets/lower/lower.h"
 #include "tests/core/deep.h"
@@ -219,6 +220,7 @@ static bool open_run(suite_run *r, suite_net *s, const mm_options *options) {
     own.device = s->device;
     *r = (suite_run){.s = s, .backend = suite_backend(s)};
     assert_int_equal(mm_manager_create(&own, &r->manager), MM_OK);
+    r->manager->home_piece_bytes = MM_DISK_BLOCK; /* many pieces, also of a small net's tensors */
     const nets_exec_options how = {.update = s->update, .strip_elems = s->strip_elems};
     const mm_status status =
         nets_exec_create_with(s->net, s->batch, NETS_TRAIN, r->manager, r->backend, s->optimizer, &how, &r->exec);
@@ -290,28 +292,38 @@ static bool fits(const suite_net *s, const nets_lowered *lowered, const char *sp
     return all;
 }
 
-/* What some bytes of the device, of pinned memory, or of the disk allow, more of them allow, too. */
-static void more_is_never_refused_where_less_is_enough(void **state) {
-    static const char *const policies[] = {"swap-async:resident=needed", "auto", "recompute-swap:resident=needed"};
-    enum { SIZES = 8, LIMITS = 3 };
-    suite_net s;
+/* Limits of the device, of pinned memory, and of the disk, in parts of what all persistent tensors take. */
+enum { LIMITS = 3, PARTS = 120 };
+typedef struct ladder {
+    int fixed[LIMITS]; /* while another limit grows */
+    int step[LIMITS];
+} ladder;
+
+/* What some bytes of the device, of pinned memory, or of the disk allow, more of them allow, too. on_host: optimizer
+ * states in host memory are what goes on to the disk. */
+static void expect_more_is_enough(suite_net *s, bool on_host, const char *const *policies, int n, const ladder *l) {
+    enum { SIZES = 8 };
     nets_lowered *lowered;
     int enough = 0, refused = 0;
-    suite_net_init(&s, *state, "gpt,layers=3,width=48,heads=2,context=16,vocabulary=100", 2);
-    const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = SUITE_ADAMW.id, .update = NETS_UPDATE_BY_LAYER};
-    nets_backend *backend = suite_backend(&s);
-    if (nets_lower(s.net, backend, 2, &how, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
+    const nets_lowering how = {.mode = NETS_TRAIN,
+                               .optimizer = SUITE_ADAMW.id,
+                               .update = on_host ? NETS_UPDATE_IN_BACKWARD : NETS_UPDATE_BY_LAYER,
+                               .on_host = on_host};
+    nets_backend *backend = suite_backend(s);
+    if (nets_lower(s->net, backend, 2, &how, &lowered) != MM_OK) fail_msg("%s", mm_last_error());
     const int64_t all = mm_plan_base(lowered->graph);
-    for (int p = 0; p < test_depth(1, 3); p++)
+    for (int p = 0; p < n; p++)
         for (int limit = 0; limit < LIMITS; limit++) {
             int least = 0;
             for (int i = 1; i <= SIZES; i++) {
-                const mm_limits limits = {.device_bytes = limit == 0 ? all * i / 8 : all / 2,
-                                          .pinned_bytes = limit == 1 ? all * i / 12 : all / 5,
-                                          .disk_bytes = limit == 2 ? all * i / 6 : all,
+                int64_t bytes[LIMITS];
+                for (int k = 0; k < LIMITS; k++) bytes[k] = all * (k == limit ? i * l->step[k] : l->fixed[k]) / PARTS;
+                const mm_limits limits = {.device_bytes = bytes[0],
+                                          .pinned_bytes = bytes[1],
+                                          .disk_bytes = bytes[2],
                                           .base_bytes = all,
                                           .first_fit = true};
-                const bool now = fits(&s, lowered, policies[p], &limits);
+                const bool now = fits(s, lowered, policies[p], &limits);
                 enough += now;
                 refused += !now;
                 if (least > 0 && !now) fail_msg("%s, limit %d: %d is enough, and %d not", policies[p], limit, least, i);
@@ -322,6 +334,17 @@ static void more_is_never_refused_where_less_is_enough(void **state) {
     assert_true(enough > SIZES && refused > 2);
     nets_lowered_destroy(lowered);
     nets_backend_close(backend);
+}
+
+static void more_is_never_refused_where_less_is_enough(void **state) {
+    static const char *const policies[] = {"swap-async:resident=needed", "auto", "recompute-swap:resident=needed"};
+    static const ladder all = {{60, 24, 120}, {15, 10, 20}};
+    static const char *const hosted[] = {"liveness", "swap-async:resident=needed", "swap-async"};
+    static const ladder states = {{60, 90, 120}, {10, 15, 8}};
+    suite_net s;
+    suite_net_init(&s, *state, "gpt,layers=3,width=48,heads=2,context=16,vocabulary=100", 2);
+    expect_more_is_enough(&s, false, policies, test_depth(1, 3), &all);
+    expect_more_is_enough(&s, true, hosted, test_depth(2, 3), &states);
     suite_net_fini(&s);
 }
 
@@ -501,6 +524,7 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
     for (int nth = 0; nth < 40; nth += test_depth(strcmp(s.device, "host") == 0 ? 6 : 12, 3)) {
         suite_run r;
         assert_true(open_run(&r, &s, &options));
+        r.manager->home_piece_bytes = MM_ROUTE_PIECE_BYTES; /* so that homes on the disk are overwritten early */
         assert_true(bytes_at_home(&r) > 0);
         suite_iterate(&r);
         float *before = suite_learned(&r, &n); /* gradients may be lost */

@@ -145,6 +145,30 @@ hosted_states_go_to_the_disk_() {
     python3 "$verify" ran.jsonl >seen || fail "the second checker refuses it: $(<seen)"
 }
 
+# Hosted states: no plan takes more of the disk than there is, and what must leave and has room there is enough.
+a_disk_is_a_limit_of_hosted_states_() {
+    local -a wide=(--net 'gpt,layers=4,width=64' --batch 4 --threads 1 --optimizer 'adamw,on=host' --policy liveness)
+    local -a deep=(--net 'gpt,layers=12,width=64,vocabulary=64,context=16' "${wide[@]:2}" --on-overflow stop --budget 64MiB
+        --iterations 1 --quiet --no-ladder)
+    local size
+    mkdir -p disk
+    expect 1 plan "${wide[@]}" --pinned 2MiB --disk disk:64KiB
+    says err "2MiB) are given (--pinned), beside"
+    for size in 1MiB 2MiB 4MiB; do # of what one needs, more is enough
+        "$mm" plan "${wide[@]}" --pinned 2MiB --disk "disk:$size" --json row.json >out 2>err || { says err "infeasible" && continue; }
+        (($(value row.json disk_bytes) <= ${size%MiB} << 20)) || fail "$size: $(value row.json disk_bytes)"
+    done
+    expect 0 plan "${wide[@]}" --pinned 2MiB --disk disk:4MiB
+    expect 0 plan "${wide[@]}" --pinned 8MiB --disk disk:4MiB --json row.json # nothing has to go there
+    ! grep -q '^  disk ' out || fail "states go to the disk: $(<out)"
+    expect 0 train "${deep[@]}" --pinned 8000KiB --disk disk:1660KiB --save kept --json row.json
+    (($(value row.json store_bytes) > 0)) || fail "$(<row.json)"
+    expect 0 train "${deep[@]}" --pinned 64MiB --save free
+    equal_tensors free kept
+    expect 1 train "${deep[@]}" --pinned 8000KiB --disk disk:1000KiB
+    says err "no policy would fit with" # none is named that needs more of the disk
+}
+
 wrong_disks_are_refused_() {
     local disk
     for disk in disk disk: :64MiB disk:none disk:0; do

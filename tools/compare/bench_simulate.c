@@ -87,6 +87,7 @@ static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
         const need_free free = {.device_bytes = more.as.peak_bytes, .pinned_bytes = more.as.pinned_bytes};
         return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, limit, &free);
     }
+    if (f->pinned_bytes <= limit.bytes) return need_refuse_disk(r->policy, f->disk_bytes, &b->target);
     return need_refuse_pinned(r->policy, f->pinned_bytes, limit, f->pinned_hint);
 }
 

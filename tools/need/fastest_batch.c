@@ -17,6 +17,7 @@ static mm_limits limits_of(const need *n) {
     return (mm_limits){.device_bytes = n->asked.budget_bytes,
                        .pinned_bytes = n->asked.pinned.bytes,
                        .base_bytes = n->base_bytes,
+                       .disk_bytes = n->asked.target->disk_bytes,
                        .stop = n->asked.target->stop};
 }
 
@@ -27,7 +28,7 @@ static mm_status predict(need *n, int64_t *ns_out) {
     need_hasten(&n->pass[0].policy, mm_graph_steps(n->pass[0].lowered->graph));
     MM_TRY(need_within(n, 0, limits.device_bytes, limits.pinned_bytes, 0));
     const mm_plan *plan = n->pass[0].planned.plan;
-    if (mm_plan_fits(plan, &limits) != MM_OK || plan->pinned_bytes > limits.pinned_bytes) return MM_OK;
+    if (mm_plan_fits(plan, &limits) != MM_OK) return MM_OK;
     MM_TRY(need_simulate(n, 0, &sim));
     *ns_out = sim.iteration_ns;
     mm_simulation_fini(&sim);

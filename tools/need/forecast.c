@@ -14,13 +14,15 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static void add_bytes(const mm_plan *plan, int64_t budget_bytes, int64_t pinned_bytes, forecast *f) {
+static void add_bytes(const mm_plan *plan, const mm_limits *limits, forecast *f) {
     if (plan->peak_bytes > f->peak_bytes) mm_graph_step_name(plan->graph, plan->peak_step, f->holder, sizeof f->holder);
     f->peak_bytes = larger(f->peak_bytes, plan->peak_bytes);
     f->stash_bytes = larger(f->stash_bytes, plan->stash_bytes);
     f->pinned_bytes = larger(f->pinned_bytes, plan->pinned_bytes);
+    f->disk_bytes = larger(f->disk_bytes, plan->disk_bytes);
     if (!f->pinned_hint || !f->pinned_hint[0]) f->pinned_hint = mm_plan_pinned_hint(plan);
-    f->fits &= (budget_bytes == 0 || plan->peak_bytes <= budget_bytes) && plan->pinned_bytes <= pinned_bytes;
+    f->fits &= (limits->device_bytes == 0 || plan->peak_bytes <= limits->device_bytes) &&
+               plan->pinned_bytes <= limits->pinned_bytes && plan->disk_bytes <= limits->disk_bytes;
     f->cut_short |= plan->cut_short;
 }
 
@@ -67,12 +69,14 @@ static mm_status simulate_pass(const need *n, int i, forecast *f, mm_simulation 
 
 mm_status forecast_of(const need *n, int64_t budget_bytes, int64_t pinned_bytes, forecast_times times, forecast *f,
                       mm_simulation *most_out) {
+    const mm_limits limits = {
+        .device_bytes = budget_bytes, .pinned_bytes = pinned_bytes, .disk_bytes = n->asked.target->disk_bytes};
     *f = (forecast){.fits = true, .bound_ns = times == FORECAST_FACTS ? 0 : INT64_MAX};
     for (int i = 0; i < n->n; i++) {
         const need_pass *p = &n->pass[i];
         const mm_plan *plan = p->planned.plan;
         const char *untimed = times == FORECAST_FACTS ? mm_plan_untimed(plan, p->planned.facts) : NULL;
-        add_bytes(plan, budget_bytes, pinned_bytes, f);
+        add_bytes(plan, &limits, f);
         add_work(plan, p->graph.passes, f);
         plan_work_add(&f->work, plan, plan_work_lossy_codecs(p->planned.facts));
         if (untimed && !f->untimed[0]) snprintf(f->untimed, sizeof f->untimed, "%s", untimed);

@@ -15,7 +15,7 @@ typedef enum forecast_times {
 
 /* Bytes are the largest of any pass. Copies, steps and times are sums over an iteration. */
 typedef struct forecast {
-    int64_t peak_bytes, stash_bytes, pinned_bytes;
+    int64_t peak_bytes, stash_bytes, pinned_bytes, disk_bytes;
     mm_moves moves;
     int64_t steps_again, defragmentations;
     plan_work work;   /* of all passes */

@@ -35,13 +35,13 @@ static mm_status probe(search *s, int64_t size) {
     }
     status = need_limit_pinned(&n, 0, pinned_bytes);
     /* Pinned memory is too small for the smallest plan. A plan for the whole budget may keep more on the device. */
-    if (status == MM_OK && need_most(&n)->planned.plan->pinned_bytes > pinned_bytes)
+    if (status == MM_OK && !need_is_within(&s->asked, need_most(&n)->planned.plan))
         status = need_within(&n, 0, budget_bytes, pinned_bytes, 0);
-    int64_t bytes = need_most(&n)->planned.plan->peak_bytes, pinned = need_most(&n)->planned.plan->pinned_bytes;
+    const int64_t bytes = need_most(&n)->planned.plan->peak_bytes;
+    const bool fits = bytes <= budget_bytes && need_is_within(&s->asked, need_most(&n)->planned.plan);
     need_fini(&n);
     nets_net_destroy(longer);
     MM_TRY(status);
-    bool fits = bytes <= budget_bytes && pinned <= pinned_bytes;
     if (s->fits > 0 && size > s->fits && bytes > s->fits_bytes)
         s->bytes_per_size = (bytes - s->fits_bytes) / (size - s->fits);
     *(fits ? &s->fits : &s->over) = size;

@@ -107,6 +107,7 @@ static void set_minimum(need_pass *p) {
     const mm_plan *plan = p->planned.plan;
     p->minimum_bytes = plan->peak_bytes;
     p->minimum_pinned_bytes = plan->pinned_bytes;
+    p->minimum_disk_bytes = plan->disk_bytes;
     p->minimum_step = plan->peak_step;
 }
 
@@ -125,14 +126,16 @@ mm_status need_limit_pinned(need *n, int pass, int64_t pinned_bytes) {
     return MM_OK;
 }
 
-/* With homes in limited pinned memory, a budget may have a plan that the plan with the lowest peak says nothing of. */
+/* With homes in limited pinned memory, or on the disk, a budget may have a plan that the plan with the lowest peak says
+ * nothing of. */
 static mm_status try_budget(need *n, int pass) {
     need_pass *p = &n->pass[pass];
     const int64_t budget = n->asked.budget_bytes;
-    if (p->policy.config.resident == MM_RESIDENT_ALL || p->minimum_bytes <= budget || p->free.device_bytes > budget)
-        return MM_OK;
+    const bool onto_disk = n->asked.target->disk_bytes > 0 && mm_graph_uses_host(p->lowered->graph);
+    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL && !onto_disk;
+    if (all_stay || p->minimum_bytes <= budget || p->free.device_bytes > budget) return MM_OK;
     MM_TRY(need_within(n, pass, budget, n->asked.pinned.bytes, 0));
-    if (p->planned.plan->peak_bytes <= budget && p->planned.plan->pinned_bytes <= n->asked.pinned.bytes) set_minimum(p);
+    if (p->planned.plan->peak_bytes <= budget && need_is_within(&n->asked, p->planned.plan)) set_minimum(p);
     return MM_OK;
 }
 
@@ -154,7 +157,8 @@ mm_status need_least(need *n) {
 
 static mm_status plan_with_room(need *n, int64_t staged_bytes, bool *fit_out) {
     const need_case *c = &n->asked;
-    const mm_limits limits = {.device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes};
+    const mm_limits limits = {
+        .device_bytes = c->budget_bytes, .pinned_bytes = c->pinned.bytes, .disk_bytes = c->target->disk_bytes};
     *fit_out = true;
     for (int i = n->n - 1; *fit_out && i >= 0; i--) {
         MM_TRY(need_within(n, i, c->budget_bytes, c->pinned.bytes, staged_bytes));
@@ -191,7 +195,9 @@ int64_t need_stages(const need *n, int64_t staged_bytes) {
 
 bool need_fits(const need *n) {
     bool all = need_most(n)->minimum_bytes <= n->asked.budget_bytes;
-    for (int i = 0; i < n->n; i++) all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned.bytes;
+    for (int i = 0; i < n->n; i++)
+        all &= n->pass[i].minimum_pinned_bytes <= n->asked.pinned.bytes &&
+               n->pass[i].minimum_disk_bytes <= n->asked.target->disk_bytes;
     return all;
 }
 

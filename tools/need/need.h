@@ -69,11 +69,17 @@ typedef struct need_pass {
     mm_planned planned;
     int64_t minimum_bytes;        /* the lowest peak of the policy's plans, without a budget and wants_least that of
                                      the plan in need_free_room; 0: not known, `planned` fits the budget */
-    int64_t minimum_pinned_bytes; /* pinned memory of that plan */
+    int64_t minimum_pinned_bytes; /* pinned memory of that plan, */
+    int64_t minimum_disk_bytes;   /* and its bytes on the disk */
     int minimum_step;             /* the step at which it reaches the peak */
     need_free free;
     need_room room; /* the limits that `planned` was made for */
 } need_pass;
+
+/* Whether a plan is within the case's pinned memory and disk. */
+static inline bool need_is_within(const need_case *c, const mm_plan *plan) {
+    return plan->pinned_bytes <= c->pinned.bytes && plan->disk_bytes <= c->target->disk_bytes;
+}
 
 /* Owns its passes. The struct may be moved. */
 typedef struct need {
@@ -178,6 +184,8 @@ MM_CHECKED mm_status need_refuse(int64_t minimum_bytes, int64_t minimum_pinned_b
  * mm_plan_pinned_hint. */
 MM_CHECKED mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_limit pinned,
                                         const char *hint);
+/* The same for the disk. */
+MM_CHECKED mm_status need_refuse_disk(const char *policy, int64_t disk_bytes, const target *target);
 
 /* Writes the lower bound of any policy for these passes (mm_lower_bound_of) as text: the bytes, how many of them stay
  * on the device, and the step that uses the rest. Returns buffer. */

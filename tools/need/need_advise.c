@@ -53,6 +53,11 @@ mm_status need_refuse_pinned(const char *policy, int64_t pinned_bytes, pinned_li
                    hint);
 }
 
+mm_status need_refuse_disk(const char *policy, int64_t disk_bytes, const target *target) {
+    return mm_fail(MM_ERR_INFEASIBLE, "infeasible: %s needs %s on the disk, but only %s are given (--disk)",
+                   MM_BRIEF(policy), MM_SIZE_TEXT(disk_bytes), MM_SIZE_TEXT(target->disk_bytes));
+}
+
 /* ---------------------------------------------------------------- other policies */
 
 /* An mm_times_fn. */

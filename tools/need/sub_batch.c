@@ -260,7 +260,7 @@ static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t b
         if (below_ns < INT64_MAX) n.asked.below_ns = (below_ns - ns - 1) / n.pass[i].graph.passes + 1;
         status = need_within(&n, i, c->budget_bytes, c->pinned.bytes, 0);
         const mm_plan *plan = n.pass[i].planned.plan;
-        fit = status == MM_OK && plan->peak_bytes <= c->budget_bytes && plan->pinned_bytes <= c->pinned.bytes;
+        fit = status == MM_OK && plan->peak_bytes <= c->budget_bytes && need_is_within(c, plan);
         if (fit) status = need_simulate(&n, i, &sim);
         if (!fit || status != MM_OK) continue;
         ns += n.pass[i].graph.passes * sim.iteration_ns;

@@ -97,14 +97,17 @@ void plan_case_fini(plan_case *c) {
 
 bool plan_case_fits(const plan_case *c) {
     const int64_t budget_bytes = c->asked.budget_bytes;
-    return c->forecast.pinned_bytes <= c->asked.pinned.bytes &&
+    return c->forecast.pinned_bytes <= c->asked.pinned.bytes && c->forecast.disk_bytes <= c->asked.target->disk_bytes &&
            (budget_bytes == 0 || plan_case_need(c)->minimum_bytes <= budget_bytes);
 }
 
 mm_status plan_case_refuse(const plan_case *c) {
     const need_pass *most = plan_case_need(c);
     char holder[256];
-    if (c->asked.budget_bytes == 0 || most->minimum_bytes <= c->asked.budget_bytes)
+    const bool enough = c->asked.budget_bytes == 0 || most->minimum_bytes <= c->asked.budget_bytes;
+    if (enough && c->forecast.pinned_bytes <= c->asked.pinned.bytes)
+        return need_refuse_disk(plan_case_plan(c)->policy, c->forecast.disk_bytes, c->asked.target);
+    if (enough)
         return need_refuse_pinned(plan_case_plan(c)->policy, c->forecast.pinned_bytes, c->asked.pinned,
                                   c->forecast.pinned_hint);
     const need_free *free = &most->free;

@@ -84,10 +84,12 @@ void session_memory_end(session *s) {
     s->n_needs = 0;
 }
 
-/* Raises the pinned memory needed to that of a plan. */
+/* Raises the pinned memory needed to that of a plan, which must be within the disk, too. */
 static mm_status raise_pinned(session *s, const mm_plan *plan) {
     if (plan->pinned_bytes > s->pinned.bytes)
         return need_refuse_pinned(plan->policy, plan->pinned_bytes, s->pinned, mm_plan_pinned_hint(plan));
+    if (plan->disk_bytes > s->config.target.disk_bytes)
+        return need_refuse_disk(plan->policy, plan->disk_bytes, &s->config.target);
     if (plan->pinned_bytes > s->pinned_needed_bytes) s->pinned_needed_bytes = plan->pinned_bytes;
     return MM_OK;
 }
