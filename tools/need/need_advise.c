@@ -177,7 +177,7 @@ static mm_status advise_sub_batch(const need_case *c) {
 
 mm_status need_advise_own(const need_case *c) {
     bool fits;
-    mm_status told = advise_apart(c);
-    told = advise_update(c, &fits);
+    const mm_status apart = advise_apart(c), told = advise_update(c, &fits);
+    (void)apart; /* its advice is in mm_last_error */
     return c->sub_batch > 1 && !fits ? advise_sub_batch(c) : told;
 }
