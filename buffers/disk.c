@@ -70,6 +70,14 @@ static int64_t memory_align_of(int file) {
     return MM_DISK_BLOCK;
 }
 
+mm_status mm_disk_check_options(const char *caller, const char *directory, int64_t bytes, int64_t bytes_per_s) {
+    if (bytes >= 0 && bytes_per_s >= 0 && !directory == (bytes == 0)) return MM_OK;
+    return mm_fail(MM_ERR_INVALID,
+                   "%s: disk is %s, disk_bytes %lld, disk_bytes_per_s %lld: a disk needs a directory and a limit, and "
+                   "nothing may be below 0",
+                   caller, directory ? "given" : "NULL", (long long)bytes, (long long)bytes_per_s);
+}
+
 mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_out) {
     mm_disk *disk = calloc(1, sizeof *disk);
     char *name = strdup(directory);

@@ -23,6 +23,10 @@ typedef struct mm_disk_io {
     ssize_t (*read)(int file, void *data, size_t bytes, off_t offset);
 } mm_disk_io;
 
+/* Checks options of `caller` (mm_options.disk): a directory and a limit, or neither. MM_ERR_INVALID. */
+MM_CHECKED mm_status mm_disk_check_options(const char *caller, const char *directory, int64_t bytes,
+                                           int64_t bytes_per_s);
+
 /* Creates the file; it may grow to `bytes`. MM_ERR_INVALID: the directory does not exist, or takes no file;
  * MM_ERR_NOMEM. The caller destroys it. */
 MM_CHECKED mm_status mm_disk_create(const char *directory, int64_t bytes, mm_disk **disk_out);

@@ -28,13 +28,7 @@ static mm_status check_options(const mm_options *o) {
     if (o->self_check && o->verify_issued != 0)
         return mm_fail(MM_ERR_INVALID, "mm_manager_create: self_check issues work that no plan has: leave out "
                                        "verify_issued, or self_check");
-    if (o->disk_bytes < 0 || o->disk_bytes_per_s < 0 || !o->disk != (o->disk_bytes == 0))
-        return mm_fail(
-            MM_ERR_INVALID,
-            "mm_manager_create: disk is %s, disk_bytes %lld, disk_bytes_per_s %lld: a disk needs a directory "
-            "and a limit, and nothing may be below 0",
-            o->disk ? "given" : "NULL", (long long)o->disk_bytes, (long long)o->disk_bytes_per_s);
-    return MM_OK;
+    return mm_disk_check_options("mm_manager_create", o->disk, o->disk_bytes, o->disk_bytes_per_s);
 }
 
 /* Reserves as much as the device gives: tries `most` bytes, then less and less in steps of `part`. MM_ERR_NOMEM: it

@@ -162,15 +162,11 @@ static mm_status move_all(move *v) {
     return go(v);
 }
 
-static bool moves(const mm_place *from, const mm_place *to) {
-    return from->memory != to->memory || from->offset != to->offset;
-}
-
 /* A lost tensor's home moves without its bytes: none of those that were set since is there. */
 static void forget_set(const move *v) {
     for (int i = 0; i < v->m->persistents.n; i++) {
         mm_persistent *entry = &v->m->persistents.entries[i];
-        if (entry->lost && moves(&v->before[i], &entry->place)) entry->set_bytes = 0;
+        if (entry->lost && mm_place_differs(&v->before[i], &entry->place)) entry->set_bytes = 0;
     }
 }
 

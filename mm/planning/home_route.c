@@ -151,13 +151,10 @@ static void find_steps(finder *f) {
 
 /* ---------------------------------------------------------------- pieces */
 
-static bool moves(const mm_route_item *item) {
-    return item->from.offset != item->to.offset || item->from.memory != item->to.memory;
-}
-
 static void add_pieces(mm_route *r, const mm_route_item *items, int n, int64_t piece_bytes) {
     for (int i = 0; i < n; i++)
-        for (int64_t done = 0; moves(&items[i]) && done < items[i].bytes; done += piece_bytes) {
+        for (int64_t done = 0; mm_place_differs(&items[i].from, &items[i].to) && done < items[i].bytes;
+             done += piece_bytes) {
             const int64_t left = items[i].bytes - done;
             r->pieces[r->n_pieces++] = (mm_route_piece){.item = i,
                                                         .offset = done,
@@ -234,7 +231,7 @@ static mm_status find_route(mm_route *r, int most) {
 static mm_status init(const mm_route_item *items, int n, int64_t piece_bytes, mm_route *route_out) {
     int64_t most = 0;
     for (int i = 0; i < n; i++)
-        if (moves(&items[i])) most += (items[i].bytes + piece_bytes - 1) / piece_bytes;
+        if (mm_place_differs(&items[i].from, &items[i].to)) most += (items[i].bytes + piece_bytes - 1) / piece_bytes;
     mm_route r = {.pieces = malloc(((size_t)most + 1) * sizeof *r.pieces),
                   .steps = malloc((2 * (size_t)most + 1) * sizeof *r.steps)};
     mm_status status = MM_OK;

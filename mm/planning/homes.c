@@ -172,11 +172,16 @@ static mm_status attempt_on_disk(search *s, int n, mm_home_trial trial, bool *go
     return MM_OK;
 }
 
+static int64_t hosted_bytes_of(const search *s, int i) {
+    return mm_graph_tensor(s->order->graph, s->order->hosted[i])->bytes;
+}
+
+static int64_t hosted_disk_bytes(const search *s, int i) { return mm_memory_round(MM_MEM_DISK, hosted_bytes_of(s, i)); }
+
 /* How many of those that leave have room on the disk, beside the hosted states there. */
 static int count_on_disk(const search *s) {
     int64_t left = s->limits->disk_bytes;
-    for (int i = 0; i < s->hosted_on_disk; i++)
-        left -= mm_memory_round(MM_MEM_DISK, mm_graph_tensor(s->order->graph, s->order->hosted[i])->bytes);
+    for (int i = 0; i < s->hosted_on_disk; i++) left -= hosted_disk_bytes(s, i);
     int n = 0;
     for (; n < s->least; n++) {
         left -= mm_memory_round(MM_MEM_DISK, bytes_of(s, n));
@@ -255,10 +260,6 @@ static mm_status search_once(search *s, mm_resident resident) {
 
 /* ---------------------------------------------------------------- hosted states on the disk */
 
-static int64_t hosted_bytes_of(const search *s, int i) {
-    return mm_graph_tensor(s->order->graph, s->order->hosted[i])->bytes;
-}
-
 /* The fewest hosted states that have to go to the disk, so that the other tensors which the host uses, and `ahead` of
  * the largest state, have room in pinned memory; all, if that is not enough. */
 static int count_forced(const search *s, int ahead) {
@@ -273,17 +274,11 @@ static int count_forced(const search *s, int ahead) {
     return n;
 }
 
-/* The bytes of the first n hosted states on the disk. */
-static int64_t hosted_disk_bytes(const search *s, int n) {
-    int64_t bytes = 0;
-    for (int i = 0; i < n; i++) bytes += mm_memory_round(MM_MEM_DISK, hosted_bytes_of(s, i));
-    return bytes;
-}
-
 /* How many of them have room on the disk. */
 static int count_hosted_on_disk(const search *s) {
-    int n = s->order->n_hosted;
-    while (n > 0 && hosted_disk_bytes(s, n) > s->limits->disk_bytes) n--;
+    int n = 0;
+    for (int64_t left = s->limits->disk_bytes; n < s->order->n_hosted; n++)
+        if ((left -= hosted_disk_bytes(s, n)) < 0) break;
     return n;
 }
 

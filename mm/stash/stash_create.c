@@ -29,12 +29,7 @@ static mm_status take_options(const mm_stash_options *given, size_t bytes, mm_st
     if (taken->device_most_bytes < taken->device_bytes)
         return mm_fail(MM_ERR_INVALID, "mm_stash_create: device_most_bytes is %lld, less than device_bytes, %lld",
                        (long long)taken->device_most_bytes, (long long)taken->device_bytes);
-    if (taken->disk_bytes < 0 || taken->disk_bytes_per_s < 0 || !taken->disk != (taken->disk_bytes == 0))
-        return mm_fail(
-            MM_ERR_INVALID,
-            "mm_stash_create: disk is %s, disk_bytes %lld, disk_bytes_per_s %lld: a disk needs a directory and "
-            "a limit, and nothing may be below 0",
-            taken->disk ? "given" : "NULL", (long long)taken->disk_bytes, (long long)taken->disk_bytes_per_s);
+    MM_TRY(mm_disk_check_options("mm_stash_create", taken->disk, taken->disk_bytes, taken->disk_bytes_per_s));
     const uint64_t both = MM_STASH_TAKE_ALWAYS | MM_STASH_KEEP_ALWAYS;
     if ((taken->modes & ~(both | MM_STASH_REFUSE_LATER)) || (taken->modes & both) == both)
         return mm_fail(

@@ -12,15 +12,15 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <stdatomic.h>
-#include <unistd.h>
 
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
 #include "mm/planning/home_route.h"
 #include "mm/planning/together.h"
 #include "nets/lower/lower.h"
+#include "tests/buffers/disk_fault.h"
 #include "tests/core/deep.h"
+#include "tests/suite/never_mixed.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 4, ITERATIONS = 3 };
@@ -124,23 +124,6 @@ static void without_the_disk_it_is_refused(void **state) {
 
 /* ---------------------------------------------------------------- a disk that fails */
 
-static _Atomic int left;  /* accesses until one fails */
-static _Atomic int error; /* it fails with that; 0: what is read is not there */
-
-static ssize_t write_or_fail(int file, const void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pwrite(file, data, bytes, offset);
-    errno = atomic_load(&error) ? atomic_load(&error) : EIO;
-    return -1;
-}
-
-static ssize_t read_or_fail(int file, void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pread(file, data, bytes, offset);
-    errno = atomic_load(&error);
-    return errno ? -1 : 0;
-}
-
-static const mm_disk_io failing = {write_or_fail, read_or_fail};
-
 /* The n-th access fails: the iteration fails with the disk's name, and what was learned is as before it or as after it.
  * Then the disk works again, and training gives the bits that it gives without a fault. */
 static void a_failing_disk_fails_the_iteration_alone(void **state) {
@@ -160,14 +143,11 @@ static void a_failing_disk_fails_the_iteration_alone(void **state) {
     for (int nth = 0;; nth++) {
         nets_result result;
         suite_run_init(&r, &s, &options);
-        atomic_store(&error, errors[nth % 3]);
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &failing);
+        disk_fault_set(r.manager->disk, DISK_FAULT_ONCE, nth, errors[nth % 3]);
         const mm_status status = nets_exec_iteration(r.exec, s.images, s.labels, s.batch, SUITE_RATE, &result);
-        const bool happened = atomic_load(&left) < 0;
+        const bool happened = disk_fault_end(r.manager->disk);
         if (happened) assert_int_equal(status, MM_ERR_IO);
         if (happened && !strstr(mm_last_error(), "disk /")) fail_msg("no directory in '%s'", mm_last_error());
-        mm_disk_set_io(r.manager->disk, NULL);
         float *now = suite_weights(&r, &n);
         assert_true(suite_same_learned(&s, now, after[0]) || suite_same_learned(&s, now, after[1]));
         free(now);
@@ -397,78 +377,17 @@ static void homes_come_and_go(void **state) {
     suite_net_fini(&s);
 }
 
-/* Whether all that was learned can be read, and no iteration has ended amid its update. */
-static bool can_be_saved(const suite_run *r) {
-    int64_t updates;
-    bool good = nets_exec_updates(r->exec, &updates) == MM_OK;
-    for (int p = 0; good && p < nets_net_params(r->s->net); p++)
-        for (int part = NETS_VALUE; part < NETS_PARTS; part++) {
-            float *values = malloc((size_t)nets_net_param(r->s->net, p)->elems * sizeof *values);
-            const mm_status status = nets_exec_param_get(r->exec, p, (nets_part)part, values);
-            assert_true(status == MM_OK || status == MM_ERR_NOT_FOUND || status == MM_ERR_IO);
-            good &= status != MM_ERR_IO;
-            free(values);
-        }
-    return good;
-}
-
-/* The n-th access fails: the iteration, or the next, fails with the disk's name. What can be saved then is what was
- * learned before or after an iteration; else saving fails. With new values everything works as before. */
+/* Whatever access fails, what was learned is never mixed. */
 static void a_failing_disk_never_mixes_what_was_learned(void **state) {
-    static const int errors[] = {EIO, ENOSPC, 0};
-    enum { AHEAD = 3 };
     suite_net s;
-    float *after[AHEAD];
-    suite_run r;
-    size_t n;
-    int failed = 0, saved = 0;
     suite_net_init(&s, *state, GPT, BATCH);
     s.optimizer = &SUITE_ADAMW;
     s.update = NETS_UPDATE_BY_LAYER;
     const mm_options options = housed_options(&s, HOUSING[0], 4);
-    assert_true(open_run(&r, &s, &options));
-    assert_true(bytes_at_home(&r) > 0);
-    for (int i = 0; i < AHEAD; i++) {
-        after[i] = suite_weights(&r, &n);
-        suite_iterate(&r);
-    }
-    suite_run_fini(&r);
     const bool quick = strcmp(s.device, "host") == 0 && !test_is_sanitized();
-    const int stride = test_depth(quick ? 11 : 31, 1);
-    for (int nth = 0;; nth += stride) {
-        nets_result result;
-        assert_true(open_run(&r, &s, &options));
-        atomic_store(&error, errors[nth % 3]);
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &failing);
-        mm_status status = MM_OK;
-        for (int i = 0; i < AHEAD - 1 && status == MM_OK; i++)
-            status = nets_exec_iteration(r.exec, s.images, s.labels, s.batch, SUITE_RATE, &result);
-        if (status == MM_OK) status = mm_manager_sync(r.manager); /* the last iteration's stores */
-        const bool happened = atomic_load(&left) < 0;
-        assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
-        if (happened && !strstr(mm_last_error(), "disk /")) fail_msg("no directory in '%s'", mm_last_error());
-        mm_disk_set_io(r.manager->disk, NULL);
-        if (can_be_saved(&r)) {
-            float *now = suite_weights(&r, &n);
-            bool any = false;
-            for (int i = 0; i < AHEAD; i++) any |= suite_same_learned(&s, now, after[i]);
-            if (!any) fail_msg("access %d: mixed", nth);
-            free(now);
-            saved += happened;
-        }
-        if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
-        suite_iterate(&r);
-        float *now = suite_weights(&r, &n);
-        assert_true(suite_same_learned(&s, now, after[1]));
-        free(now);
-        suite_run_fini(&r);
-        failed += happened;
-        if (!happened) break;
-    }
-    print_message("%d accesses failed; after %d of them all that was learned was whole\n", failed, saved);
-    assert_true(failed > 5 && saved > 0 && saved < failed);
-    for (int i = 0; i < AHEAD; i++) free(after[i]);
+    const never_mixed found = suite_never_mixed(&s, &options, test_depth(quick ? 11 : 31, 1));
+    print_message("%d accesses failed; after %d of them all that was learned was whole\n", found.failed, found.saved);
+    assert_true(found.failed > 5 && found.saved > 0 && found.saved < found.failed);
     suite_net_fini(&s);
 }
 
@@ -485,13 +404,11 @@ static void a_move_to_a_failing_disk_is_taken_back(void **state) {
     assert_true(open_run(&r, &s, &options));
     suite_iterate(&r);
     float *before = suite_weights(&r, &n);
-    atomic_store(&error, EIO);
     for (int nth = 0; nth < 9; nth += 4) {
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &failing);
+        disk_fault_set(r.manager->disk, DISK_FAULT_ONCE, nth, EIO);
         assert_int_equal(mm_policy_set(r.manager, HOUSING[0]), MM_ERR_IO);
         if (!strstr(mm_last_error(), "disk /")) fail_msg("no directory in '%s'", mm_last_error());
-        mm_disk_set_io(r.manager->disk, NULL);
+        disk_fault_end(r.manager->disk);
         float *now = suite_weights(&r, &n);
         assert_true(suite_same_learned(&s, now, before));
         assert_int_equal(bytes_at_home(&r), 0);
@@ -505,15 +422,8 @@ static void a_move_to_a_failing_disk_is_taken_back(void **state) {
     suite_net_fini(&s);
 }
 
-static ssize_t write_no_more(int file, const void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) > 0) return pwrite(file, data, bytes, offset);
-    errno = EIO;
-    return -1;
-}
-
 /* A move fails, and so does the way back: homes of gradients on the disk are lost, and no weight or state is. */
 static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **state) {
-    static const mm_disk_io no_more = {write_no_more, pread};
     suite_net s;
     size_t n;
     int lost = 0;
@@ -528,14 +438,13 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
         assert_true(bytes_at_home(&r) > 0);
         suite_iterate(&r);
         float *before = suite_learned(&r, &n); /* gradients may be lost */
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &no_more);
+        disk_fault_set(r.manager->disk, DISK_FAULT_WRITES, nth, EIO);
         const mm_status status = mm_policy_set(r.manager, "rules:weights=host;gradients=host;*=swap");
         if (status != MM_OK) {
             assert_int_equal(status, MM_ERR_IO);
             lost += strstr(mm_last_error(), "could not be moved back") != NULL;
         }
-        mm_disk_set_io(r.manager->disk, NULL);
+        disk_fault_end(r.manager->disk);
         float *now = suite_learned(&r, &n);
         assert_true(suite_same_learned(&s, now, before));
         free(now);
@@ -544,12 +453,6 @@ static void what_stays_in_memory_survives_a_disk_that_fails_for_good(void **stat
     }
     assert_true(lost > 0);
     suite_net_fini(&s);
-}
-
-static ssize_t read_no_more(int file, void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) > 0) return pread(file, data, bytes, offset);
-    errno = EIO;
-    return -1;
 }
 
 static const char MOVE_FROM[] = "rules:gradients=host;*=swap", MOVE_TO[] = "rules:weights=host;gradients=host;*=swap";
@@ -576,12 +479,9 @@ static void a_move_that_fails_at_any_access_is_taken_back(void **state) {
     const int64_t bytes = bytes_at_home(&r);
     for (int way = 0; way < 2; way++)
         for (int nth = 0;; nth++) {
-            atomic_store(&error, EIO);
-            atomic_store(&left, nth);
-            mm_disk_set_io(r.manager->disk, &failing);
+            disk_fault_set(r.manager->disk, DISK_FAULT_ONCE, nth, EIO);
             const mm_status status = mm_policy_set(r.manager, way ? MOVE_FROM : MOVE_TO);
-            const bool happened = atomic_load(&left) < 0;
-            mm_disk_set_io(r.manager->disk, NULL);
+            const bool happened = disk_fault_end(r.manager->disk);
             assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
             float *now = suite_weights(&r, &n);
             if (!suite_same_learned(&s, now, before)) fail_msg("way %d, access %d: other values", way, nth);
@@ -618,7 +518,6 @@ static int count_lost(const suite_run *r, const float *before) {
 /* A disk that does nothing any more amid a move: what cannot be had back is refused, and never read as something else;
  * with new values everything works as before. */
 static void a_move_to_a_dead_disk_gives_no_wrong_values(void **state) {
-    static const mm_disk_io no_more = {write_no_more, read_no_more};
     suite_net s;
     float *before = NULL, *after = NULL;
     size_t n;
@@ -631,11 +530,10 @@ static void a_move_to_a_dead_disk_gives_no_wrong_values(void **state) {
         assert_true(open_run(&r, &s, &options));
         suite_iterate(&r);
         if (!before) before = suite_weights(&r, &n);
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &no_more);
+        disk_fault_set(r.manager->disk, DISK_FAULT_FOR_GOOD, nth, EIO);
         const mm_status status = mm_policy_set(r.manager, MOVE_TO);
         assert_true(status == MM_OK || status == MM_ERR_IO);
-        mm_disk_set_io(r.manager->disk, NULL);
+        disk_fault_end(r.manager->disk);
         lost += count_lost(&r, before);
         if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
         suite_iterate(&r);

@@ -11,15 +11,12 @@
 
 #include <cmocka.h>
 
-#include <errno.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
 #include "mm/core/splitmix.h"
 #include "mm/manager/manager.h"
 #include "mm/manager/prepare.h"
 #include "tests/core/deep.h"
 #include "tests/suite/device_fault.h"
+#include "tests/suite/never_mixed.h"
 #include "tests/suite/suite_rig.h"
 
 enum { BATCH = 3, ITERATIONS = 2 };
@@ -206,47 +203,11 @@ static void states_go_on_to_the_disk(void **state) {
     suite_net_fini(&s);
 }
 
-static _Atomic int left; /* accesses until one fails */
-
-static ssize_t write_or_fail(int file, const void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pwrite(file, data, bytes, offset);
-    errno = EIO;
-    return -1;
-}
-
-static ssize_t read_or_fail(int file, void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pread(file, data, bytes, offset);
-    errno = EIO;
-    return -1;
-}
-
-/* Whether all that was learned can be read, and no iteration has ended amid its update. */
-static bool can_be_saved(const suite_run *r) {
-    int64_t updates;
-    bool good = nets_exec_updates(r->exec, &updates) == MM_OK;
-    for (int p = 0; good && p < nets_net_params(r->s->net); p++)
-        for (int part = NETS_VALUE; part < NETS_PARTS; part++) {
-            float *values = malloc((size_t)nets_net_param(r->s->net, p)->elems * sizeof *values);
-            assert_non_null(values);
-            const mm_status status = nets_exec_param_get(r->exec, p, (nets_part)part, values);
-            good &= part == NETS_GRADIENT || status == MM_OK || status == MM_ERR_NOT_FOUND;
-            free(values);
-        }
-    return good;
-}
-
-/* The n-th access to the states fails: the iteration fails, and what can be saved then is what was learned before an
- * iteration or after it. With new values everything works as before. */
+/* The same whatever access to the states on the disk fails. */
 static void a_failing_disk_never_mixes_hosted_states(void **state) {
-    static const mm_disk_io failing = {write_or_fail, read_or_fail};
-    enum { ENDS = 3 };
     const nets_optimizer host = on_host(SUITE_ADAMW);
     const char *directory = getenv("TEST_TMPDIR");
-    float *after[ENDS];
     suite_net s;
-    suite_run r;
-    size_t n;
-    int failed = 0;
     suite_net_init(&s, *state, "gpt,layers=1,width=16,heads=1,context=8,vocabulary=16", 1);
     s.optimizer = &host;
     s.update = NETS_UPDATE_IN_BACKWARD;
@@ -257,43 +218,7 @@ static void a_failing_disk_never_mixes_hosted_states(void **state) {
                                 .disk = directory ? directory : "/tmp",
                                 .disk_bytes = 1 << 26,
                                 .no_ladder = true};
-    suite_run_init(&r, &s, &options);
-    assert_true(mm_plan_now(r.manager, nets_exec_lowered(r.exec)->graph)->disk_base_bytes > 0);
-    for (int i = 0; i < ENDS; i++) {
-        after[i] = suite_weights(&r, &n);
-        suite_iterate(&r);
-    }
-    suite_run_fini(&r);
-    for (int nth = 0;; nth += test_depth(3, 1)) {
-        nets_result result;
-        suite_run_init(&r, &s, &options);
-        atomic_store(&left, nth);
-        mm_disk_set_io(r.manager->disk, &failing);
-        mm_status status = MM_OK;
-        for (int i = 0; i < ENDS - 1 && status == MM_OK; i++)
-            status = nets_exec_iteration(r.exec, s.images, s.labels, s.batch, SUITE_RATE, &result);
-        if (status == MM_OK) status = mm_manager_sync(r.manager); /* the last iteration's stores */
-        const bool happened = atomic_load(&left) < 0;
-        assert_int_equal(status, happened ? MM_ERR_IO : MM_OK);
-        mm_disk_set_io(r.manager->disk, NULL);
-        if (can_be_saved(&r)) {
-            float *now = suite_weights(&r, &n);
-            bool any = false;
-            for (int i = 0; i < ENDS; i++) any |= suite_same_learned(&s, now, after[i]);
-            if (!any) fail_msg("access %d: mixed", nth);
-            free(now);
-        }
-        if (nets_exec_init(r.exec, SUITE_SEED) != MM_OK) fail_msg("%s", mm_last_error());
-        suite_iterate(&r);
-        float *now = suite_weights(&r, &n);
-        assert_true(suite_same_learned(&s, now, after[1]));
-        free(now);
-        suite_run_fini(&r);
-        failed += happened;
-        if (!happened) break;
-    }
-    assert_true(failed > 3);
-    for (int i = 0; i < ENDS; i++) free(after[i]);
+    assert_true(suite_never_mixed(&s, &options, test_depth(3, 1)).failed > 3);
     suite_net_fini(&s);
 }
 

@@ -81,6 +81,10 @@ typedef struct mm_place {
     mm_memory memory;
 } mm_place;
 
+static inline bool mm_place_differs(const mm_place *a, const mm_place *b) {
+    return a->memory != b->memory || a->offset != b->offset;
+}
+
 typedef struct mm_limits {
     int64_t device_bytes; /* the budget: base + the plan's segments + external tensors */
     int64_t pinned_bytes; /* that of pinned memory: its base + the plan's segments there */

@@ -2,15 +2,14 @@
 /* Homes move between the memories of a manager, many pieces each, with their bytes; whatever a disk fails at, values
  * are as before, or are known to be lost until something writes them. */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "buffers/disk.h"
 #include "mm/manager/home_moves.h"
 #include "mm/manager/prepare.h"
+#include "tests/buffers/disk_fault.h"
 #include "tests/core/deep.h"
 #include "tests/core/random.h"
 #include "tests/core/test_case.h"
@@ -85,33 +84,11 @@ static int expect_values(fixture *f) {
 
 /* ---------------------------------------------------------------- a disk that fails */
 
-static _Atomic int left;      /* accesses until one fails */
-static _Atomic bool for_good; /* all that follow fail too */
-
-static bool fails_now(void) {
-    const int now = atomic_fetch_sub(&left, 1);
-    errno = EIO;
-    return now == 0 || (now < 0 && atomic_load(&for_good));
-}
-
-static ssize_t write_or_fail(int file, const void *data, size_t bytes, off_t offset) {
-    return fails_now() ? -1 : pwrite(file, data, bytes, offset);
-}
-
-static ssize_t read_or_fail(int file, void *data, size_t bytes, off_t offset) {
-    return fails_now() ? -1 : pread(file, data, bytes, offset);
-}
-
-static const mm_disk_io failing = {write_or_fail, read_or_fail};
-
 /* Moves while access number `nth` fails, and perhaps all later ones. Returns whether one failed. */
 static bool move_failing(fixture *f, int nth, bool ever_after) {
-    atomic_store(&left, nth);
-    atomic_store(&for_good, ever_after);
-    mm_disk_set_io(f->m->disk, &failing);
+    disk_fault_set(f->m->disk, ever_after ? DISK_FAULT_FOR_GOOD : DISK_FAULT_ONCE, nth, EIO);
     const mm_status status = move_to(f);
-    mm_disk_set_io(f->m->disk, NULL);
-    const bool failed = atomic_load(&left) < 0;
+    const bool failed = disk_fault_end(f->m->disk);
     assert_int_equal(status, failed ? MM_ERR_IO : MM_OK);
     return failed;
 }

@@ -2,12 +2,11 @@
 /* A disk as the stash's third place: what pinned memory has no room for goes there and comes back, under plans, without
  * them, and where an iteration leaves its plan; and a disk that fails is named, and loses nothing. */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mm/stash/stash.h"
+#include "tests/buffers/disk_fault.h"
 #include "tests/core/test_case.h"
 #include "tests/mm/manager/rig_device.h"
 #include "tests/mm/stash/stash_rig.h"
@@ -178,23 +177,6 @@ TEST_CASE(an_entry_that_is_left_on_the_disk_comes_back_after_a_planned_iteration
 
 /* ---------------------------------------------------------------- a disk that fails */
 
-static _Atomic int left;  /* accesses until one fails */
-static _Atomic int error; /* it fails with that; 0: what is read is not there */
-
-static ssize_t write_or_fail(int file, const void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pwrite(file, data, bytes, offset);
-    errno = atomic_load(&error) ? atomic_load(&error) : ENOSPC;
-    return -1;
-}
-
-static ssize_t read_or_fail(int file, void *data, size_t bytes, off_t offset) {
-    if (atomic_fetch_sub(&left, 1) != 0) return pread(file, data, bytes, offset);
-    errno = atomic_load(&error);
-    return errno ? -1 : 0;
-}
-
-static const mm_disk_io failing = {write_or_fail, read_or_fail};
-
 /* Each access fails once, in a stash of its own. Without a plan the call that meets it fails, and nothing is lost. With
  * one the iteration leaves its plan; what a store had not yet written may be lost. The next iteration is whole. */
 static void expect_named_and_whole(bool planned) {
@@ -205,12 +187,9 @@ static void expect_named_and_whole(bool planned) {
         stash_rig_init(&r, s, 100 + (uint64_t)nth);
         if (planned) iterate(&r);
         if (planned) stash_expect_ok(mm_stash_wait_planned(s));
-        atomic_store(&error, nth % 2 ? EIO : 0);
-        atomic_store(&left, nth);
-        mm_disk_set_io(s->disk, &failing);
+        disk_fault_set(s->disk, DISK_FAULT_ONCE, nth, nth % 2 ? EIO : 0);
         const int failed = iterate(&r);
-        const bool happened = atomic_load(&left) < 0;
-        mm_disk_set_io(s->disk, NULL);
+        const bool happened = disk_fault_end(s->disk);
         refused += failed > 0;
         if (!planned) assert_int_equal(failed, happened);
         if (planned) assert_int_equal(stash_stats_of(s).off_plan, happened);
@@ -225,29 +204,22 @@ static void expect_named_and_whole(bool planned) {
 TEST_CASE(a_disk_that_fails_without_a_plan_is_named_and_nothing_is_lost) { expect_named_and_whole(false); }
 TEST_CASE(a_disk_that_fails_under_a_plan_ends_this_iteration_alone) { expect_named_and_whole(true); }
 
-static ssize_t write_nothing(int file, const void *data, size_t bytes, off_t offset) {
-    (void)file, (void)data, (void)bytes, (void)offset;
-    errno = ENOSPC;
-    return -1;
-}
-
 /* A disk that stays full: puts fail by name; once there is room again, all goes on. */
 TEST_CASE(a_full_disk_refuses_puts_until_there_is_room) {
-    static const mm_disk_io full = {write_nothing, pread};
     mm_stash *s = create("swap-async", true);
     stash_rig r;
     stash_item items[LAYERS];
     const mm_stash_tensor like = stash_tensor_f32("Conv", MAP / 4);
     int n = 0;
     stash_rig_init(&r, s, 9);
-    mm_disk_set_io(s->disk, &full);
+    disk_fault_set(s->disk, DISK_FAULT_WRITES, 0, ENOSPC);
     mm_status status;
     while ((status = stash_rig_put(&r, &like, &items[n])) == MM_OK) n++;
     stash_expect_refused(status, MM_ERR_IO, strerror(ENOSPC));
     assert_int_equal(n, 4 + 2); /* in the arena and in pinned memory */
     expect_named(stash_rig_put(&r, &like, &items[n]));
     assert_int_equal(stash_stats_of(s).entries, n);
-    mm_disk_set_io(s->disk, NULL);
+    disk_fault_end(s->disk);
     while (n < LAYERS) stash_expect_ok(stash_rig_put(&r, &like, &items[n++]));
     while (n-- > 0) {
         stash_expect_ok(stash_rig_get(&r, &items[n]));
