@@ -56,10 +56,12 @@ def speed_cells(rows):
 
 
 def short_lines(name, groups):
-    """A network's line of the short table: of each precision mm's speed, its ratio, and mm's MiB over PyTorch's."""
+    """A network's line of the short table: of each precision mm's speed and its ratio, then its memory over PyTorch's."""
     cells = ["%s (%s)" % (figures(rows[-1])[0], ratio_of(rows)) for rows in groups.values()]
-    mib = [[figures(row)[1] for row in rows] for rows in groups.values()]
-    cells += ["%s of %s" % (m[-1], min((x for x in m[:-1] if x != "-"), key=float, default="-")) for m in mib]
+    for rows in groups.values():
+        mib = [row["host_peak_bytes"] if row["status"] == "ok" else 0 for row in rows]
+        least = min((x for x in mib[:-1] if x), default=0)
+        cells.append("%.2f" % (mib[-1] / least) if mib[-1] and least else "-")
     return [[name, *cells]]
 
 
@@ -86,7 +88,7 @@ TABLES = {
               "head": ["images/s; tokens/s", "PyTorch, eager", "compiled", "`mm`, `liveness`", "to the faster", "spread",
                        "resident MiB"]},
     "short": {**SPEED, "lines": short_lines,
-              "head": ["images/s; tokens/s", "f32", "bf16", "resident MiB: f32", "bf16"]},
+              "head": ["images/s; tokens/s", "f32", "bf16", "memory: f32", "bf16"]},
     "memory": {"modes": ["channels_last", "checkpoint"], "policies": "liveness;recompute;freelunch:rate=4",
                "precision": "fp32", "lines": lines_by_precision(memory_cells),
                "head": ["images/s; tokens/s in MiB resident", "PyTorch", "`checkpoint`", "`liveness`", "`recompute`",
