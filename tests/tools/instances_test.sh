@@ -110,4 +110,24 @@ every_instance_has_its_files_and_no_plan_below_its_bound_() {
     (($(tail -n +2 "$tables/instances.csv" | wc -l) == 30)) || fail "not 30 instances"
 }
 
+# The program leaves out what only makes plans slower. So wherever a plan fits, it has a solution, and its bound is no
+# higher than that plan's time.
+no_plan_is_faster_than_the_programs_bound_() {
+    python3 -c "import scipy" 2>/dev/null || skip "python3 has no scipy"
+    local facts budget row
+    facts=$tables/../facts/h200-estimated.json
+    for budget in 8240000 9500000 12000000; do
+        row=$("$tables/milp" --mm "$mm" --net gpt,layers=1 --batch 8 --facts "$facts" --budget "$budget" --seconds 20)
+        bounds "$row"
+    done
+    row=$("$tables/milp" --mm "$mm" --net "file:$tables/cells/cell_multi.json" --batch 64 --facts "$facts" \
+        --budget 2752768 --seconds 20)
+    bounds "$row"
+}
+
+bounds() { # ROW
+    [[ $1 == *'"status": "ok"'* && $1 =~ \"auto_us\":\ ([0-9.]+),.*\"milp_bound_us\":\ ([0-9.]+) ]] || fail "$1"
+    is_less 1 "${BASH_REMATCH[2]}" && at_most "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}" "the program's bound"
+}
+
 run_cases

@@ -135,8 +135,8 @@ int64_t target_pinned_and_disk(const target *t, int64_t pinned_bytes) {
 pinned_limit target_pinned(const target *t, int64_t option, bool elsewhere) {
     if (option != PINNED_OPEN) return (pinned_limit){option, PINNED_GIVEN, t->disk_bytes};
     if (elsewhere) return (pinned_limit){INT64_MAX, PINNED_ELSEWHERE, t->disk_bytes};
-    return t->disk_bytes > 0 ? (pinned_limit){t->host_free_bytes / 4, PINNED_DISK, t->disk_bytes}
-                             : (pinned_limit){t->host_free_bytes / 2, PINNED_HALF, 0};
+    const bool disk = t->disk_bytes > 0;
+    return (pinned_limit){target_free_part(t->host_free_bytes, disk), disk ? PINNED_DISK : PINNED_HALF, t->disk_bytes};
 }
 
 pinned_limit target_pinned_beside(const target *t, int64_t option, int64_t budget_bytes) {

@@ -8,6 +8,7 @@
 #include "tools/args/files.h"
 #include "tools/args/json_file.h"
 #include "tools/need/effort.h"
+#include "tools/need/target.h"
 #include "tools/plan/picture.h"
 #include "tools/plan/plan_page.h"
 
@@ -157,8 +158,9 @@ static mm_status check(run *r) {
                                 {"--graph", asked->path, FILE_READ}};
     mm_host_memory memory;
     mm_host_memory_get(&memory);
-    const int part = asked->limits.disk_bytes > 0 ? 4 : 2; /* as target_pinned */
-    asked->limits.pinned_bytes = asked->pinned_bytes < 0 ? memory.free_bytes / part : asked->pinned_bytes;
+    asked->limits.pinned_bytes = asked->pinned_bytes >= 0
+                                     ? asked->pinned_bytes
+                                     : target_free_part(memory.free_bytes, asked->limits.disk_bytes > 0);
     MM_TRY(files_check(files, sizeof files / sizeof *files));
     MM_TRY(args_split("--policy", asked->policy_list, &r->policies));
     return effort_apply(asked->effort, r->policies.text, r->policies.n, &r->texts);

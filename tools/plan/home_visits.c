@@ -72,9 +72,7 @@ static bool is_at_home(const mm_plan *plan, mm_tensor t, mm_tensor_kind kind, mm
 static mm_status group_of(const mm_plan *plan, mm_tensor_kind kind, mm_memory memory, const int *steps,
                           picture_group *group_out) {
     const int n_tensors = mm_graph_tensors(plan->graph);
-    picture_group g = {.place = memory == MM_MEM_DEVICE ? PICTURE_DEVICE
-                                : memory == MM_MEM_DISK ? PICTURE_DISK
-                                                        : PICTURE_PINNED};
+    picture_group g = {.memory = memory};
     char size[32];
     int64_t bytes = 0;
     for (int t = 0; t < n_tensors; t++) {

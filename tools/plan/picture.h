@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "mm/core/plan/plan.h"
 #include "mm/mm_plan.h"
 
 /* A plan's memory over the steps of an iteration. */
@@ -17,8 +18,6 @@ typedef struct picture_memory {
     char held_by[MM_PLAN_NAME_CAPACITY];
 } picture_memory;
 
-typedef enum picture_place { PICTURE_DEVICE, PICTURE_PINNED, PICTURE_DISK } picture_place;
-
 /* A copy on the device of a persistent tensor whose home is elsewhere. */
 typedef struct picture_visit {
     int row;        /* number of the tensor in its group */
@@ -28,7 +27,7 @@ typedef struct picture_visit {
 /* Persistent tensors of one kind with their homes in one memory. */
 typedef struct picture_group {
     char label[96]; /* "weights in pinned memory: 12 of 3.2MiB" */
-    picture_place place;
+    mm_memory memory;
     int n;                 /* number of tensors */
     picture_visit *visits; /* owned */
     int n_visits;
@@ -36,7 +35,7 @@ typedef struct picture_group {
 
 /* Homes of persistent tensors; none (n 0) if all are on the device. Each kind may have some in each memory. */
 typedef struct picture_homes {
-    picture_group groups[(PICTURE_DISK + 1) * 8];
+    picture_group groups[MM_MEMORY_COUNT * MM_TENSOR_KINDS];
     int n;
 } picture_homes;
 void picture_homes_fini(picture_homes *homes);

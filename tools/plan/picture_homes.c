@@ -12,10 +12,10 @@
 enum { HEAD = 26, LABEL = 15, ROW = 4, LEAST = 8, MOST = 48, LASTING = 6, GAP = 9, COLUMNS = 444 };
 
 /* Light, so that what is on the device stands out. */
-static const char *const COLOURS[] = {[PICTURE_PINNED] = "#dbe9f6", [PICTURE_DISK] = "#f5e6cc"};
+static const char *const COLOURS[] = {[MM_MEM_PINNED] = "#dbe9f6", [MM_MEM_DISK] = "#f5e6cc"};
 
 static int band_height(const picture_group *g) {
-    if (g->place == PICTURE_DEVICE) return LASTING;
+    if (g->memory == MM_MEM_DEVICE) return LASTING;
     const int rows = g->n * ROW;
     return rows < LEAST ? LEAST : rows > MOST ? MOST : rows;
 }
@@ -65,7 +65,7 @@ void picture_homes_draw(FILE *f, const picture_homes *homes, int left, int right
         fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"tick\">%s</text>\n", left, y + LABEL - 4, g->label);
         y += LABEL;
         fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", left, y, right - left,
-                height, g->place == PICTURE_DEVICE ? device : COLOURS[g->place]);
+                height, g->memory == MM_MEM_DEVICE ? device : COLOURS[g->memory]);
         if (g->n_visits > 0) {
             fprintf(f, "<path class=\"visits\" fill=\"%s\" d=\"", device);
             draw_visits(f, g, left, right, y, n_steps);
