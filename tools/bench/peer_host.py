@@ -56,7 +56,7 @@ def speed_cells(rows):
 
 
 def short_lines(name, groups):
-    """A network's line of the short table: of each precision mm's speed and its ratio, then its memory over PyTorch's."""
+    """A network's line: of each precision mm's speed and its ratio; of each its memory over PyTorch's."""
     cells = ["%s (%s)" % (figures(rows[-1])[0], ratio_of(rows)) for rows in groups.values()]
     for rows in groups.values():
         mib = [row["host_peak_bytes"] if row["status"] == "ok" else 0 for row in rows]
