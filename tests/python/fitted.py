@@ -98,13 +98,15 @@ def make(name):
 
 
 def train(net, loss, x, y, m=None, steps=3):
-    """Weights, buffers and losses after some steps."""
+    """Weights, buffers and losses after some steps; those after the first have its plan."""
     torch.manual_seed(SEED + 1)
     optimizer, losses = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), []
-    for _ in range(steps):
+    for step in range(steps):
         with m or contextlib.nullcontext():
             value = loss(net(x), y)
             value.backward()
+        if m and step == 0:
+            m.settle()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(value.detach())
