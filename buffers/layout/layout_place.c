@@ -5,16 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Limits of a search's work, in visited tree nodes (mm_layout_search): for each box, and in total. Chosen for time: a
- * node took some 3 ns (measured, EPYC Zen 5), so BEST searches for at most 45 ms, QUICK for 6 ms, and SOON, of which
- * planners ask many times, for a fourth of that. Any value gives a valid placement; more work can only lower it. */
-enum {
-    WORK_PER_BOX = 100000,
-    WORK_MAX = 15000000,
-    QUICK_WORK_PER_BOX = 4000,
-    QUICK_WORK_MAX = 2000000,
-    SOON_SHARE = 4
-};
+/* Limits of a search's work, in boxes placed and stretches raised (mm_layout_search): for each box, and in total.
+ * Chosen for time: each took some 40 to 120 ns (measured for 200 to 1000 boxes, EPYC Zen 5). So BEST searches for at
+ * most 50 ms, QUICK for 8 ms, and SOON, of which planners ask many times, for a fourth of that. Any value gives a valid
+ * placement; more work can only lower it. */
+enum { WORK_PER_BOX = 3000, WORK_MAX = 450000, QUICK_WORK_PER_BOX = 140, QUICK_WORK_MAX = 70000, SOON_SHARE = 4 };
 
 /* Limits of the exact search: the number of nodes times the number of boxes. Chosen for time: a node takes some 2.5 ns
  * for each box (measured, EPYC Zen 5), so EXACT searches for at most 25 ms. Where only the lower bound would do, FIT

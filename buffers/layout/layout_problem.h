@@ -56,8 +56,8 @@ MM_CHECKED mm_status mm_layout_modnn_around(const mm_layout_problem *problem, mm
 MM_CHECKED mm_status mm_layout_groups(const mm_layout_problem *problem, mm_placement *placement_out);
 
 /* Improves *best by a search, until it is no higher than `enough` (at least the lower bound) or `work` is used up. Work
- * counts visited tree nodes, not time, so the result is the same on every machine. The first placement tried replaces
- * *best even if that is no higher, provided that it is no higher than `enough` or *best. */
+ * counts boxes placed and stretches raised, not time, so the result is the same on every machine. The first placement
+ * tried replaces *best even if that is no higher, provided that it is no higher than `enough` or *best. */
 MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough,
                                       mm_placement *best);
 

@@ -24,28 +24,28 @@ typedef struct stretch {
     int32_t before; /* `first` of the stretch before it; -1: none */
 } stretch;
 
-/* Node of a binary tree over the boxes: minima over the unplaced boxes below it. Leaves are boxes in order of first. */
-typedef struct waiting {
-    int32_t last; /* the earliest end; NOBODY: all are placed */
-    int32_t rank; /* rank (place in the order) of the most important one */
-} waiting;
-
-enum { NOBODY = INT32_MAX };
+/* Boxes are looked through in blocks, and in a block STRIDE at a time, which compilers turn into vector instructions.
+ * FEW, and FEW_SHARE, a share of all boxes: how many are few for most_important. Chosen for time. */
+enum { NOBODY = -1, BLOCK = 64, STRIDE = 16, FEW = 64, FEW_SHARE = 16 };
 #define NO_STRETCH INT64_MAX
 
 typedef struct skyline {
     const mm_layout_problem *problem;
-    int32_t *order;     /* boxes by importance */
-    int32_t *begin;     /* boxes begin[t] to begin[t + 1] - 1 begin at time t */
-    waiting *boxes;     /* a tree: leaf box_leaves + b is box b; node i has the minima of 2i and 2i + 1 */
-    int32_t box_leaves; /* a power of two */
-    stretch *stretches; /* by first time */
-    int64_t *heights;   /* a tree of minima: leaf time_leaves + t is the height of the stretch that begins at t */
+    int32_t *order;        /* boxes by importance; a box's place in it is its rank */
+    int32_t *by_life;      /* likewise, in MM_ORDER_LIFE */
+    int32_t *rank, *ends;  /* by box: its rank, INT32_MAX if it is placed; its last time */
+    int32_t *begin;        /* boxes begin[t] to begin[t + 1] - 1 begin at time t */
+    int32_t *first, *last; /* by rank, in whole blocks: lives of the boxes; first NOBODY: placed, or there is none */
+    int32_t *unplaced;     /* per block: number of boxes */
+    int32_t *shortest;     /* per block: no box of it has a shorter life */
+    int32_t blocks, lead;  /* all boxes of the blocks before `lead` are placed */
+    stretch *stretches;    /* by first time */
+    int64_t *heights;      /* a tree of minima: leaf time_leaves + t is the height of the stretch that begins at t */
     int32_t time_leaves;
     int64_t *offset;
     int64_t height;
     int32_t blocked;          /* after a failure: rank of the box that found no room */
-    int64_t work, work_limit; /* visited nodes of trees */
+    int64_t work, work_limit; /* boxes placed and stretches raised */
     int64_t enough;           /* a height that needs no lower one */
     uint64_t random;
 } skyline;
@@ -59,26 +59,41 @@ static int32_t leaves_for(int32_t n) {
 static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int64_t work_limit) {
     size_t n = (size_t)problem->n;
     *s = (skyline){.problem = problem, .work_limit = work_limit};
-    s->box_leaves = leaves_for(problem->n);
+    s->blocks = (problem->n + BLOCK - 1) / BLOCK;
     s->time_leaves = leaves_for(problem->times);
     s->order = malloc(n * sizeof *s->order);
+    s->by_life = malloc(n * sizeof *s->by_life);
+    s->rank = malloc(n * sizeof *s->rank);
+    s->ends = malloc(n * sizeof *s->ends);
     s->begin = calloc((size_t)problem->times + 1, sizeof *s->begin);
-    s->boxes = malloc(2 * (size_t)s->box_leaves * sizeof *s->boxes);
+    s->first = malloc((size_t)s->blocks * BLOCK * sizeof *s->first);
+    s->last = malloc((size_t)s->blocks * BLOCK * sizeof *s->last);
+    s->unplaced = malloc((size_t)s->blocks * sizeof *s->unplaced);
+    s->shortest = malloc((size_t)s->blocks * sizeof *s->shortest);
     s->stretches = malloc((size_t)problem->times * sizeof *s->stretches);
     s->heights = malloc(2 * (size_t)s->time_leaves * sizeof *s->heights);
     s->offset = malloc(n * sizeof *s->offset);
-    if (!s->order || !s->begin || !s->boxes || !s->stretches || !s->heights || !s->offset) {
+    if (!s->order || !s->by_life || !s->rank || !s->ends || !s->begin || !s->first || !s->last || !s->unplaced ||
+        !s->shortest || !s->stretches || !s->heights || !s->offset)
         return mm_fail(MM_ERR_NOMEM, "no memory to place %zu items", n);
+    for (int32_t i = 0; i < problem->n; i++) {
+        s->begin[problem->boxes[i].first + 1]++;
+        s->ends[i] = problem->boxes[i].last;
     }
-    for (int32_t i = 0; i < problem->n; i++) s->begin[problem->boxes[i].first + 1]++;
     for (int32_t t = 0; t < problem->times; t++) s->begin[t + 1] += s->begin[t];
     return MM_OK;
 }
 
 static void skyline_fini(skyline *s) {
     free(s->order);
+    free(s->by_life);
+    free(s->rank);
+    free(s->ends);
     free(s->begin);
-    free(s->boxes);
+    free(s->first);
+    free(s->last);
+    free(s->unplaced);
+    free(s->shortest);
     free(s->stretches);
     free(s->heights);
     free(s->offset);
@@ -99,14 +114,13 @@ static void set_height(skyline *s, int32_t first, int64_t height) {
         int64_t lower = heights[i] < heights[i ^ 1] ? heights[i] : heights[i ^ 1];
         if (heights[i / 2] == lower) break;
         heights[i / 2] = lower;
-        s->work++;
     }
 }
 
 /* `first` of the lowest stretch; of equals the earliest. */
-static int32_t lowest_stretch(skyline *s) {
+static int32_t lowest_stretch(const skyline *s) {
     int32_t i = 1;
-    for (; i < s->time_leaves; s->work++) i = 2 * i + (s->heights[2 * i] > s->heights[2 * i + 1]);
+    while (i < s->time_leaves) i = 2 * i + (s->heights[2 * i] > s->heights[2 * i + 1]);
     return i - s->time_leaves;
 }
 
@@ -117,13 +131,13 @@ static void set_stretch(skyline *s, int32_t first, int32_t last, int32_t before)
 
 static void level(skyline *s) {
     for (int32_t i = 0; i < 2 * s->time_leaves; i++) s->heights[i] = NO_STRETCH;
-    s->work += s->time_leaves;
     set_stretch(s, 0, s->problem->times - 1, -1);
     set_height(s, 0, 0);
 }
 
-/* Places a box on the stretch at `first`. What remains of the stretch on either side keeps its height. */
-static void stand(skyline *s, int32_t first, const mm_box *box) {
+/* Places a box on the lowest stretch, which is at `first`. What remains of it on either side keeps its height. Returns
+ * `first` of the earlier remainder, which is the lowest stretch then; -1: nothing remains. */
+static int32_t stand(skyline *s, int32_t first, const mm_box *box) {
     const stretch low = s->stretches[first];
     const int64_t height = height_of(s, first);
     if (box->last < low.last) {
@@ -133,6 +147,7 @@ static void stand(skyline *s, int32_t first, const mm_box *box) {
     set_stretch(s, box->first, box->last, box->first > first ? first : low.before);
     set_height(s, box->first, height + box->size);
     if (box->first > first) set_stretch(s, first, box->first - 1, low.before);
+    return box->first > first ? first : box->last < low.last ? box->last + 1 : -1;
 }
 
 /* The stretch at `first` rises to its lower neighbour and joins every neighbour of that height. */
@@ -157,65 +172,59 @@ static void raise(skyline *s, int32_t first) {
 
 /* ---------------------------------------------------------------- boxes that are not placed yet */
 
-static waiting lower_of(const waiting *pair) {
-    return (waiting){pair[0].last < pair[1].last ? pair[0].last : pair[1].last,
-                     pair[0].rank < pair[1].rank ? pair[0].rank : pair[1].rank};
-}
-
 static void line_up(skyline *s) {
-    const waiting nobody = {NOBODY, NOBODY};
     for (int32_t rank = 0; rank < s->problem->n; rank++) {
-        int32_t box = s->order[rank];
-        s->boxes[s->box_leaves + box] = (waiting){s->problem->boxes[box].last, rank};
+        const mm_box *box = &s->problem->boxes[s->order[rank]];
+        s->first[rank] = box->first;
+        s->last[rank] = box->last;
+        s->rank[s->order[rank]] = rank;
+        int32_t *shortest = &s->shortest[rank / BLOCK];
+        if (rank % BLOCK == 0 || box->last - box->first < *shortest) *shortest = box->last - box->first;
     }
-    for (int32_t i = s->box_leaves + s->problem->n; i < 2 * s->box_leaves; i++) s->boxes[i] = nobody;
-    for (int32_t i = s->box_leaves - 1; i > 0; i--) s->boxes[i] = lower_of(&s->boxes[2 * i]);
-    s->work += s->box_leaves;
+    for (int32_t rank = s->problem->n; rank < s->blocks * BLOCK; rank++) s->first[rank] = s->last[rank] = NOBODY;
+    for (int32_t block = 0; block < s->blocks; block++) s->unplaced[block] = BLOCK;
+    s->unplaced[s->blocks - 1] -= s->blocks * BLOCK - s->problem->n;
+    s->lead = 0;
 }
 
-static void take_out(skyline *s, int32_t box) {
-    int32_t i = s->box_leaves + box;
-    s->boxes[i] = (waiting){NOBODY, NOBODY};
-    for (; i > 1; i /= 2, s->work++) {
-        waiting lower = lower_of(&s->boxes[i & ~1]);
-        if (lower.last == s->boxes[i / 2].last && lower.rank == s->boxes[i / 2].rank) break;
-        s->boxes[i / 2] = lower;
+static void take_out(skyline *s, int32_t rank) {
+    s->first[rank] = NOBODY;
+    s->rank[s->order[rank]] = INT32_MAX;
+    s->unplaced[rank / BLOCK]--;
+    while (s->lead < s->blocks && s->unplaced[s->lead] == 0) s->lead++;
+}
+
+/* The first of a block's boxes that lives within [from, end]; NOBODY: none does. */
+static int32_t first_within(const int32_t *first, const int32_t *last, int32_t from, int32_t end) {
+    for (int32_t i = 0; i < BLOCK; i += STRIDE) {
+        int32_t any = 0;
+        for (int32_t k = 0; k < STRIDE; k++) any |= (first[i + k] >= from) & (last[i + k] <= end);
+        if (!any) continue;
+        while (first[i] < from || last[i] > end) i++;
+        return i;
     }
+    return NOBODY;
 }
 
-/* A search among the unplaced boxes `from` to `end` - 1 that end at `last` or before. best: the smallest rank so
- * far. */
-typedef struct sought {
-    int32_t from, end, last, best;
-} sought;
-
-/* Whether node i, which covers boxes first to first + size - 1, may hold a better box. */
-static bool may_hold(skyline *s, const sought *q, int32_t i, int32_t first, int32_t size) {
-    s->work++;
-    return first < q->end && first + size > q->from && s->boxes[i].last <= q->last && s->boxes[i].rank < q->best;
-}
-
-/* Looks below node i, each of whose halves covers `half` boxes. */
-static void find_least_rank(skyline *s, sought *q, int32_t i, int32_t first, int32_t half) {
-    const int32_t right_first = s->boxes[2 * i + 1].rank < s->boxes[2 * i].rank;
-    for (int32_t k = 0; k < 2; k++) {
-        const int32_t right = k ^ right_first, child = 2 * i + right, begins = first + right * half;
-        if (!may_hold(s, q, child, begins, half)) continue;
-        if (half == 1)
-            q->best = s->boxes[child].rank;
-        else
-            find_least_rank(s, q, child, begins, half / 2);
+/* Rank of the most important unplaced box that lives within the stretch at `from`; NOBODY: none does. Looks through
+ * the boxes that begin there, if they are few; else through all, the most important first. */
+static int32_t most_important(const skyline *s, int32_t from) {
+    const int32_t end = s->stretches[from].last, begin = s->begin[from], n = s->begin[end + 1] - begin;
+    if (n <= FEW || n <= s->problem->n / FEW_SHARE) {
+        const int32_t *rank = s->rank + begin, *ends = s->ends + begin;
+        int32_t least = INT32_MAX;
+        for (int32_t i = 0; i < n; i++) {
+            const int32_t at = ends[i] <= end ? rank[i] : INT32_MAX;
+            least = at < least ? at : least;
+        }
+        return least < INT32_MAX ? least : NOBODY;
     }
-}
-
-/* Rank of the most important unplaced box that lives within the stretch at `first`; NOBODY: none does. */
-static int32_t most_important(skyline *s, int32_t first) {
-    const int32_t last = s->stretches[first].last;
-    sought q = {s->begin[first], s->begin[last + 1], last, NOBODY};
-    if (!may_hold(s, &q, 1, 0, s->box_leaves)) return NOBODY;
-    if (s->box_leaves == 1) return s->boxes[1].rank;
-    find_least_rank(s, &q, 1, 0, s->box_leaves / 2);
-    return q.best;
+    for (int32_t block = s->lead; block < s->blocks; block++) {
+        if (s->unplaced[block] == 0 || s->shortest[block] > end - from) continue;
+        const int32_t i = first_within(s->first + block * BLOCK, s->last + block * BLOCK, from, end);
+        if (i != NOBODY) return block * BLOCK + i;
+    }
+    return NOBODY;
 }
 
 /* ---------------------------------------------------------------- placing along the skyline */
@@ -227,11 +236,14 @@ static bool place(skyline *s, int64_t goal) {
     level(s);
     s->height = 0;
     s->blocked = -1;
+    int32_t low = 0; /* the lowest stretch; -1: it must be looked for */
     for (int32_t left = s->problem->n; left > 0;) {
-        if (s->work > s->work_limit) return false;
-        int32_t low = lowest_stretch(s), at = most_important(s, low);
+        if (s->work++ > s->work_limit) return false;
+        if (low < 0) low = lowest_stretch(s);
+        const int32_t at = most_important(s, low);
         if (at == NOBODY) {
             raise(s, low);
+            low = -1;
             continue;
         }
         int32_t box = s->order[at];
@@ -242,8 +254,8 @@ static bool place(skyline *s, int64_t goal) {
         }
         s->offset[box] = offset;
         if (end > s->height) s->height = end;
-        take_out(s, box);
-        stand(s, low, &s->problem->boxes[box]);
+        take_out(s, at);
+        low = stand(s, low, &s->problem->boxes[box]);
         left--;
     }
     return true;
@@ -263,7 +275,6 @@ static void promote(skyline *s, int32_t from, int32_t to) {
     int32_t box = s->order[from];
     memmove(&s->order[to + 1], &s->order[to], (size_t)(from - to) * sizeof *s->order);
     s->order[to] = box;
-    s->work += (from - to) / 8;
 }
 
 /* Searches from the present order: sets a goal between what is enough and the best height, and promotes boxes that
@@ -298,8 +309,9 @@ static mm_status search(skyline *s, mm_placement *best) {
         const int64_t first = best->height > s->enough ? best->height : s->enough;
         if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
+    if (!done(s, best)) MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->by_life));
     for (int round = 0; !done(s, best); round++) {
-        MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->order)); /* by far the best to start from */
+        memcpy(s->order, s->by_life, (size_t)s->problem->n * sizeof *s->order); /* by far the best to start from */
         if (round > 0) shuffle_a_little(s);
         search_near(s, best);
     }
