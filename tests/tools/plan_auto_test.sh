@@ -79,24 +79,24 @@ auto_fuses_layers_where_that_is_faster_() {
     local fuse budget tight
     local -A takes
     local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto:resident=all --json row.json)
-    expect 0 plan "${net[@]}" --facts "$machine" --fuse on
-    budget=$(($(value row.json minimum_bytes) * 108 / 100)) tight=$(($(value row.json minimum_bytes) * 102 / 100))
+    expect 0 plan "${net[@]}" --facts "$h200" --fuse on
+    budget=$(($(value row.json minimum_bytes) * 101 / 100)) tight=$(($(value row.json minimum_bytes) * 102 / 100))
     for fuse in on off auto; do
-        expect 0 plan "${net[@]}" --facts "$machine" --fuse $fuse --budget "$budget"
+        expect 0 plan "${net[@]}" --facts "$h200" --fuse $fuse --budget "$budget"
         takes[$fuse]=$(value row.json iteration_seconds_predicted)
     done
     awk -v on="${takes[on]}" -v off="${takes[off]}" 'BEGIN { exit !(off < on) }' || fail "single layers take longer"
     at_most "${takes[auto]}" "${takes[off]}" "auto, after --fuse off"
     [[ $(value row.json fuse) == off ]] || fail "layers are fused"
     says out "not fused: that is faster in this budget"
-    expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto:resident=all --simulate "$machine" --budgets "$budget" \
+    expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto:resident=all --simulate "$h200" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
     expect 0 train "${net[@]}" --budget "$tight" --iterations 1 --quiet # training without facts plans by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
     # In a larger budget fused and single layers are not compared.
-    expect 0 plan "${net[@]}" --facts "$machine" --budget $((budget * 2))
+    expect 0 plan "${net[@]}" --facts "$h200" --budget $((budget * 2))
     [[ $(value row.json fuse) == on ]] || fail "layers are not fused in a large budget"
 }
 
