@@ -21,6 +21,7 @@ typedef struct search {
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     int least;             /* the least number that fits, if one does */
+    bool in_vain;          /* plans fit, but the one that was searched for takes as long as limits->below_ns */
 } search;
 
 static mm_status attempt(search *s, mm_home_trial trial) {
@@ -132,6 +133,7 @@ static mm_status attempt_none(search *s) {
  * for. */
 static mm_status find_fastest(search *s, int least, int most) {
     enum { SEARCHED = 6 };
+    const int64_t useful_ns = s->limits->below_ns;
     ranking r = {.n = 0};
     MM_TRY(find_finalists(s, least, most, &r));
     for (int i = 0; i < r.n; i++) {
@@ -141,7 +143,9 @@ static mm_status find_fastest(search *s, int least, int most) {
         trial->rival = i > 0 && s->result.ns > 0;
         trial->below_ns = r.timed ? r.ns[i] + 1 : 0;
         if (trial->rival && near_ns < trial->below_ns) trial->below_ns = near_ns;
+        if (useful_ns > 0 && useful_ns < trial->below_ns) trial->below_ns = useful_ns;
         MM_TRY(attempt(s, *trial));
+        s->in_vain = useful_ns > 0 && r.timed && !s->result.fits;
         if (s->result.ns == 0) break; /* without times the first is the best */
     }
     return MM_OK;
@@ -251,6 +255,7 @@ static mm_status search_once(search *s, mm_resident resident) {
     MM_TRY(find(s, resident));
     s->fits_free = s->result.fits;
     s->pinned_free = false;
+    if (s->in_vain) return MM_OK;
     if (s->result.pinned_bytes > s->limits->pinned_bytes) MM_TRY(find_within_pinned(s, resident));
     if (s->result.fits) return MM_OK;
     if (s->fits_free) return attempt_any(s, s->least); /* pinned memory alone is lacking */
@@ -354,5 +359,6 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
     bool good;
     MM_TRY(search_with(&s, resident, 0, &good));
-    return good || limits->disk_bytes == 0 || order->n_hosted == 0 ? MM_OK : search_hosted(&s, resident);
+    const bool is_all = good || s.in_vain || limits->disk_bytes == 0 || order->n_hosted == 0;
+    return is_all ? MM_OK : search_hosted(&s, resident);
 }

@@ -255,20 +255,29 @@ mm_status need_time(need *n, int64_t *ns_out) {
     return MM_OK;
 }
 
-mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns, int64_t *ns_out) {
+mm_status need_bound_passes(const need *n, int pass, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns,
+                            int64_t *ns_out) {
+    const need_pass *p = &n->pass[pass];
     mm_limits limits = {.device_bytes = device_bytes,
                         .pinned_bytes = target_pinned_and_disk(n->asked.target, pinned_bytes),
                         .base_bytes = n->base_bytes};
+    mm_time_bound bound;
+    if (below_ns < INT64_MAX) limits.below_ns = below_ns > 0 ? (below_ns - 1) / p->graph.passes + 1 : 1;
+    if (p->policy.config.resident == MM_RESIDENT_ALL)
+        MM_TRY(mm_time_bound_of(p->lowered->graph, p->planned.facts, &limits, &bound));
+    else
+        MM_TRY(mm_time_bound_any_home(p->lowered->graph, p->planned.facts, &limits, &bound));
+    *ns_out = bound.ns < INT64_MAX ? p->graph.passes * bound.ns : INT64_MAX;
+    return MM_OK;
+}
+
+mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns, int64_t *ns_out) {
     int64_t ns = 0;
     for (int i = 0; ns < INT64_MAX && i < n->n; i++) {
-        const need_pass *p = &n->pass[i];
-        mm_time_bound pass;
-        if (below_ns < INT64_MAX) limits.below_ns = ns < below_ns ? (below_ns - ns - 1) / p->graph.passes + 1 : 1;
-        if (p->policy.config.resident == MM_RESIDENT_ALL)
-            MM_TRY(mm_time_bound_of(p->lowered->graph, p->planned.facts, &limits, &pass));
-        else
-            MM_TRY(mm_time_bound_any_home(p->lowered->graph, p->planned.facts, &limits, &pass));
-        ns = pass.ns < INT64_MAX ? ns + p->graph.passes * pass.ns : INT64_MAX;
+        int64_t passes;
+        const int64_t below = below_ns < INT64_MAX ? below_ns - ns : INT64_MAX;
+        MM_TRY(need_bound_passes(n, i, device_bytes, pinned_bytes, below, &passes));
+        ns = passes < INT64_MAX ? ns + passes : INT64_MAX;
     }
     *ns_out = ns;
     return MM_OK;

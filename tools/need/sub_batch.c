@@ -247,24 +247,36 @@ static mm_status hasten(const need_case *c, int64_t *n) {
     return MM_OK;
 }
 
-/* As predict, without looking for the minima. below_ns: of no interest from this time on; INT64_MAX: no limit. */
+/* Lower bounds of the times of all passes of each kind, in any budget; with their sum. */
+static mm_status bound_each(const need *n, int64_t bounds_out[NETS_PASSES], int64_t *sum_out) {
+    *sum_out = 0;
+    for (int i = 0; i < n->n; i++) {
+        MM_TRY(need_bound_passes(n, i, 0, 0, INT64_MAX, &bounds_out[i]));
+        *sum_out += bounds_out[i];
+    }
+    return MM_OK;
+}
+
+/* As predict, without looking for the minima. below_ns: of no interest from this time on; INT64_MAX: no limit. Each
+ * kind of pass gets what the bounds of the others leave. */
 static mm_status predict_within(const need_case *c, int64_t sub_batch, int64_t below_ns, int64_t *ns_out) {
     const need_case parts = in_parts(c, sub_batch);
     need n;
-    bool fit = true;
-    int64_t ns = 0;
+    int64_t ns = 0, bounds[NETS_PASSES] = {0}, others_ns = 0;
     MM_TRY(need_open(&n, &parts));
-    mm_status status = MM_OK;
+    mm_status status = below_ns < INT64_MAX ? bound_each(&n, bounds, &others_ns) : MM_OK;
+    bool fit = others_ns < below_ns;
     for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--) {
         mm_simulation sim;
-        if (below_ns < INT64_MAX) n.asked.below_ns = (below_ns - ns - 1) / n.pass[i].graph.passes + 1;
+        others_ns -= bounds[i];
+        if (below_ns < INT64_MAX) n.asked.below_ns = (below_ns - ns - others_ns - 1) / n.pass[i].graph.passes + 1;
         status = need_within(&n, i, c->budget_bytes, c->pinned.bytes, 0);
         const mm_plan *plan = n.pass[i].planned.plan;
         fit = status == MM_OK && plan->peak_bytes <= c->budget_bytes && need_is_within(c, plan);
         if (fit) status = need_simulate(&n, i, &sim);
         if (!fit || status != MM_OK) continue;
         ns += n.pass[i].graph.passes * sim.iteration_ns;
-        fit = ns < below_ns;
+        fit = ns + others_ns < below_ns;
         mm_simulation_fini(&sim);
     }
     need_fini(&n);
