@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The search of how many persistent tensors leave the device (mm_homes_search), with plans that are made up. */
+#include <stdio.h>
+
+#include "mm/planning/homes.h"
+#include "tests/core/expect.h"
+#include "tests/core/test_case.h"
+
+enum { WEIGHTS = 64, BYTES = 1 << 20 };
+
+/* What trials find, and what was tried. */
+typedef struct world {
+    int least;          /* so many tensors must leave for a plan to fit */
+    int64_t ns;         /* what any plan takes that fits; one that is searched for, half of it */
+    mm_home_trial last; /* the last trial */
+    mm_home_result kept;
+    int searched, quick; /* trials that search for a fast plan, and that take any */
+} world;
+
+static mm_status try(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
+    world *w = ctx;
+    w->last = *trial;
+    *(trial->first_fit ? &w->quick : &w->searched) += 1;
+    const int64_t ns = trial->first_fit ? w->ns : w->ns / 2;
+    const bool useful = trial->below_ns == 0 || ns < trial->below_ns;
+    mm_home_result found = {.peak_bytes = INT64_MAX};
+    if (trial->n >= w->least && useful)
+        found = (mm_home_result){.fits = true, .pinned_bytes = (int64_t)trial->n * BYTES, .ns = ns};
+    if (!trial->rival || (found.fits && ns < w->kept.ns)) w->kept = found;
+    *result_out = w->kept;
+    return MM_OK;
+}
+
+/* A step that reads many weights. */
+static mm_graph *make_graph(void) {
+    mm_graph *graph;
+    mm_use uses[WEIGHTS];
+    mm_layer layer;
+    expect_ok(mm_graph_create("weights", &graph));
+    expect_ok(mm_graph_add_layer(graph, "layer", MM_LAYER_LINEAR, &layer));
+    for (int i = 0; i < WEIGHTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        const mm_tensor_desc desc = {
+            .name = name, .kind = MM_WEIGHT, .ownership = MM_PERSISTENT, .dtype = MM_U8, .rank = 1, .dims = {BYTES}};
+        uses[i] = (mm_use){.access = MM_READ};
+        expect_ok(mm_graph_add_tensor(graph, &desc, &uses[i].tensor));
+    }
+    expect_ok(mm_graph_add_step(graph, layer, MM_FORWARD, uses, WEIGHTS, 0));
+    expect_ok(mm_graph_freeze(graph));
+    return graph;
+}
+
+static void search(world *w, int64_t below_ns) {
+    mm_graph *graph = make_graph();
+    mm_tensor tensors[WEIGHTS];
+    for (int i = 0; i < WEIGHTS; i++) tensors[i] = i;
+    const mm_home_order order = {.graph = graph, .tensors = tensors, .n = WEIGHTS};
+    const mm_limits limits = {
+        .device_bytes = (int64_t)WEIGHTS * BYTES / 2, .pinned_bytes = INT64_MAX, .below_ns = below_ns};
+    expect_ok(mm_homes_search(MM_RESIDENT_NEEDED, &order, false, &limits, try, w));
+    mm_graph_destroy(graph);
+}
+
+TEST_CASE(few_leave_and_the_fastest_are_searched_for) {
+    for (int least = 33; least <= WEIGHTS; least++) {
+        world w = {.least = least, .ns = 1000};
+        search(&w, 0);
+        assert_true(w.last.n >= least && !w.last.first_fit);
+        assert_true(w.searched >= 2 && w.quick <= 16);
+    }
+}
+
+/* The caller has a plan that takes 500 already: no plan here is faster. */
+TEST_CASE(plans_that_cannot_help_end_the_search) {
+    world w = {.least = 40, .ns = 1000};
+    search(&w, 500);
+    assert_int_equal(w.last.below_ns, 500);
+    assert_false(w.last.first_fit);
+    assert_int_equal(w.searched, 2); /* none leaves, and the best of the others */
+    world useful = {.least = 40, .ns = 1000};
+    search(&useful, 501);
+    assert_int_equal(useful.searched, 3);
+}
