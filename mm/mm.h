@@ -73,21 +73,6 @@ MM_API const char *mm_version(void);
 
 /* ---------------------------------------------------------------- graph */
 
-typedef enum mm_tensor_kind {
-    MM_INPUT = 0,           /* a batch's images or labels */
-    MM_FEATURE_MAP = 1,     /* a layer's output */
-    MM_GRADIENT_MAP = 2,    /* the gradient of the loss with respect to a feature map */
-    MM_SAVED = 3,           /* saved for the backward step, never compressed lossily: a batch norm's means and inverse
-                           deviations, a pool's index map */
-    MM_WEIGHT = 4,          /* learned parameters */
-    MM_WEIGHT_GRADIENT = 5, /* the gradient of the loss with respect to a weight */
-    MM_OPTIMIZER = 6,       /* optimizer state, such as momentum */
-    MM_STATE = 7,           /* other tensors that outlive an iteration: running statistics, the loss */
-    MM_TENSOR_KINDS
-} mm_tensor_kind;
-
-MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
-
 typedef enum mm_ownership {
     MM_MANAGED = 0,    /* owned by the manager: lives within one iteration, and may be moved, freed or compressed */
     MM_PERSISTENT = 1, /* owned by the manager: stays at one place for the manager's life; graphs that declare the same

@@ -77,6 +77,22 @@ MM_API size_t mm_dtype_bytes(mm_dtype dtype);
 /* The type's name, such as "f32"; "unknown" for a number that is no type. Static. */
 MM_API const char *mm_dtype_name(mm_dtype dtype);
 
+typedef enum mm_tensor_kind {
+    MM_INPUT = 0,           /* a batch's images or labels */
+    MM_FEATURE_MAP = 1,     /* a layer's output */
+    MM_GRADIENT_MAP = 2,    /* the gradient of the loss with respect to a feature map */
+    MM_SAVED = 3,           /* saved for the backward step, never compressed lossily: a batch norm's means and inverse
+                           deviations, a pool's index map */
+    MM_WEIGHT = 4,          /* learned parameters */
+    MM_WEIGHT_GRADIENT = 5, /* the gradient of the loss with respect to a weight */
+    MM_OPTIMIZER = 6,       /* optimizer state, such as momentum */
+    MM_STATE = 7,           /* other tensors that outlive an iteration: running statistics, the loss */
+    MM_TENSOR_KINDS
+} mm_tensor_kind;
+
+/* The kind's name, such as "weight gradient"; "unknown" for a number that is no kind. Static. */
+MM_API const char *mm_tensor_kind_name(mm_tensor_kind kind);
+
 enum { MM_RANK_MAX = 8 };
 
 typedef enum mm_phase { MM_FORWARD = 0, MM_BACKWARD = 1, MM_UPDATE = 2 } mm_phase;

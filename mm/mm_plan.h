@@ -169,6 +169,33 @@ typedef struct mm_stashed {
                            several maps again counts with each */
 } mm_stashed;
 
+/* A memory in which persistent tensors are between iterations. */
+typedef enum mm_home_memory {
+    MM_HOME_DEVICE = 0,
+    MM_HOME_PINNED = 1, /* page-locked host memory */
+    MM_HOME_DISK = 2,
+    MM_HOME_MEMORIES
+} mm_home_memory;
+
+/* The memory's name, "device", "pinned" or "disk"; "unknown" for a number that is no memory. Static. */
+MM_API const char *mm_home_memory_name(mm_home_memory memory);
+
+/* A copy on the device of a persistent tensor whose home is elsewhere. */
+typedef struct mm_home_visit {
+    int begin, end; /* indices in the timeline: the first and the last step at which it is there */
+} mm_home_visit;
+
+/* A persistent tensor with its home. */
+typedef struct mm_housed {
+    mm_tensor tensor; /* in the graph */
+    char name[MM_PLAN_NAME_CAPACITY];
+    mm_tensor_kind kind;
+    mm_home_memory home;
+    int64_t bytes;
+    const mm_home_visit *visits; /* in the order of their beginnings; none of a tensor that is at home on the device */
+    int n_visits;
+} mm_housed;
+
 /* What one graph needs, beside all others in one arena. */
 typedef struct mm_graph_requirement {
     char graph[MM_PLAN_NAME_CAPACITY];
@@ -192,6 +219,9 @@ typedef struct mm_graph_requirement {
     int n_timeline;
     const mm_stashed *stashed; /* what the plan does with each map, the largest map first */
     int n_stashed;
+    const mm_housed *housed; /* all persistent tensors, in the order of the graph's; none if all are at home on the
+                                device */
+    int n_housed;
 } mm_graph_requirement;
 
 /* What all graphs need together: they run one after the other in one arena, and share persistent tensors by name. The

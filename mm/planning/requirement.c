@@ -39,6 +39,7 @@ typedef struct made {
     mm_graph_requirement *graphs;
     mm_held_step **timelines;
     mm_stashed **stashes;
+    mm_housed **homes;
 } made;
 
 typedef struct maker {
@@ -201,6 +202,8 @@ static mm_status fill_graph(maker *m, int i) {
     MM_TRY(status);
     MM_TRY(list_stashed(planned, &m->made->stashes[i], &g->n_stashed));
     g->stashed = m->made->stashes[i];
+    MM_TRY(mm_requirement_housed(planned->plan, &m->made->homes[i], &g->n_housed));
+    g->housed = m->made->homes[i];
     g->other_bytes = mm_persistent_table_beside(&m->persistents, m->request->graphs[i]);
     judge(m, i, planned, g->least_bytes);
     return predict(m, planned, m->timed[i], g);
@@ -317,11 +320,12 @@ static mm_status make(maker *m) {
     made->graphs = calloc((size_t)n, sizeof *made->graphs);
     made->timelines = calloc((size_t)n, sizeof *made->timelines);
     made->stashes = calloc((size_t)n, sizeof *made->stashes);
+    made->homes = calloc((size_t)n, sizeof *made->homes);
     m->planned = calloc((size_t)n, sizeof *m->planned);
     m->planned_at = calloc((size_t)n, sizeof *m->planned_at);
     m->timed = calloc((size_t)n, sizeof *m->timed);
-    if (!made->policy || !made->graphs || !made->timelines || !made->stashes || !m->planned || !m->planned_at ||
-        !m->timed)
+    if (!made->policy || !made->graphs || !made->timelines || !made->stashes || !made->homes || !m->planned ||
+        !m->planned_at || !m->timed)
         return mm_fail(MM_ERR_NOMEM, "out of memory for a requirement of %d graphs", n);
     made->r = (mm_requirement){.policy = made->policy,
                                .device_bytes = m->request->limits.device_bytes,
@@ -366,6 +370,8 @@ void mm_requirement_destroy(mm_requirement *requirement) {
     for (int i = 0; own->stashes && i < own->r.n_graphs; i++) free(own->stashes[i]);
     free(own->timelines);
     free(own->stashes);
+    for (int i = 0; own->homes && i < own->r.n_graphs; i++) free(own->homes[i]);
+    free(own->homes);
     free(own->graphs);
     free(own->policy);
     free(own->refusal);

@@ -20,6 +20,10 @@ typedef struct mm_requirement_request {
 /* Makes an account's steps as an mm_held_step each. The caller frees them. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_requirement_timeline(const mm_account *account, mm_held_step **timeline_out);
 
+/* Lists a plan's persistent tensors (mm_graph_requirement.housed). The caller frees the list, and with it the visits.
+ * MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_requirement_housed(const mm_plan *plan, mm_housed **housed_out, int *n_out);
+
 /* mm_requirement_get of frozen graphs, with limits that were checked. */
 MM_CHECKED mm_status mm_requirement_make(const mm_requirement_request *request, mm_requirement **requirement_out);
 

@@ -150,16 +150,42 @@ static json_t *stashed_json(const mm_graph_requirement *g) {
     return array;
 }
 
+static json_t *visits_json(const mm_housed *home) {
+    json_t *array = json_array();
+    for (int i = 0; array && i < home->n_visits; i++) {
+        const mm_home_visit *visit = &home->visits[i];
+        if (json_array_append_new(array, json_pack("{s:i, s:i}", "begin", visit->begin, "end", visit->end)) == 0)
+            continue;
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *housed_json(const mm_graph_requirement *g) {
+    json_t *array = json_array();
+    for (int i = 0; array && i < g->n_housed; i++) {
+        const mm_housed *home = &g->housed[i];
+        json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:o}", "tensor", home->name, "kind",
+                                   mm_tensor_kind_name(home->kind), "home", mm_home_memory_name(home->home), "bytes",
+                                   (json_int_t)home->bytes, "visits", visits_json(home));
+        if (json_array_append_new(array, object) == 0) continue;
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
 static json_t *graph_json(const mm_graph_requirement *g) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o}",
-                     "graph", g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes",
-                     (json_int_t)g->planned_bytes, "pinned_bytes", (json_int_t)g->pinned_bytes, "disk_bytes",
-                     (json_int_t)g->disk_bytes, "moved_bytes", (json_int_t)g->moved_bytes, "stored_bytes",
-                     (json_int_t)g->stored_bytes, "stash_bytes", (json_int_t)g->stash_bytes, "other_bytes",
-                     (json_int_t)g->other_bytes, "iteration_ns", time_json(g->iteration_ns), "bound_ns",
-                     time_json(g->bound_ns), "steps", g->steps, "steps_again", g->steps_again, "held_step",
-                     g->held_step, "held_by", g->held_by, "live_bytes", (json_int_t)g->live_bytes, "held",
-                     held_json(g->held), "timeline", timeline_json(g), "stashed", stashed_json(g));
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:i, s:i, s:i, s:s, s:I, s:o, s:o, s:o, s:o}", "graph",
+        g->graph, "least_bytes", (json_int_t)g->least_bytes, "planned_bytes", (json_int_t)g->planned_bytes,
+        "pinned_bytes", (json_int_t)g->pinned_bytes, "disk_bytes", (json_int_t)g->disk_bytes, "moved_bytes",
+        (json_int_t)g->moved_bytes, "stored_bytes", (json_int_t)g->stored_bytes, "stash_bytes",
+        (json_int_t)g->stash_bytes, "other_bytes", (json_int_t)g->other_bytes, "iteration_ns",
+        time_json(g->iteration_ns), "bound_ns", time_json(g->bound_ns), "steps", g->steps, "steps_again",
+        g->steps_again, "held_step", g->held_step, "held_by", g->held_by, "live_bytes", (json_int_t)g->live_bytes,
+        "held", held_json(g->held), "timeline", timeline_json(g), "stashed", stashed_json(g), "housed", housed_json(g));
 }
 
 static json_t *graphs_json(const mm_requirement *r) {

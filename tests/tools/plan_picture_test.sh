@@ -39,6 +39,18 @@ svg_shows_homes_and_their_visits_() {
     [[ $(<without.svg) != *Homes* ]] || fail "homes, though all are on the device"
 }
 
+a_graph_of_ones_own_shows_the_same_homes_() {
+    local -a within=(--policy swap-async:resident=none --pinned 2MiB --disk "$PWD:1GiB")
+    expect 0 plan --net gpt --batch 2 --optimizer adamw "${within[@]}" --svg homes.svg --save-graph gpt.json
+    expect 0 plan --graph gpt.json "${within[@]}" --svg own.svg --json own.json
+    balanced own.svg
+    grep -A99 "Homes of weights" homes.svg >homes
+    grep -A99 "Homes of weights" own.svg >own
+    equal homes own
+    [[ $(<own) == *'class="visits"'* ]] || fail "no visits"
+    says own.json '"home": "disk"'
+}
+
 svg_of_a_long_network_is_no_longer_than_its_pixels_() {
     expect 0 plan --net resnet1202 --policy liveness --svg memory.svg
     balanced memory.svg

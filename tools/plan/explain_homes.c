@@ -4,9 +4,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "mm/core/plan/plan_visits.h"
 #include "mm/core/size.h"
 #include "tools/args/table.h"
-#include "tools/plan/home_visits.h"
 
 /* The tensors with homes in pinned memory or on the disk, the largest first. Returns their number; -1: out of
  * memory. */
@@ -36,8 +36,8 @@ static int list_homes(const mm_plan *plan, home **list_out) {
 static void print_visits(FILE *file, const mm_plan *plan, mm_tensor tensor) {
     char step[256];
     int n = 0;
-    home_visit v;
-    for (int s = 0; home_next_visit(plan, tensor, &s, &v);) {
+    mm_plan_visit v;
+    for (int s = 0; mm_plan_next_visit(plan, tensor, &s, &v);) {
         fprintf(file, "%s%s ", n++ ? "; " : "", v.fetched ? "comes for" : "made by");
         fputs(v.first < 0 ? "nothing" : mm_graph_step_name(plan->graph, v.first, step, sizeof step), file);
         if (v.last != v.first) fprintf(file, " to %s", mm_graph_step_name(plan->graph, v.last, step, sizeof step));
@@ -106,8 +106,8 @@ mm_status explain_homes_print(FILE *file, const mm_plan *plan, int most) {
 static json_t *visits_json(const mm_plan *plan, mm_tensor tensor) {
     char first[256], last[256];
     json_t *array = json_array();
-    home_visit v;
-    for (int s = 0; array && home_next_visit(plan, tensor, &s, &v);) {
+    mm_plan_visit v;
+    for (int s = 0; array && mm_plan_next_visit(plan, tensor, &s, &v);) {
         if (v.first < 0) continue;
         json_array_append_new(array, json_pack("{ss ss sb sb}", "first_step",
                                                mm_graph_step_name(plan->graph, v.first, first, sizeof first),

@@ -123,13 +123,20 @@ static mm_status save_pictures(const run *r) {
     picture_panel *panels = malloc((size_t)r->n_needs * sizeof *panels);
     if (!panels) return no_memory(r);
     char title[320];
-    for (int i = 0; i < r->n_needs; i++) panels[i] = panel_of(r->needs[i]);
+    mm_status status = MM_OK;
+    int n = 0;
+    for (; status == MM_OK && n < r->n_needs; n++) {
+        const mm_graph_requirement *g = &r->needs[n]->graphs[r->needs[n]->most];
+        panels[n] = panel_of(r->needs[n]);
+        status = picture_homes_init(g->housed, g->n_housed, &panels[n].homes);
+    }
     snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %.60s", asked->path,
              asked->limits.device);
     const picture drawn = {
         .title = title, .panels = panels, .n_panels = r->n_needs, .budget_bytes = asked->limits.device_bytes};
-    mm_status status = asked->svg ? picture_save(asked->svg, &drawn) : MM_OK;
+    if (status == MM_OK && asked->svg) status = picture_save(asked->svg, &drawn);
     if (status == MM_OK && asked->html) status = save_page(r, &drawn);
+    while (n-- > 0) picture_homes_fini(&panels[n].homes);
     free(panels);
     return status;
 }

@@ -13,7 +13,7 @@
 typedef struct picture_memory {
     const mm_held_step *steps; /* borrowed */
     int n_steps;
-    int64_t needed_bytes; /* the plan's peak: the least budget for it */
+    int64_t needed_bytes; /* the plan's peak; if it does not fit, or there is no budget, the policy's least budget */
     int64_t live_bytes;   /* live bytes at the step `held_by` */
     char held_by[MM_PLAN_NAME_CAPACITY];
 } picture_memory;
@@ -38,6 +38,8 @@ typedef struct picture_homes {
     picture_group groups[MM_MEMORY_COUNT * MM_TENSOR_KINDS];
     int n;
 } picture_homes;
+/* Groups a plan's persistent tensors by kind and memory. MM_ERR_NOMEM. */
+MM_CHECKED mm_status picture_homes_init(const mm_housed *housed, int n, picture_homes *homes_out);
 void picture_homes_fini(picture_homes *homes);
 
 typedef struct picture_panel {

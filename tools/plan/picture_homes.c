@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/size.h"
+#include "mm/core/status.h"
+
 enum { HEAD = 26, LABEL = 15, ROW = 4, LEAST = 8, MOST = 48, LASTING = 6, GAP = 9, COLUMNS = 444 };
 
 /* Light, so that what is on the device stands out. */
@@ -73,6 +76,49 @@ void picture_homes_draw(FILE *f, const picture_homes *homes, int left, int right
         }
         y += height + GAP;
     }
+}
+
+/* Fills in the tensors of a kind with their homes in a memory. */
+static mm_status group_of(const mm_housed *housed, int n, mm_tensor_kind kind, mm_memory memory,
+                          picture_group *group_out) {
+    picture_group g = {.memory = memory};
+    char size[32];
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        if (housed[i].kind != kind || housed[i].home != (mm_home_memory)memory) continue;
+        bytes += housed[i].bytes;
+        g.n_visits += housed[i].n_visits;
+        g.n++;
+    }
+    g.visits = malloc(((size_t)g.n_visits + 1) * sizeof *g.visits);
+    if (!g.visits) return mm_fail(MM_ERR_NOMEM, "out of memory for a picture of homes");
+    for (int i = 0, row = 0, at = 0; i < n; i++) {
+        const mm_housed *one = &housed[i];
+        if (one->kind != kind || one->home != (mm_home_memory)memory) continue;
+        for (int v = 0; v < one->n_visits; v++)
+            g.visits[at++] = (picture_visit){row, one->visits[v].begin, one->visits[v].end};
+        row++;
+    }
+    snprintf(g.label, sizeof g.label, "%s%s %s: %d of %s", mm_tensor_kind_name(kind), g.n == 1 ? "" : "s",
+             mm_memory_where(memory), g.n, mm_size_format(bytes, size, sizeof size));
+    *group_out = g;
+    return MM_OK;
+}
+
+mm_status picture_homes_init(const mm_housed *housed, int n, picture_homes *homes_out) {
+    mm_status status = MM_OK;
+    *homes_out = (picture_homes){0};
+    for (mm_memory m = MM_MEM_DEVICE; n > 0 && m < MM_MEMORY_COUNT; m++)
+        for (int k = 0; status == MM_OK && k < MM_TENSOR_KINDS; k++) {
+            picture_group *group = &homes_out->groups[homes_out->n];
+            status = group_of(housed, n, (mm_tensor_kind)k, m, group);
+            if (status == MM_OK && group->n > 0)
+                homes_out->n++;
+            else if (status == MM_OK)
+                free(group->visits);
+        }
+    if (status != MM_OK) picture_homes_fini(homes_out);
+    return status;
 }
 
 void picture_homes_fini(picture_homes *homes) {

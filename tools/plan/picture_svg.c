@@ -179,11 +179,13 @@ static void draw_head(const plot *p, const picture_panel *panel) {
     int64_t budget = p->page->picture->budget_bytes;
     fprintf(f, "<text x=\"%d\" y=\"%.1f\" class=\"head\">", LEFT, p->upper - 14);
     picture_text(f, panel->name);
-    fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" class=\"%s\">minimum budget %s%s</text>\n", RIGHT, p->upper - 14,
-            budget > 0 && needed > budget ? "name end misfit" : "name end", mm_size_format(needed, size, sizeof size),
-            budget <= 0       ? ""
-            : needed > budget ? ", does not fit"
-                              : ", fits");
+    const bool misfit = budget > 0 && needed > budget;
+    fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" class=\"%s\">%s %s%s</text>\n", RIGHT, p->upper - 14,
+            misfit ? "name end misfit" : "name end", budget > 0 && !misfit ? "takes" : "minimum budget",
+            mm_size_format(needed, size, sizeof size),
+            budget <= 0 ? ""
+            : misfit    ? ", does not fit"
+                        : ", fits");
 }
 
 static void draw_panel(const page *page, const picture_panel *panel, double y) {

@@ -5,9 +5,9 @@
 #include "mm/core/plan/plan_file.h"
 #include "mm/core/size.h"
 #include "mm/core/status.h"
+#include "mm/planning/requirement.h"
 #include "tools/args/json_file.h"
 #include "tools/plan/explain.h"
-#include "tools/plan/home_visits.h"
 #include "tools/plan/picture.h"
 #include "tools/plan/plan_batches.h"
 #include "tools/plan/plan_command.h"
@@ -103,6 +103,15 @@ static mm_status save_page(const plan_command *c, const picture *drawn) {
     return status;
 }
 
+static mm_status add_homes(const mm_plan *plan, picture_panel *panel) {
+    mm_housed *housed;
+    int n;
+    MM_TRY(mm_requirement_housed(plan, &housed, &n));
+    mm_status status = picture_homes_init(housed, n, &panel->homes);
+    free(housed);
+    return status;
+}
+
 static mm_status save_pictures(const plan_command *c) {
     picture_panel *panels = malloc((size_t)c->n_cases * sizeof *panels);
     if (!panels) return mm_fail(MM_ERR_NOMEM, "out of memory for the picture %s", c->svg ? c->svg : c->html);
@@ -110,7 +119,7 @@ static mm_status save_pictures(const plan_command *c) {
     int n = 0;
     for (; status == MM_OK && n < c->n_cases; n++) {
         panels[n] = panel_of(&c->cases[n]);
-        status = home_picture(plan_case_plan(&c->cases[n]), &panels[n].homes);
+        status = add_homes(plan_case_plan(&c->cases[n]), &panels[n]);
     }
     char title[320];
     snprintf(title, sizeof title, "%.200s: device memory over one iteration, predicted for %s%s%s", c->net,

@@ -87,11 +87,38 @@ TEST_CASE(a_manager_with_just_the_least_bytes_starts_and_with_a_byte_less_refuse
     assert_true(moved > 0 && again > 0);
 }
 
+/* Each list of homes has all persistent tensors, or none if all are on the device; visits lie within the timeline, and
+ * those of one tensor do not overlap. Returns their number. */
+static int expect_homes(const mm_requirement *r, mm_graph *const graphs[]) {
+    int visits = 0;
+    for (int i = 0; i < r->n_graphs; i++) {
+        const mm_graph_requirement *g = &r->graphs[i];
+        bool away = false;
+        if (g->n_housed > 0) assert_int_equal(g->n_housed, mm_graph_persistents(graphs[i]));
+        for (int h = 0; h < g->n_housed; h++) {
+            const mm_housed *one = &g->housed[h];
+            const mm_tensor_info *tensor = mm_graph_tensor(graphs[i], one->tensor);
+            assert_string_equal(one->name, tensor->name);
+            assert_true(one->bytes == tensor->bytes && one->kind == tensor->kind && tensor->persistent >= 0);
+            assert_true(one->home != MM_HOME_DEVICE || one->n_visits == 0);
+            away |= one->home != MM_HOME_DEVICE;
+            for (int v = 0; v < one->n_visits; v++) {
+                const int after = v > 0 ? one->visits[v - 1].end : 0;
+                assert_in_range(one->visits[v].begin, after, g->n_timeline - 1);
+                assert_in_range(one->visits[v].end, one->visits[v].begin, g->n_timeline - 1);
+            }
+            visits += one->n_visits;
+        }
+        assert_true(away == (g->n_housed > 0));
+    }
+    return visits;
+}
+
 /* Weights and states in pinned memory count, of one graph and of several that share an arena. */
 TEST_CASE(homes_in_pinned_memory_make_the_least_less_and_it_starts) {
     static const char *const moving[] = {"swap-async:resident=needed", "auto:effort=0"};
     static const char *const staying[] = {"swap-async", "auto:effort=0,resident=all"};
-    int less[GRAPHS] = {0}, named = 0;
+    int less[GRAPHS] = {0}, named = 0, visits = 0;
     for (uint64_t seed = 1; seed <= 12; seed++) {
         mm_graph *graphs[GRAPHS];
         make_graphs(seed, graphs);
@@ -101,6 +128,8 @@ TEST_CASE(homes_in_pinned_memory_make_the_least_less_and_it_starts) {
             mm_requirement *r = need_of(graphs, n, moving[p], &limits), *all = need_of(graphs, n, staying[p], &limits);
             assert_true(r->fits && r->least_bytes <= all->least_bytes);
             less[n - 1] += r->least_bytes < all->least_bytes;
+            visits += expect_homes(r, graphs);
+            assert_int_equal(expect_homes(all, graphs), 0);
             if (start(graphs, n, moving[p], r->least_bytes, PINNED) != MM_OK)
                 fail_msg("seed %d, %s: %s", (int)seed, moving[p], mm_last_error());
             if (p == 1 && r->least_bytes < all->least_bytes) {
@@ -112,7 +141,7 @@ TEST_CASE(homes_in_pinned_memory_make_the_least_less_and_it_starts) {
         }
         destroy_graphs(graphs);
     }
-    assert_true(less[0] > 2 && less[1] > 2 && named > 2);
+    assert_true(less[0] > 2 && less[1] > 2 && named > 2 && visits > 0);
 }
 
 /* Within a budget, each graph has the plan that a manager makes of it. */
