@@ -182,7 +182,8 @@ MM_API const char *mm_home_memory_name(mm_home_memory memory);
 
 /* A copy on the device of a persistent tensor whose home is elsewhere. */
 typedef struct mm_home_visit {
-    int begin, end; /* indices in the timeline: the first and the last step at which it is there */
+    int begin, end; /* indices in the timeline: the first and the last step at which it is there. One that comes or
+                       goes between two steps is there from, or to, the step before; if there is none, the first */
 } mm_home_visit;
 
 /* A persistent tensor with its home. */
@@ -192,7 +193,8 @@ typedef struct mm_housed {
     mm_tensor_kind kind;
     mm_home_memory home;
     int64_t bytes;
-    const mm_home_visit *visits; /* in the order of their beginnings; none of a tensor that is at home on the device */
+    const mm_home_visit *visits; /* in the order of their beginnings; none of a tensor at home on the device, nor of
+                                    one that only steps on the host use */
     int n_visits;
 } mm_housed;
 

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Limits of a search's work, in boxes placed and stretches raised (mm_layout_search): for each box, and in total.
- * Chosen for time: each took some 40 to 120 ns (measured for 200 to 1000 boxes, EPYC Zen 5). So BEST searches for at
- * most 50 ms, QUICK for 8 ms, and SOON, of which planners ask many times, for a fourth of that. Any value gives a valid
+/* Limits of a search's work (mm_layout_search): for each box, and in total. Chosen for time: a unit took some 40 to
+ * 120 ns (measured for 200 to 1000 boxes, EPYC Zen 5; up to ten times as long for 50,000). So BEST searches for some
+ * 50 ms, QUICK for 8 ms, and SOON, of which planners ask many times, for a fourth of that. Any value gives a valid
  * placement; more work can only lower it. */
 enum { WORK_PER_BOX = 3000, WORK_MAX = 450000, QUICK_WORK_PER_BOX = 140, QUICK_WORK_MAX = 70000, SOON_SHARE = 4 };
 

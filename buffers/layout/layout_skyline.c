@@ -25,8 +25,9 @@ typedef struct stretch {
 } stretch;
 
 /* Boxes are looked through in blocks, and in a block STRIDE at a time, which compilers turn into vector instructions.
- * FEW, and FEW_SHARE, a share of all boxes: how many are few for most_important. Chosen for time. */
-enum { NOBODY = -1, BLOCK = 64, STRIDE = 16, FEW = 64, FEW_SHARE = 16 };
+ * If at most FEW boxes, or a FEW_SHARE of all, begin in a stretch, only these are looked through. A placement costs a
+ * unit of work for each SETUP boxes and times. All are chosen for time. */
+enum { NOBODY = -1, BLOCK = 64, STRIDE = 16, FEW = 64, FEW_SHARE = 16, SETUP = 32 };
 #define NO_STRETCH INT64_MAX
 
 typedef struct skyline {
@@ -38,7 +39,7 @@ typedef struct skyline {
     int32_t *first, *last; /* by rank, in whole blocks: lives of the boxes; first NOBODY: placed, or there is none */
     int32_t *unplaced;     /* per block: number of boxes */
     int32_t *shortest;     /* per block: no box of it has a shorter life */
-    int32_t blocks, lead;  /* all boxes of the blocks before `lead` are placed */
+    int32_t blocks, block; /* their number; all boxes of the blocks before `block` are placed */
     stretch *stretches;    /* by first time */
     int64_t *heights;      /* a tree of minima: leaf time_leaves + t is the height of the stretch that begins at t */
     int32_t time_leaves;
@@ -184,14 +185,14 @@ static void line_up(skyline *s) {
     for (int32_t rank = s->problem->n; rank < s->blocks * BLOCK; rank++) s->first[rank] = s->last[rank] = NOBODY;
     for (int32_t block = 0; block < s->blocks; block++) s->unplaced[block] = BLOCK;
     s->unplaced[s->blocks - 1] -= s->blocks * BLOCK - s->problem->n;
-    s->lead = 0;
+    s->block = 0;
 }
 
 static void take_out(skyline *s, int32_t rank) {
     s->first[rank] = NOBODY;
     s->rank[s->order[rank]] = INT32_MAX;
     s->unplaced[rank / BLOCK]--;
-    while (s->lead < s->blocks && s->unplaced[s->lead] == 0) s->lead++;
+    while (s->block < s->blocks && s->unplaced[s->block] == 0) s->block++;
 }
 
 /* The first of a block's boxes that lives within [from, end]; NOBODY: none does. */
@@ -219,7 +220,7 @@ static int32_t most_important(const skyline *s, int32_t from) {
         }
         return least < INT32_MAX ? least : NOBODY;
     }
-    for (int32_t block = s->lead; block < s->blocks; block++) {
+    for (int32_t block = s->block; block < s->blocks; block++) {
         if (s->unplaced[block] == 0 || s->shortest[block] > end - from) continue;
         const int32_t i = first_within(s->first + block * BLOCK, s->last + block * BLOCK, from, end);
         if (i != NOBODY) return block * BLOCK + i;
@@ -234,6 +235,7 @@ static int32_t most_important(const skyline *s, int32_t from) {
 static bool place(skyline *s, int64_t goal) {
     line_up(s);
     level(s);
+    s->work += (s->problem->n + s->problem->times) / SETUP;
     s->height = 0;
     s->blocked = -1;
     int32_t low = 0; /* the lowest stretch; -1: it must be looked for */

@@ -21,7 +21,7 @@ typedef struct search {
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     int least;             /* the least number that fits, if one does */
-    bool in_vain;          /* plans fit, but the one that was searched for takes as long as limits->below_ns */
+    bool is_late;          /* plans fit, but those that were searched for take as long as limits->below_ns */
 } search;
 
 static mm_status attempt(search *s, mm_home_trial trial) {
@@ -145,8 +145,8 @@ static mm_status find_fastest(search *s, int least, int most) {
         if (trial->rival && near_ns < trial->below_ns) trial->below_ns = near_ns;
         if (useful_ns > 0 && useful_ns < trial->below_ns) trial->below_ns = useful_ns;
         MM_TRY(attempt(s, *trial));
-        s->in_vain = useful_ns > 0 && r.timed && !s->result.fits;
-        if (s->result.ns == 0) break; /* without times the first is the best */
+        s->is_late = useful_ns > 0 && r.timed && !s->result.fits;
+        if (!r.timed) break; /* without times the first is the best */
     }
     return MM_OK;
 }
@@ -230,7 +230,7 @@ static mm_status find_within_pinned(search *s, mm_resident resident) {
     bool good = false;
     s->result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
     MM_TRY(find(s, resident));
-    if (s->result.fits || s->limits->disk_bytes == 0) return MM_OK;
+    if (s->result.fits || s->is_late || s->limits->disk_bytes == 0) return MM_OK;
     const int least = s->least;
     s->least = away;
     MM_TRY(find_on_disk(s, &good));
@@ -255,9 +255,9 @@ static mm_status search_once(search *s, mm_resident resident) {
     MM_TRY(find(s, resident));
     s->fits_free = s->result.fits;
     s->pinned_free = false;
-    if (s->in_vain) return MM_OK;
+    if (s->is_late) return MM_OK;
     if (s->result.pinned_bytes > s->limits->pinned_bytes) MM_TRY(find_within_pinned(s, resident));
-    if (s->result.fits) return MM_OK;
+    if (s->result.fits || s->is_late) return MM_OK;
     if (s->fits_free) return attempt_any(s, s->least); /* pinned memory alone is lacking */
     if (!may_stay || (!s->result.lacks_pinned && s->result.peak_bytes < staying.peak_bytes)) return MM_OK;
     return attempt_none(s);
@@ -359,6 +359,6 @@ mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool
     search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
     bool good;
     MM_TRY(search_with(&s, resident, 0, &good));
-    const bool is_all = good || s.in_vain || limits->disk_bytes == 0 || order->n_hosted == 0;
+    const bool is_all = good || s.is_late || limits->disk_bytes == 0 || order->n_hosted == 0;
     return is_all ? MM_OK : search_hosted(&s, resident);
 }

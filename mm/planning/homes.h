@@ -70,7 +70,8 @@ void mm_home_trial_mark(const mm_home_trial *trial, const mm_home_order *order, 
  * with more of it. on_host: steps on the host use tensors; these are not among those that leave the device, for their
  * homes are in pinned memory anyway. If nothing fits, and there is a disk, it searches again with hosted states there:
  * with as few as leave room for the others, or else with as many as both memories allow. Without a budget
- * (limits->device_bytes 0) a result is taken that is within both. */
+ * (limits->device_bytes 0) a result is taken that is within both. limits->below_ns: where plans fit, but none that is
+ * searched for takes less, the search ends, and the last try may be one that does not fit. */
 MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
                                      const mm_limits *limits, mm_home_try try, void *ctx);
 

@@ -76,11 +76,11 @@ auto_is_no_slower_in_its_minimum_than_others_() {
 
 # Near the least budget of fused layers in which weights stay, plans of single layers can be faster.
 auto_fuses_layers_where_that_is_faster_() {
-    local fuse budget tight
+    local fuse budget trained
     local -A takes
     local -a net=(--net resnet20 --batch 32 --threads 1 --policy auto:resident=all --json row.json)
     expect 0 plan "${net[@]}" --facts "$h200" --fuse on
-    budget=$(($(value row.json minimum_bytes) * 101 / 100)) tight=$(($(value row.json minimum_bytes) * 102 / 100))
+    budget=$(($(value row.json minimum_bytes) * 101 / 100)) trained=$(($(value row.json minimum_bytes) * 102 / 100))
     for fuse in on off auto; do
         expect 0 plan "${net[@]}" --facts "$h200" --fuse $fuse --budget "$budget"
         takes[$fuse]=$(value row.json iteration_seconds_predicted)
@@ -92,7 +92,7 @@ auto_fuses_layers_where_that_is_faster_() {
     expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto:resident=all --simulate "$h200" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
-    expect 0 train "${net[@]}" --budget "$tight" --iterations 1 --quiet # training without facts plans by nominal times
+    expect 0 train "${net[@]}" --budget "$trained" --iterations 1 --quiet # training without facts plans by nominal times
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
     # In a larger budget fused and single layers are not compared.

@@ -11,7 +11,7 @@ Speeds: PyTorch runs eagerly in channels-last order and compiled (inductor), in 
 liveness. Short: of them a line a network. Memory, in f32: PyTorch keeps all maps, or runs blocks again (checkpoint); mm
 runs policies that take less. All use as many threads, one after the other. A figure is the median of rounds; the spread
 is the largest difference between two rounds of one program over its median; memory is the process's resident peak.
-Three rounds of all speeds take about an hour on two cores, which must have nothing else to do.
+With the defaults, all speeds take about an hour on two cores, which must have nothing else to do.
 """
 import json
 import re

@@ -252,7 +252,7 @@ static mm_status bound_each(const need *n, int64_t bounds_out[NETS_PASSES], int6
     *sum_out = 0;
     for (int i = 0; i < n->n; i++) {
         MM_TRY(need_bound_passes(n, i, 0, 0, INT64_MAX, &bounds_out[i]));
-        *sum_out += bounds_out[i];
+        *sum_out = bounds_out[i] < INT64_MAX - *sum_out ? *sum_out + bounds_out[i] : INT64_MAX;
     }
     return MM_OK;
 }

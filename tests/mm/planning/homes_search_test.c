@@ -11,7 +11,8 @@ enum { WEIGHTS = 64, BYTES = 1 << 20 };
 /* What trials find, and what was tried. */
 typedef struct world {
     int least;          /* so many tensors must leave for a plan to fit */
-    int64_t ns;         /* what any plan takes that fits; one that is searched for, half of it */
+    int64_t ns;         /* what any plan takes that fits, with no tensor away; one that is searched for, half of it */
+    int each_ns;        /* more with each tensor away */
     mm_home_trial last; /* the last trial */
     mm_home_result kept;
     int searched, quick; /* trials that search for a fast plan, and that take any */
@@ -21,7 +22,7 @@ static mm_status try(void *ctx, const mm_home_trial *trial, mm_home_result *resu
     world *w = ctx;
     w->last = *trial;
     *(trial->first_fit ? &w->quick : &w->searched) += 1;
-    const int64_t ns = trial->first_fit ? w->ns : w->ns / 2;
+    const int64_t any_ns = w->ns + trial->n * w->each_ns, ns = trial->first_fit ? any_ns : any_ns / 2;
     const bool useful = trial->below_ns == 0 || ns < trial->below_ns;
     mm_home_result found = {.peak_bytes = INT64_MAX};
     if (trial->n >= w->least && useful)
@@ -62,12 +63,22 @@ static void search(world *w, int64_t below_ns) {
     mm_graph_destroy(graph);
 }
 
-TEST_CASE(few_leave_and_the_fastest_are_searched_for) {
+TEST_CASE(few_leave_where_that_is_fast) {
     for (int least = 33; least <= WEIGHTS; least++) {
-        world w = {.least = least, .ns = 1000};
+        world w = {.least = least, .ns = 1000, .each_ns = 10};
         search(&w, 0);
-        assert_true(w.last.n >= least && !w.last.first_fit);
-        assert_true(w.searched >= 2 && w.quick <= 16);
+        assert_false(w.last.first_fit);
+        assert_in_range(w.kept.pinned_bytes / BYTES, least, least + 1 + WEIGHTS / 16);
+        assert_true(w.quick <= 16);
+    }
+}
+
+/* More may leave than must: up to half of the others. */
+TEST_CASE(many_leave_where_that_is_fast) {
+    for (int least = 33; least <= WEIGHTS / 2 + 16; least++) {
+        world w = {.least = least, .ns = 10000, .each_ns = -100};
+        search(&w, 0);
+        assert_in_range(w.kept.pinned_bytes / BYTES, least + (WEIGHTS - least) / 2 - 1, WEIGHTS);
     }
 }
 
@@ -77,8 +88,9 @@ TEST_CASE(plans_that_cannot_help_end_the_search) {
     search(&w, 500);
     assert_int_equal(w.last.below_ns, 500);
     assert_false(w.last.first_fit);
-    assert_int_equal(w.searched, 2); /* none leaves, and the best of the others */
+    assert_int_equal(w.searched, 3); /* none leaves, and the two best of the others */
+    assert_false(w.kept.fits);
     world useful = {.least = 40, .ns = 1000};
     search(&useful, 501);
-    assert_int_equal(useful.searched, 3);
+    assert_true(useful.kept.fits && useful.kept.ns == 500);
 }

@@ -87,6 +87,18 @@ TEST_CASE(a_manager_with_just_the_least_bytes_starts_and_with_a_byte_less_refuse
     assert_true(moved > 0 && again > 0);
 }
 
+/* A tensor that is at home elsewhere is on the device at each step on the device that uses it. */
+static void expect_there_when_used(const mm_graph_requirement *g, const mm_graph *graph, const mm_housed *one) {
+    if (one->home == MM_HOME_DEVICE || mm_graph_tensor(graph, one->tensor)->on_host) return;
+    for (int i = 0; i < g->n_timeline; i++) {
+        const mm_step_info *step = mm_graph_step(graph, g->timeline[i].step);
+        bool used = false, there = false;
+        for (int u = 0; u < step->n_uses; u++) used |= step->uses[u].tensor == one->tensor;
+        for (int v = 0; v < one->n_visits; v++) there |= one->visits[v].begin <= i && i <= one->visits[v].end;
+        if (used && !there) fail_msg("%s is not on the device at step %d of %s", one->name, i, g->graph);
+    }
+}
+
 /* Each list of homes has all persistent tensors, or none if all are on the device; visits lie within the timeline, and
  * those of one tensor do not overlap. Returns their number. */
 static int expect_homes(const mm_requirement *r, mm_graph *const graphs[]) {
@@ -108,6 +120,7 @@ static int expect_homes(const mm_requirement *r, mm_graph *const graphs[]) {
                 assert_in_range(one->visits[v].end, one->visits[v].begin, g->n_timeline - 1);
             }
             visits += one->n_visits;
+            expect_there_when_used(g, graphs[i], one);
         }
         assert_true(away == (g->n_housed > 0));
     }
