@@ -118,8 +118,10 @@ static void check_curve(const subject *s, const char *spec, int budgets) {
     char always[160];
     if (budgets > most_budgets()) budgets = most_budgets();
     snprintf(always, sizeof always, "%s%cwhen=always", spec, strchr(spec, ':') ? ',' : ':');
-    int64_t least = plan_within(s, spec, 0).device_bytes;
-    assert_true(least <= plan_within(s, always, 0).device_bytes && least <= liveness.device_bytes);
+    const int64_t least = plan_within(s, spec, 0).device_bytes, all = plan_within(s, always, 0).device_bytes;
+    if (least > all || least > liveness.device_bytes)
+        fail_msg("%s needs %lld bytes, when=always %lld, liveness %lld", spec, (long long)least, (long long)all,
+                 (long long)liveness.device_bytes);
     for (int b = 0; b < budgets; b++) {
         int64_t budget = least + (liveness.device_bytes - least) * b / (budgets - 1);
         outcome o = plan_within(s, spec, budget);
