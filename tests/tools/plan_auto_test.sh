@@ -92,7 +92,8 @@ auto_fuses_layers_where_that_is_faster_() {
     expect 0 bench --net resnet20 --batch 32 --threads 1 --policies auto:resident=all --simulate "$h200" --budgets "$budget" \
         --json rows.json --quiet
     at_most "$(value rows.json iteration_seconds_predicted)" "${takes[off]}" "mm bench, after --fuse off"
-    expect 0 train "${net[@]}" --budget "$trained" --iterations 1 --quiet # training without facts plans by nominal times
+    # Training without facts plans by nominal times.
+    expect 0 train "${net[@]}" --budget "$trained" --iterations 1 --quiet
     [[ $(value row.json fuse) == off ]] || fail "layers are fused in training"
     says err "layers are not fused: that is faster in this budget; the weights are the same"
     # In a larger budget fused and single layers are not compared.
