@@ -25,9 +25,9 @@ typedef struct stretch {
 } stretch;
 
 /* Boxes are looked through in blocks, and in a block STRIDE at a time, which compilers turn into vector instructions.
- * If at most FEW boxes, or a FEW_SHARE of all, begin in a stretch, only these are looked through. A placement costs a
- * unit of work for each SETUP boxes and times. All are chosen for time. */
-enum { NOBODY = -1, BLOCK = 64, STRIDE = 16, FEW = 64, FEW_SHARE = 16, SETUP = 32 };
+ * If at most FEW boxes, or a FEW_SHARE of all, begin in a stretch, only these are looked through. All are chosen for
+ * time. */
+enum { NOBODY = -1, BLOCK = 64, STRIDE = 16, FEW = 64, FEW_SHARE = 16 };
 #define NO_STRETCH INT64_MAX
 
 typedef struct skyline {
@@ -235,7 +235,6 @@ static int32_t most_important(const skyline *s, int32_t from) {
 static bool place(skyline *s, int64_t goal) {
     line_up(s);
     level(s);
-    s->work += (s->problem->n + s->problem->times) / SETUP;
     s->height = 0;
     s->blocked = -1;
     int32_t low = 0; /* the lowest stretch; -1: it must be looked for */

@@ -345,10 +345,9 @@ static mm_status find_least(contest *c) {
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
     if (others && (c->fits || in_vain(&c->limits))) return MM_OK;
-    for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++) {
-        const bool all = c->candidates[i].selection.limit == INT32_MAX; /* `always` searches as long */
-        if (!all && c->candidates[i].bytes + MM_ALIGN > c->least.bytes) continue;
-        MM_TRY(place(c, &c->candidates[i], i < EXACT || all ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
+    for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
+        const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
+        MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));
     }
     return MM_OK;
 }
