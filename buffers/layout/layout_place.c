@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 /* Limits of a search's work (mm_layout_search): for each box, and in total. Chosen for time: a unit took some 40 to
- * 120 ns (measured for 200 to 1000 boxes, EPYC Zen 5; up to ten times as long for 50,000). So BEST searches for some
- * 50 ms, QUICK for 8 ms, and SOON, of which planners ask many times, for a fourth of that. Any value gives a valid
- * placement; more work can only lower it. */
+ * 120 ns for 200 to 1000 boxes, and with random lives 1.3 us for 10,000 and 8 us for 50,000 (measured, EPYC Zen 5). So,
+ * of up to 1000 boxes, BEST searches for some 50 ms, QUICK for 8 ms, and SOON, of which planners ask many times, for a
+ * fourth of that. Any value gives a valid placement; more work can only lower it. */
 enum { WORK_PER_BOX = 3000, WORK_MAX = 450000, QUICK_WORK_PER_BOX = 140, QUICK_WORK_MAX = 70000, SOON_SHARE = 4 };
 
 /* Limits of the exact search: the number of nodes times the number of boxes. Chosen for time: a node takes some 2.5 ns

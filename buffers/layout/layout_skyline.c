@@ -39,7 +39,7 @@ typedef struct skyline {
     int32_t *first, *last; /* by rank, in whole blocks: lives of the boxes; first NOBODY: placed, or there is none */
     int32_t *unplaced;     /* per block: number of boxes */
     int32_t *shortest;     /* per block: no box of it has a shorter life */
-    int32_t blocks, block; /* their number; all boxes of the blocks before `block` are placed */
+    int32_t blocks, open;  /* number of blocks; the first that has an unplaced box */
     stretch *stretches;    /* by first time */
     int64_t *heights;      /* a tree of minima: leaf time_leaves + t is the height of the stretch that begins at t */
     int32_t time_leaves;
@@ -185,14 +185,14 @@ static void line_up(skyline *s) {
     for (int32_t rank = s->problem->n; rank < s->blocks * BLOCK; rank++) s->first[rank] = s->last[rank] = NOBODY;
     for (int32_t block = 0; block < s->blocks; block++) s->unplaced[block] = BLOCK;
     s->unplaced[s->blocks - 1] -= s->blocks * BLOCK - s->problem->n;
-    s->block = 0;
+    s->open = 0;
 }
 
 static void take_out(skyline *s, int32_t rank) {
     s->first[rank] = NOBODY;
     s->rank[s->order[rank]] = INT32_MAX;
     s->unplaced[rank / BLOCK]--;
-    while (s->block < s->blocks && s->unplaced[s->block] == 0) s->block++;
+    while (s->open < s->blocks && s->unplaced[s->open] == 0) s->open++;
 }
 
 /* The first of a block's boxes that lives within [from, end]; NOBODY: none does. */
@@ -220,7 +220,7 @@ static int32_t most_important(const skyline *s, int32_t from) {
         }
         return least < INT32_MAX ? least : NOBODY;
     }
-    for (int32_t block = s->block; block < s->blocks; block++) {
+    for (int32_t block = s->open; block < s->blocks; block++) {
         if (s->unplaced[block] == 0 || s->shortest[block] > end - from) continue;
         const int32_t i = first_within(s->first + block * BLOCK, s->last + block * BLOCK, from, end);
         if (i != NOBODY) return block * BLOCK + i;

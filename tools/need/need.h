@@ -144,7 +144,7 @@ MM_CHECKED mm_status need_time(need *n, int64_t *ns_out);
  * a small part of the time. below_ns: a bound that is no less is not improved. INT64_MAX: no plan fits. */
 MM_CHECKED mm_status need_bound(const need *n, int64_t device_bytes, int64_t pinned_bytes, int64_t below_ns,
                                 int64_t *ns_out);
-/* Likewise of one of n->pass: of one pass, times pass.graph.passes. */
+/* The same of n->pass[pass] alone: the bound of one pass, times its number of passes. */
 MM_CHECKED mm_status need_bound_passes(const need *n, int pass, int64_t device_bytes, int64_t pinned_bytes,
                                        int64_t below_ns, int64_t *ns_out);
 
