@@ -436,7 +436,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.c_data = d;
     p.tf32 = made.config[0] == PRODUCT_TENSOR_CORE;
     p.time = k->time * atomic_load(&slowness);
-    if (sums_factor(&p) && atomic_load(&factor_sums) == SUMS_SLOW) p.time *= 10;
+    if (sums_factor(&p)) p.time *= atomic_load(&factor_sums) == SUMS_SLOW ? 10 : 0.9;
     p.workspace = workspace;
     p.bytes = k->bytes;
     *copy = p;
