@@ -37,6 +37,12 @@ static void offer(change *best, change c, int64_t wanted, double ns) {
     if (best->map < 0 || c.price < best->price) *best = c;
 }
 
+/* Whether a map is used both before and after node p of the backward pass. */
+static bool spans(const mm_auto *a, int map, int p) {
+    const int first = a->touch_first[map], end = a->touch_first[map + 1];
+    return first < end && a->touches[first].node < p && p < a->touches[end - 1].node;
+}
+
 /* Offers a change that takes a map away where it waits, at node p, for its next use in the backward pass. */
 static void offer_while_waiting(const mm_auto *a, change c, int p, int64_t wanted, double ns, change *best) {
     for (int k = a->touch_first[c.map] + 1; k < a->touch_first[c.map + 1]; k++) {
@@ -51,7 +57,7 @@ static void offer_while_waiting(const mm_auto *a, change c, int p, int64_t wante
 /* Offers to drop a map that is made again after each use. */
 static void offer_anew(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
     const mm_auto_map *m = &a->maps[map];
-    if (a->anew < 0 || !(m->serves >> a->anew & 1) || (m->barred >> a->anew & 1)) return;
+    if (!spans(a, map, p) || a->anew < 0 || !(m->serves >> a->anew & 1) || (m->barred >> a->anew & 1)) return;
     const change c = {.map = map, .rule = a->anew, .bytes = m->bytes};
     offer_while_waiting(a, c, p, wanted, (double)m->again_ns, best);
 }
@@ -59,13 +65,14 @@ static void offer_anew(const mm_auto *a, int map, int p, int64_t wanted, change 
 /* Offers that a lean-swapped map leaves after each use. It stays in pinned memory, so it is copied back only. */
 static void offer_brief(const mm_auto *a, int map, int p, int64_t wanted, change *best) {
     const mm_auto_map *m = &a->maps[map];
-    if (a->now.brief[m->tensor]) return;
+    if (!spans(a, map, p) || a->now.brief[m->tensor]) return;
     const change c = {.map = map, .rule = a->lean, .eager = a->now.eager[m->tensor], .brief = true, .bytes = m->bytes};
     offer_while_waiting(a, c, p, wanted, mm_auto_both_ways_ns(a, m->bytes) / 2, best);
 }
 
 static void offer_gradient(const mm_auto *a, int gradient, int p, int64_t wanted, change *best) {
     const mm_tensor t = a->gradients[gradient];
+    if (!spans(a, a->n_maps + gradient, p)) return;
     const bool lean = a->now.rule[t] == a->lean;
     if (lean && a->now.brief[t]) return;
     const change c = {.map = a->n_maps + gradient,
