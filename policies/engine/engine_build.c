@@ -343,7 +343,7 @@ mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine
                      .pools = {.pool = {{.segment = -1}, {.segment = -1}}},
                      .first_again = INT_MAX,
                      .last_again = -1};
-    MM_TRY(mm_schedule_init(&e->schedule, survey->graph, survey->facts, survey->limits, &config->sharing));
+    MM_TRY(mm_schedule_init_as(&e->schedule, &survey->begun, survey->limits));
     e->schedule.lends = config->lends;
     mm_status status = MM_OK;
     if (config->variants)
@@ -356,6 +356,7 @@ mm_status mm_engine_begin(mm_engine *e, const mm_survey *survey, const mm_engine
 }
 
 mm_status mm_engine_build(mm_engine *e, mm_bounds *bounds_out) {
+    MM_TRY(mm_visits_init(&e->schedule));
     MM_TRY(engine_init(e, e->schedule.graph));
     MM_TRY(mm_gradients_init(&e->gradients, &e->schedule, e->maps.leaves));
     MM_TRY(build(e));

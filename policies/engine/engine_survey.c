@@ -33,26 +33,24 @@ static const struct {
 static mm_status find_nestings(mm_survey *survey, const mm_schedule *s, const mm_survey *like) {
     const mm_recompute_mode mode = survey->mode;
     if (!nestings[mode].choose) return MM_OK;
-    survey->borrows = like && like->mode == mode && like->inplace == survey->inplace;
+    survey->borrows = like && like->mode == mode && like->begun.inplace == s->inplace;
     if (!survey->borrows) return nestings[mode].choose(&survey->nesting, s, nestings[mode].most);
     survey->nesting = like->nesting;
     return MM_OK;
 }
 
 static mm_status look_around(mm_survey *survey, const mm_engine_config *config, const mm_survey *like) {
-    mm_schedule s;
+    const mm_schedule *s = &survey->begun;
     for (int r = 0; r < config->n_rules; r++) {
         uint8_t *named = survey->named + (size_t)r * MM_SELECTOR_TERMS * (size_t)mm_graph_layers(survey->graph);
         const mm_status found = mm_selector_find(&config->rules[r].selector, survey->graph, named);
         if (!config->names_absent) MM_TRY(found);
     }
     MM_TRY(order_tensors(survey));
-    MM_TRY(mm_schedule_init(&s, survey->graph, survey->facts, survey->limits, &config->sharing));
-    if (survey->mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(&s);
-    mm_status status = survey->mode == MM_RECOMPUTE_SQRT ? mm_recompute_cut(&s, survey->kept) : MM_OK;
-    if (status == MM_OK) status = find_nestings(survey, &s, like);
-    mm_schedule_fini(&s);
-    return status;
+    MM_TRY(mm_schedule_init(&survey->begun, survey->graph, survey->facts, survey->limits, &config->sharing));
+    if (survey->mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(s);
+    if (survey->mode == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, survey->kept));
+    return find_nestings(survey, s, like);
 }
 
 mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
@@ -65,7 +63,6 @@ mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, c
                           .facts = facts,
                           .limits = limits,
                           .mode = config->recompute,
-                          .inplace = config->sharing.inplace,
                           .order = malloc(n * sizeof *survey->order),
                           .kept = calloc(n, sizeof *survey->kept),
                           .named = malloc(named + 1)};
@@ -81,6 +78,7 @@ mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, c
 
 void mm_survey_destroy(mm_survey *survey) {
     if (!survey) return;
+    mm_schedule_fini(&survey->begun);
     free(survey->order);
     free(survey->kept);
     free(survey->named);

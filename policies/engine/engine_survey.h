@@ -5,15 +5,16 @@
 
 #include "policies/engine/engine.h"
 #include "policies/engine/recompute_levels.h"
+#include "policies/schedule/schedule.h"
 
 struct mm_survey {
     const mm_graph *graph;
     const mm_graph_facts *facts;
     const mm_limits *limits;
-    mm_tensor *order; /* all tensors, in order of first use */
-    uint8_t *kept;    /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_schedule begun; /* a schedule with the configuration's sharing, before its first step */
+    mm_tensor *order;  /* all tensors, in order of first use */
+    uint8_t *kept;     /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
     mm_recompute_mode mode;
-    mm_inplace inplace;
     mm_nesting nesting; /* RECOMPUTE_NESTED and the modes after it */
     bool borrows;       /* `nesting` is another survey's */
     uint8_t *named;     /* [rule][term][layer]: that term of the rule's selector names the layer */

@@ -73,8 +73,8 @@ static void recognise_inplace(mm_schedule *s) {
     }
 }
 
-mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                           const mm_sharing *sharing) {
+/* Begins a plan of which nothing is known yet. */
+static mm_status begin(mm_schedule *s, const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits) {
     memset(s, 0, sizeof *s);
     s->graph = graph;
     s->facts = facts;
@@ -82,23 +82,37 @@ mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph
     s->device_bytes = limits->device_bytes;
     s->pinned_bytes = limits->pinned_bytes;
     s->ahead_bytes = limits->ahead_bytes;
+    MM_TRY(mm_plan_create(graph, limits, &s->plan));
+    s->tensors = malloc(((size_t)mm_graph_tensors(graph) + 1) * sizeof *s->tensors);
+    if (s->tensors) return MM_OK;
+    mm_schedule_fini(s);
+    return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
+}
+
+mm_status mm_schedule_init(mm_schedule *s, const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
+                           const mm_sharing *sharing) {
+    MM_TRY(begin(s, graph, facts, limits));
     s->layout = sharing->layout == MM_PLACING_GROUPS ? MM_LAYOUT_GROUPS : MM_LAYOUT_BEST;
     s->inplace = sharing->inplace;
     s->apart = sharing->stash == MM_STASH_APART;
-    MM_TRY(mm_plan_create(graph, limits, &s->plan));
-    size_t n = (size_t)mm_graph_tensors(graph);
-    s->tensors = malloc((n + 1) * sizeof *s->tensors);
-    if (!s->tensors) {
-        mm_schedule_fini(s);
-        return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
-    }
-    for (size_t i = 0; i < n; i++) s->tensors[i] = (mm_schedule_tensor){-1, -1, -1, -1, -1, -1};
+    for (int t = 0; t < mm_graph_tensors(graph); t++) s->tensors[t] = (mm_schedule_tensor){-1, -1, -1, -1, -1, -1};
     recognise_aliases(s);
     find_last_steps(s);
     recognise_inplace(s);
     mm_status status = mm_visits_init(s);
     if (status != MM_OK) mm_schedule_fini(s);
     return status;
+}
+
+mm_status mm_schedule_init_as(mm_schedule *s, const mm_schedule *model, const mm_limits *limits) {
+    const size_t n = (size_t)mm_graph_tensors(model->graph);
+    MM_TRY(begin(s, model->graph, model->facts, limits));
+    s->layout = model->layout;
+    s->inplace = model->inplace;
+    s->apart = model->apart;
+    memcpy(s->plan->alias, model->plan->alias, n * sizeof *s->plan->alias);
+    memcpy(s->tensors, model->tensors, n * sizeof *s->tensors);
+    return MM_OK;
 }
 
 void mm_schedule_fini(mm_schedule *s) {

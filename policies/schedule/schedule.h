@@ -60,6 +60,9 @@ typedef struct mm_schedule {
  * needs. Borrows graph and facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_graph_facts *facts,
                                       const mm_limits *limits, const mm_sharing *sharing);
+/* Begins a plan as `model` began, with what was found for it, and without the visits of persistent tensors: the caller
+ * finds them before the first step (mm_visits_init). model: no step was appended to it. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_schedule_init_as(mm_schedule *schedule, const mm_schedule *model, const mm_limits *limits);
 void mm_schedule_fini(mm_schedule *schedule);
 
 /* Undoes an in-place pair: `tensor` gets storage of its own. */
