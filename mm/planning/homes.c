@@ -20,7 +20,7 @@ typedef struct search {
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
-    int least;             /* a number that fits, if one does */
+    int least;             /* the least number that fits, if one does */
     bool is_late;          /* plans fit, but those that were searched for take as long as limits->below_ns */
 } search;
 
@@ -79,115 +79,107 @@ static mm_status find_least(search *s, int most, int *least_out) {
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- the fastest number, where times are known
- *
- * The fewer are away, the less is copied, until maps have too little room. A search for each number would take long, so
- * numbers are compared by plans that are found at once (first_fit), most of them in the way that made the best so far
- * (mm_limits.way): at first with all away, then with fewer as long as that is faster. */
+/* The fastest trials so far, the fastest first. */
+enum { FINALISTS = 2 };
+typedef struct ranking {
+    mm_home_trial trials[FINALISTS];
+    int64_t ns[FINALISTS];
+    int n;
+    bool timed; /* times are known; else `ns` are numbers of tensors */
+} ranking;
 
-/* The fastest trial so far. */
-typedef struct leader {
-    mm_home_trial trial;
-    int64_t ns;
-} leader;
-
-/* Whether a plan that is faster than `below_ns` (0: no limit) is found at once in the leader's way; it then leads. */
-static mm_status challenge(search *s, int n, int64_t ahead_bytes, int64_t below_ns, leader *l, bool *won_out) {
-    const mm_home_trial trial = {
-        .n = n, .first_fit = true, .ahead_bytes = ahead_bytes, .below_ns = below_ns, .way = l->trial.way};
-    MM_TRY(attempt(s, trial));
-    *won_out = s->result.fits && (below_ns == 0 || s->result.ns < below_ns);
-    if (!*won_out) return MM_OK;
-    *l = (leader){trial, s->result.ns};
-    l->trial.way = s->result.way;
-    return MM_OK;
-}
-
-/* Goes down to fewer while that is faster: in steps that double, then by halves, to within a sixteenth of the range. It
- * does not look above the best: the differences there are smaller than those that a search makes (measured). */
-static mm_status go_down(search *s, int least, int most, leader *l) {
-    const int close = 1 + (most - least) / 16;
-    int fast = l->trial.n, slow = least, step = 2 * close;
-    while (fast - slow > close) {
-        const int half = slow + (fast - slow) / 2, n = slow == least && fast - step > half ? fast - step : half;
-        bool won;
-        MM_TRY(challenge(s, n, l->trial.ahead_bytes, l->ns, l, &won));
-        *(won ? &fast : &slow) = n;
-        step *= 2;
+static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
+    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
+    for (; at > 0 && r->ns[at - 1] > ns; at--) {
+        if (at == FINALISTS) continue;
+        r->trials[at] = r->trials[at - 1];
+        r->ns[at] = r->ns[at - 1];
     }
-    return MM_OK;
+    if (at == FINALISTS) return;
+    r->trials[at] = *trial;
+    r->ns[at] = ns;
 }
 
-/* Lets copies come so early, with the leader's number: in its way, or else in any; or else with a quarter less of the
- * range. */
-static mm_status fetch_earlier(search *s, int least, int64_t ahead_bytes, leader *l, bool *won_out) {
-    const int n = l->trial.n, fewer = n - (n - least) / 4, way = l->trial.way;
-    MM_TRY(challenge(s, n, ahead_bytes, 0, l, won_out));
-    if (*won_out) return MM_OK;
-    l->trial.way = 0;
-    if (way > 0) MM_TRY(challenge(s, n, ahead_bytes, 0, l, won_out));
-    if (*won_out || fewer == n) return MM_OK;
-    l->trial.way = way;
-    return challenge(s, fewer, ahead_bytes, 0, l, won_out);
-}
-
-/* Finds with how many a plan is about the fastest. *l: with `most` away, and no copies ahead. Where less is fetched
- * ahead, fewer may have to be away: that counts if it is faster by more than a share MARGIN. */
-static mm_status find_leader(search *s, int least, int most, leader *l) {
-    enum { MARGIN = 64 };
-    for (int a = 0; s->limits->device_bytes > 0 && AHEAD_PARTS[a] > 0; a++) {
-        leader other = *l;
-        bool won;
-        MM_TRY(fetch_earlier(s, least, s->limits->device_bytes / AHEAD_PARTS[a], &other, &won));
-        if (!won) continue;
-        MM_TRY(go_down(s, least, most, &other));
-        if (other.ns < l->ns - l->ns / MARGIN) *l = other;
+/* Ranks a number by any plan that fits, with copies that come as early as fits: from the *ahead-th part on, which it
+ * moves to the one that fits. */
+static mm_status rank_number(search *s, int n, int *ahead, ranking *r) {
+    for (;; ++*ahead) {
+        const int part = AHEAD_PARTS[*ahead];
+        const mm_home_trial trial = {
+            .n = n, .first_fit = true, .ahead_bytes = part ? s->limits->device_bytes / part : 0};
+        MM_TRY(attempt(s, trial));
+        r->timed |= s->result.ns > 0;
+        if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
+        if (s->result.fits || part == 0) return MM_OK;
     }
-    return l->trial.ahead_bytes == 0 ? go_down(s, least, most, l) : MM_OK;
 }
 
-/* Plans as the policy does with the number that leads. A search makes a plan up to a share SEARCHED faster (measured):
- * where that is not enough, there is none. */
-static mm_status find_fastest(search *s, int least, int most) {
-    enum { SEARCHED = 6 };
-    const int64_t useful_ns = s->limits->below_ns;
-    leader l = {{.n = most, .way = s->result.way}, s->result.ns};
-    MM_TRY(find_leader(s, least, most, &l));
-    s->is_late = useful_ns > 0 && l.ns - l.ns / SEARCHED >= useful_ns;
-    if (s->is_late) return MM_OK;
-    l.trial.first_fit = false;
-    l.trial.way = 0;
-    l.trial.below_ns = useful_ns > 0 && useful_ns <= l.ns ? useful_ns : l.ns + 1;
-    MM_TRY(attempt(s, l.trial));
-    s->is_late = useful_ns > 0 && !s->result.fits;
+/* Ranks the least number that fits and some larger ones, up to half of the others. Without times the least number is
+ * the best. */
+static mm_status find_finalists(search *s, int least, int most, ranking *r) {
+    enum { NUMBERS = 4 };
+    const int numbers = most - least >= 2 * NUMBERS ? NUMBERS : 0;
+    int ahead = 0; /* what does not fit with more tensors away does not fit with fewer */
+    for (int i = numbers; i >= 0; i--) MM_TRY(rank_number(s, least + (most - least) * i / (2 * NUMBERS), &ahead, r));
     return MM_OK;
 }
 
-/* ---------------------------------------------------------------- the search */
-
-/* Plans with a number, with copies that come as early as fits. */
-static mm_status attempt_early(search *s, int n, bool ahead) {
-    for (int a = ahead && s->limits->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
+/* Tries with no tensor of the order in pinned memory. What is there anyway comes as early as fits. */
+static mm_status attempt_none(search *s) {
+    const bool ahead = s->copies && s->limits->device_bytes > 0;
+    for (int a = ahead ? 0 : AHEADS - 1; a < AHEADS; a++) {
         const int part = AHEAD_PARTS[a];
-        MM_TRY(attempt(s, (mm_home_trial){.n = n, .ahead_bytes = part ? s->limits->device_bytes / part : 0}));
+        MM_TRY(attempt(s, (mm_home_trial){.ahead_bytes = part ? s->limits->device_bytes / part : 0}));
         if (s->result.fits) break;
     }
     return MM_OK;
 }
 
-/* Tries with no tensor of the order in pinned memory. What is there anyway comes as early as fits. */
-static mm_status attempt_none(search *s) { return attempt_early(s, 0, s->copies); }
+/* A search makes a rival up to a share SEARCHED faster (measured): one that is further behind is not searched for. */
+enum { SEARCHED = 6 };
 
-/* Searches among plans with at least one tensor in pinned memory. Without times, the fewest are the best. */
+/* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked; the faster plan of this
+ * and the one before stays. */
+static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, bool timed, bool rival) {
+    const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.ns + s->result.ns / SEARCHED;
+    trial.first_fit = false;
+    trial.rival = rival && s->result.ns > 0;
+    trial.below_ns = timed ? ns + 1 : 0;
+    if (trial.rival && near_ns < trial.below_ns) trial.below_ns = near_ns;
+    if (useful_ns > 0 && useful_ns < trial.below_ns) trial.below_ns = useful_ns;
+    MM_TRY(attempt(s, trial));
+    s->is_late = useful_ns > 0 && timed && !s->result.fits;
+    return MM_OK;
+}
+
+/* Plans the finalists; the fastest plan stays. Where maps are tight, all away may be faster than most numbers between:
+ * it is searched for last, if any plan of it is as fast as the fastest, or nearly. */
+static mm_status find_fastest(search *s, int least, int most) {
+    ranking r = {.n = 0}, all = {.n = 0};
+    int ahead = 0;
+    MM_TRY(find_finalists(s, least, most, &r));
+    if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
+    const bool room = s->result.pinned_bytes <= s->limits->pinned_bytes; /* else a plan within the limit is due */
+    for (int i = 0; i < (r.timed ? r.n : 1); i++)                        /* without times the first is the best */
+        MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0));
+    const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
+    const bool near = room && all.n > 0 && (near_ns == 0 || all.ns[0] < near_ns + near_ns / SEARCHED);
+    return near ? search_finalist(s, all.trials[0], all.ns[0], true, true) : MM_OK;
+}
+
+/* Searches among plans with at least one tensor in pinned memory. */
 static mm_status find(search *s, mm_resident resident) {
-    const bool all = resident == MM_RESIDENT_NONE, any = s->limits->first_fit;
-    int most = s->order->n;
-    MM_TRY(all ? attempt_any(s, most) : find_most(s, &most));
-    if (!s->result.fits || most == 0) return MM_OK;
-    s->least = most;
-    if (!any && s->result.ns > 0) return find_fastest(s, all ? most : find_misfit(s), most);
-    if (!all) MM_TRY(find_least(s, most, &s->least));
-    return any ? attempt_any(s, s->least) : attempt_early(s, s->least, true);
+    int least = s->order->n, most = s->order->n;
+    if (resident == MM_RESIDENT_NONE) {
+        MM_TRY(attempt_any(s, most));
+        if (!s->result.fits) return MM_OK;
+    } else {
+        MM_TRY(find_most(s, &most));
+        if (most == 0) return MM_OK;
+        MM_TRY(find_least(s, most, &least));
+    }
+    s->least = least;
+    return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
 }
 
 /* Tries with all of those that leave, of which the first n are on the disk. *good_out: whether it fits; or, if it would
@@ -247,36 +239,23 @@ static mm_status find_on_disk(search *s, bool *good_out) {
     return *good_out ? MM_OK : attempt_on_disk(s, fits, any, good_out); /* a faster plan may pin more */
 }
 
-/* How many have to leave if there were no limit of pinned memory: all, if nothing fits even so. */
-static mm_status count_away(search *s, mm_resident resident, int *away_out) {
-    const mm_home_result before = s->result;
-    *away_out = s->order->n;
-    if (!s->fits_free || resident == MM_RESIDENT_NONE) return MM_OK;
-    s->pinned_free = true;
-    MM_TRY(find_least(s, s->order->n, away_out));
-    s->pinned_free = false;
-    s->result = before;
-    return MM_OK;
-}
-
 /* Where pinned memory has no room for all that leave: as many of them as it has room for leave; or some go on to the
  * disk. */
 static mm_status find_within_pinned(search *s, mm_resident resident) {
-    int away;
+    const int away = s->fits_free ? s->least : s->order->n;
     bool good = false;
     s->result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
     MM_TRY(find(s, resident));
-    if (s->result.fits || s->is_late) return MM_OK;
-    MM_TRY(count_away(s, resident, &away));
+    if (s->result.fits || s->is_late || s->limits->disk_bytes == 0) return MM_OK;
+    const int least = s->least;
     s->least = away;
-    if (s->limits->disk_bytes == 0) return MM_OK;
     MM_TRY(find_on_disk(s, &good));
     if (!good && away < s->order->n) { /* then maps need less of both */
         s->least = s->order->n;
         MM_TRY(find_on_disk(s, &good));
     }
     if (good) return MM_OK;
-    s->least = away;
+    s->least = least;
     s->result = (mm_home_result){.lacks_pinned = true};
     return find(s, resident);
 }

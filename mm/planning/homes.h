@@ -35,10 +35,10 @@ typedef struct mm_home_trial {
     int on_disk;         /* how many of them, the first ones, are on the disk; the others are in pinned memory */
     int hosted_on_disk;  /* how many of the hosted ones, the first ones, are on the disk */
     bool first_fit;      /* any plan that fits will do */
+    bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
     int64_t below_ns;    /* mm_limits.below_ns */
-    int way;             /* mm_limits.way */
 } mm_home_trial;
 
 typedef struct mm_home_result {
@@ -47,7 +47,6 @@ typedef struct mm_home_result {
     bool lacks_disk;                  /* it does not, for want of room on the disk */
     int64_t peak_bytes, pinned_bytes; /* what it takes */
     int64_t ns;                       /* its predicted time, if it fits; 0: not known */
-    int way;                          /* mm_plan.way */
 } mm_home_result;
 
 typedef mm_status (*mm_home_try)(void *ctx, const mm_home_trial *trial, mm_home_result *result_out);
@@ -63,8 +62,7 @@ void mm_home_trial_mark(const mm_home_trial *trial, const mm_home_order *order, 
                         uint8_t *memory);
 
 /* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
- * and of a policy that has several ways mostly in one of them, which is quick; only the last plans as the policy does.
- * Searches without a limit of pinned memory first, and with it
+ * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
  * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. If nothing then
  * fits, and there is a disk, some of those that leave go on to the disk. What fits a budget does not depend on how
  * early copies begin. Where nothing fits, the last try is the one that needs least on the device: with all tensors

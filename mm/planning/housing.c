@@ -17,6 +17,7 @@ typedef struct housing {
     bool has_draft;
     mm_misfit misfit; /* of the last try that does not fit; failure: MM_OK if all fit */
     mm_status last;   /* of the last try */
+    mm_home_result result;
 } housing;
 
 static void drop_draft(housing *h) {
@@ -32,10 +33,24 @@ static mm_status describe(const housing *h, const mm_draft *draft, mm_home_resul
         const mm_plan *plan = planned->plan;
         if (plan->peak_bytes > result_out->peak_bytes) result_out->peak_bytes = plan->peak_bytes;
         if (plan->pinned_bytes > result_out->pinned_bytes) result_out->pinned_bytes = plan->pinned_bytes;
-        if (draft->prepared[i]->graph != h->graph) continue;
-        result_out->way = plan->way;
-        MM_TRY(mm_program_predict(planned->program, planned->facts, &result_out->ns));
+        if (draft->prepared[i]->graph == h->graph)
+            MM_TRY(mm_program_predict(planned->program, planned->facts, &result_out->ns));
     }
+    return MM_OK;
+}
+
+/* Keeps the draft of a trial: unless it is a rival of the one before, and not faster. */
+static mm_status keep(housing *h, const mm_home_trial *trial, mm_draft *draft) {
+    mm_home_result result;
+    mm_status status = describe(h, draft, &result);
+    if (status != MM_OK || (trial->rival && result.ns >= h->result.ns)) {
+        mm_draft_fini(draft);
+        return status;
+    }
+    drop_draft(h);
+    h->draft = *draft;
+    h->has_draft = true;
+    h->result = result;
     return MM_OK;
 }
 
@@ -43,25 +58,27 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     housing *h = ctx;
     const mm_persistent_table *table = h->set->sources.persistents;
     mm_plan_request request = *h->request;
+    mm_draft draft;
     mm_misfit misfit;
     request.limits.first_fit |= trial->first_fit;
     request.limits.ahead_bytes = trial->ahead_bytes;
     request.limits.below_ns = trial->below_ns;
-    request.limits.way = trial->way;
-    request.way_of = h->graph;
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     mm_home_trial_mark(trial, &h->order, table, h->memory);
-    drop_draft(h);
-    h->last = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &h->draft, &misfit);
-    h->has_draft = h->last == MM_OK;
-    if (h->has_draft) return describe(h, &h->draft, result_out);
-    if (h->last != MM_ERR_INFEASIBLE) return h->last;
-    h->misfit = misfit;
-    *result_out = (mm_home_result){.lacks_pinned = misfit.pinned_bytes > request.limits.pinned_bytes,
-                                   .lacks_disk = misfit.disk_bytes > request.limits.disk_bytes,
-                                   .peak_bytes = misfit.need_bytes,
-                                   .pinned_bytes = misfit.pinned_bytes};
-    return MM_OK;
+    mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &draft, &misfit);
+    if (status == MM_OK)
+        status = keep(h, trial, &draft);
+    else if (!trial->rival) {
+        drop_draft(h);
+        h->misfit = misfit;
+        h->result = (mm_home_result){.lacks_pinned = misfit.pinned_bytes > request.limits.pinned_bytes,
+                                     .lacks_disk = misfit.disk_bytes > request.limits.disk_bytes,
+                                     .peak_bytes = misfit.need_bytes,
+                                     .pinned_bytes = misfit.pinned_bytes};
+    }
+    if (!trial->rival || (status != MM_OK && status != MM_ERR_INFEASIBLE)) h->last = status;
+    *result_out = h->result;
+    return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
 /* The graph with the most persistent tensors, which is one that trains; NULL: there is none. */

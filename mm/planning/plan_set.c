@@ -96,7 +96,6 @@ static mm_status make_within(const mm_plan_set *set, const mm_plan_request *a, c
     mm_place *places;
     MM_TRY(mm_persistent_table_places(set->sources.persistents, homes, p->graph, &limits, &places));
     mm_homes_make_room(&limits);
-    if (p->graph != a->way_of) limits.way = 0;
     limits.no_recompute = !p->recomputes && must_be_able(set, a, p);
     mm_status status = MM_OK;
     if (!take_offered(set, a, &limits, p)) status = mm_planned_make(&p->planned, a->policy, p->graph, &limits);

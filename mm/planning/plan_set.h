@@ -68,7 +68,6 @@ typedef struct mm_plan_request {
     const char *step;   /* the ladder's step, in a few words (static); NULL: none */
     bool same_variants; /* each step runs in the variant that it has now, so that it gives the same bits */
     mm_limits limits;
-    const mm_graph *way_of;    /* limits.way is for this graph alone; NULL: for none */
     const mm_new_graph *added; /* a new graph, or NULL */
     bool others_stay;          /* only `added` is planned, and all homes stay */
     bool homes_stay;           /* all homes stay */

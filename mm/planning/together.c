@@ -14,8 +14,9 @@ typedef struct planner {
     int64_t beside_bytes; /* of the base, above the persistent tensors */
     int most;             /* the graph whose tensors leave */
     mm_home_order order;
-    uint8_t *memory;  /* per entry of the table */
-    mm_planned *made; /* of each graph: the plan of this try, with borrowed facts and codecs */
+    uint8_t *memory;       /* per entry of the table */
+    mm_planned *made;      /* of each graph: the plan of this try, with borrowed facts and codecs */
+    mm_home_result result; /* of the plans that were kept */
 } planner;
 
 static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
@@ -29,7 +30,6 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
     limits.first_fit |= trial->first_fit;
     limits.ahead_bytes = trial->ahead_bytes;
     limits.below_ns = trial->below_ns;
-    limits.way = graph == p->most ? trial->way : 0;
     if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
     mm_homes_make_room(&limits);
     mm_status status = mm_planned_make(made, p->policy, p->together->graphs[graph], &limits);
@@ -52,7 +52,6 @@ static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result
     r.lacks_disk = disk_bytes > p->limits->disk_bytes;
     r.fits = !r.lacks_pinned && !r.lacks_disk && r.peak_bytes <= p->limits->device_bytes;
     if (r.fits) MM_TRY(mm_program_predict(p->made[p->most].program, p->made[p->most].facts, &r.ns));
-    r.way = p->made[p->most].plan->way;
     *result_out = r;
     return MM_OK;
 }
@@ -72,9 +71,13 @@ static void settle(planner *p, bool keep) {
 
 static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
     planner *p = ctx;
+    mm_home_result result;
     memset(p->made, 0, (size_t)p->together->n * sizeof *p->made);
-    mm_status status = make_all(p, trial, result_out);
-    settle(p, status == MM_OK);
+    mm_status status = make_all(p, trial, &result);
+    const bool keep = status == MM_OK && (!trial->rival || (result.fits && result.ns < p->result.ns));
+    settle(p, keep);
+    if (keep) p->result = result;
+    *result_out = p->result;
     return status;
 }
 

@@ -205,15 +205,11 @@ static bool may_be_least(const mm_portfolio *p, const struct member *m) {
 static mm_status try_members(mm_portfolio *p, bool fastest) {
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
-        const int way = 1 + (int)(m - members);
-        const mm_plan *before = p->plan;
         if (has_enough(p)) return MM_OK;
-        if (p->limits->way > 0 && p->limits->way != way) continue;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= useful_below_ns(p)) continue;
         if (p->limits->pinned_base_bytes > 0 && (m->flags & ALL_HOMES) >= (fastest ? HOMES : ALL_HOMES)) continue;
         MM_TRY(try_member(p, m->spec, fastest));
-        if (fastest && p->plan != before) p->plan->way = way;
     }
     return MM_OK;
 }
@@ -270,8 +266,7 @@ static mm_status try_menu(mm_portfolio *p) {
     const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
     /* it is tried without copies ahead, too; or there is a faster plan */
-    const bool in_vain =
-        (p->limits->first_fit && p->limits->ahead_bytes > 0) || p->limits->below_ns > 0 || p->limits->way > 0;
+    const bool in_vain = (p->limits->first_fit && p->limits->ahead_bytes > 0) || p->limits->below_ns > 0;
     if (p->ns == INT64_MAX && !(in_vain && p->plan)) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))
         return MM_OK;

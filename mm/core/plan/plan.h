@@ -109,9 +109,6 @@ typedef struct mm_limits {
      * and may return any, which then counts as one that does not fit. 0: no limit. Of policies, only `auto`
      * reads this. */
     int64_t below_ns;
-    /* A planner that tries several ways tries this one alone (mm_plan.way). 0: all of them. Of policies, only `auto`
-     * reads this. */
-    int way;
     /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
      * Other policies do not read this. */
     bool no_recompute;
@@ -188,7 +185,6 @@ typedef struct mm_plan {
     int buffers;                 /* number of tensor buffers */
     bool cut_short;              /* the search for it was stopped (mm_limits.stop), so the plan depends on when that
                                     was; for reports */
-    int way;                     /* the number of the planner's way that made it (mm_limits.way); 0: it has no number */
     int defragmentations; /* how often the plan offloads all tensors, and fetches again those that a step needs (modnn);
                              for reports */
     /* filled by mm_plan_finish */
