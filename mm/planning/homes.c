@@ -159,8 +159,10 @@ static mm_status find_fastest(search *s, int least, int most) {
     int ahead = 0;
     MM_TRY(find_finalists(s, least, most, &r));
     if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
-    const bool room = s->result.pinned_bytes <= s->limits->pinned_bytes; /* else a plan within the limit is due */
-    for (int i = 0; i < (r.timed ? r.n : 1); i++)                        /* without times the first is the best */
+    const bool room =
+        s->result.pinned_bytes <=
+        s->limits->pinned_bytes; /* of pinned memory; else a search within its limit follows, with fewer away */
+    for (int i = 0; i < (r.timed ? r.n : 1); i++) /* without times the first is the best */
         MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0));
     const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
     const bool near = room && all.n > 0 && (near_ns == 0 || all.ns[0] < near_ns + near_ns / SEARCHED);

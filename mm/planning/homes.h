@@ -62,16 +62,16 @@ void mm_home_trial_mark(const mm_home_trial *trial, const mm_home_order *order, 
                         uint8_t *memory);
 
 /* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
- * which is quick; only the last plans as the policy does. Searches without a limit of pinned memory first, and with it
- * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. If nothing then
- * fits, and there is a disk, some of those that leave go on to the disk. What fits a budget does not depend on how
- * early copies begin. Where nothing fits, the last try is the one that needs least on the device: with all tensors
- * away, as many as pinned memory has room for, or none; or, where pinned memory alone is lacking, one that would fit
- * with more of it. on_host: steps on the host use tensors; these are not among those that leave the device, for their
- * homes are in pinned memory anyway. If nothing fits, and there is a disk, it searches again with hosted states there:
- * with as few as leave room for the others, or else with as many as both memories allow. Without a budget
- * (limits->device_bytes 0) a result is taken that is within both. limits->below_ns: where plans fit, but none that is
- * searched for takes less, the search ends, and the last try may be one that does not fit. */
+ * which is quick; at most three plan as the policy does, of which the fastest stays (rival). Searches without a limit
+ * of pinned memory first, and with it only if the result exceeds it: so the plan stays the same if the limit is set to
+ * just what it takes. If nothing then fits, and there is a disk, some of those that leave go on to the disk. What fits
+ * a budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on
+ * the device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
+ * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not among those that
+ * leave the device, for their homes are in pinned memory anyway. If nothing fits, and there is a disk, it searches
+ * again with hosted states there: with as few as leave room for the others, or else with as many as both memories
+ * allow. Without a budget (limits->device_bytes 0) a result is taken that is within both. limits->below_ns: where plans
+ * fit, but none that is searched for takes less, the search ends, and the last try may be one that does not fit. */
 MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
                                      const mm_limits *limits, mm_home_try try, void *ctx);
 

@@ -60,8 +60,9 @@ typedef struct mm_schedule {
  * needs. Borrows graph and facts. MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init(mm_schedule *schedule, const mm_graph *graph, const mm_graph_facts *facts,
                                       const mm_limits *limits, const mm_sharing *sharing);
-/* Begins a plan as `model` began, with what was found for it, and without the visits of persistent tensors: the caller
- * finds them before the first step (mm_visits_init). model: no step was appended to it. MM_ERR_NOMEM. */
+/* Begins a plan for the graph of `model`, a schedule to which no step was appended: copies its aliases, last steps and
+ * in-place pairs. The visits of persistent tensors are yet to be found, before the first step (mm_visits_init).
+ * MM_ERR_NOMEM. */
 MM_CHECKED mm_status mm_schedule_init_as(mm_schedule *schedule, const mm_schedule *model, const mm_limits *limits);
 void mm_schedule_fini(mm_schedule *schedule);
 

@@ -67,37 +67,11 @@ static mm_bound_amounts amounts_of(const mm_bound_model *m, int at, int way, con
     return amounts;
 }
 
-/* The price of a code in pinned memory but for its bytes there (pinned_code). */
-static double pinned_code_price(const mm_bound_amounts *prices, const double codec[2], const double link[2]) {
-    const double on_codec[2] = {prices->of[MM_BOUND_ENCODE], prices->of[MM_BOUND_DECODE]};
-    const double on_link[2] = {prices->of[MM_BOUND_OUT], prices->of[MM_BOUND_IN]};
-    double price = 0;
-    for (int side = 0; side < 2; side++) {
-        const double direct = on_codec[side] * larger(codec[side], link[side]);
-        const double copied = on_codec[side] * codec[side] + on_link[side] * link[side];
-        price += direct < copied ? direct : copied;
-    }
-    return price;
-}
-
-/* The price of a way with a code or a mask: that of its amounts (amounts_of), without listing those that are 0. */
-static double coded_price(const mm_bound_model *m, int at, int way, const mm_bound_amounts *prices) {
-    static const double codec[2] = {0, 0};
-    const mm_bound_storage *storage = &m->storages[at];
-    const double link[2] = {storage->mask_ns, 0}, *of = prices->of;
-    if (way == WAY_MASK) return storage->mask_bytes * of[MM_BOUND_DEVICE];
-    if (way == WAY_PINNED_MASK)
-        return pinned_code_price(prices, codec, link) + storage->mask_bytes * of[MM_BOUND_PINNED];
-    const mm_bound_code *code = &m->codes[at * m->facts->n_codecs + (way - WAY_CODES) / 2];
-    if ((way - WAY_CODES) % 2 == 0)
-        return code->ns[0] * of[MM_BOUND_ENCODE] + code->ns[1] * of[MM_BOUND_DECODE] +
-               code->device_bytes * of[MM_BOUND_DEVICE];
-    return pinned_code_price(prices, code->ns, code->link_ns) + code->pinned_bytes * of[MM_BOUND_PINNED];
-}
-
 static void consider(const mm_bound_model *m, int at, int form, int way, const mm_bound_amounts *prices) {
     mm_bound_storage *storage = &m->storages[at];
-    const double price = coded_price(m, at, way, prices);
+    const mm_bound_amounts amounts = amounts_of(m, at, way, prices);
+    double price = 0;
+    for (int i = 0; i < MM_BOUND_RESOURCES; i++) price += amounts.of[i] * prices->of[i];
     if (price >= storage->price[form]) return;
     storage->price[form] = price;
     storage->way[form] = way;

@@ -61,10 +61,6 @@ mm_status mm_bound_visitors_init(mm_bound_model *m) {
     return MM_OK;
 }
 
-/* The resources that a visitor's copies take. */
-enum { COPIES = 4 };
-static const mm_bound_resource copies[COPIES] = {MM_BOUND_OUT, MM_BOUND_IN, MM_BOUND_IN_BEFORE, MM_BOUND_OUT_AFTER};
-
 /* What a tensor's copies take if its home is in pinned memory, and it is not on the device while c starts. */
 static void price(mm_bound_visitor *v) {
     const bool carried = v->reads_first[v->used[0] ? 0 : 1]; /* an iteration reads what the one before left in it */
@@ -109,12 +105,12 @@ void mm_bound_visitors_add(const mm_bound_model *m, const mm_bound_amounts *pric
         const mm_bound_visitor *v = &m->visitors[i];
         double away = v->pinned_bytes * prices->of[MM_BOUND_PINNED];
         if (v->now) continue;
-        for (int c = 0; c < COPIES; c++) away += v->ns[copies[c]] * prices->of[copies[c]];
+        for (int r = 0; r < MM_BOUND_RESOURCES; r++) away += v->ns[r] * prices->of[r];
         if (!m->pinned || v->bytes * prices->of[MM_BOUND_DEVICE] <= away) {
             sum->of[MM_BOUND_DEVICE] += v->bytes;
             continue;
         }
-        for (int c = 0; c < COPIES; c++) sum->of[copies[c]] += v->ns[copies[c]];
+        for (int r = 0; r < MM_BOUND_RESOURCES; r++) sum->of[r] += v->ns[r];
         sum->of[MM_BOUND_PINNED] += v->pinned_bytes;
     }
 }
