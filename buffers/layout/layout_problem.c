@@ -136,6 +136,57 @@ void mm_layout_problem_fini(mm_layout_problem *problem) {
     *problem = (mm_layout_problem){0};
 }
 
+/* ---------------------------------------------------------------- the lower bound */
+
+/* The number of positions from the first to the last, if these are not many more than the items. 0: they are, or there
+ * are no items, or given ones. */
+static size_t dense_positions(const mm_interval *items, size_t n, int32_t *first_out) {
+    enum { SPARSE = 8 }; /* chosen */
+    int32_t first = INT32_MAX, last = INT32_MIN;
+    for (size_t i = 0; i < n; i++) {
+        if (items[i].is_given) return 0;
+        if (items[i].first < first) first = items[i].first;
+        if (items[i].last > last) last = items[i].last;
+    }
+    *first_out = first;
+    return n > 0 && (int64_t)last - first < SPARSE * (int64_t)n ? (size_t)((int64_t)last - first) + 1 : 0;
+}
+
+/* The most units alive at one of the positions. -1: no memory. */
+static int64_t dense_peak(const mm_interval *items, size_t n, int64_t align, int32_t first, size_t positions) {
+    int64_t *change = calloc(positions + 1, sizeof *change), load = 0, peak = 0;
+    if (!change) return -1;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t size = (items[i].bytes + align - 1) / align;
+        change[items[i].first - first] += size;
+        change[items[i].last - first + 1] -= size;
+    }
+    for (size_t at = 0; at < positions; at++) {
+        load += change[at];
+        if (load > peak) peak = load;
+    }
+    free(change);
+    return peak;
+}
+
+int64_t mm_layout_lower_bound(const mm_interval *items, size_t n, int64_t align) {
+    mm_layout_problem problem;
+    int32_t first;
+    if (check(items, n, align) != MM_OK) return -1;
+    const size_t positions = dense_positions(items, n, &first);
+    if (positions > 0) {
+        const int64_t peak = dense_peak(items, n, align, first, positions);
+        if (peak < 0) mm_fail_set("no memory to place %zu items", n);
+        return peak < 0 ? -1 : peak * align;
+    }
+    if (mm_layout_problem_init(&problem, items, n, align) != MM_OK) return -1;
+    const int64_t bound = problem.lower_bound * align;
+    mm_layout_problem_fini(&problem);
+    return bound;
+}
+
+/* ---------------------------------------------------------------- orders */
+
 typedef struct order_key {
     double value; /* the largest comes first */
     int32_t box;

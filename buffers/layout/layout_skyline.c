@@ -48,6 +48,7 @@ typedef struct skyline {
     int32_t blocked;          /* after a failure: rank of the box that found no room */
     int64_t work, work_limit; /* boxes placed and stretches raised */
     int64_t enough;           /* a height that needs no lower one */
+    int64_t hopeless;         /* a height from which changing the orders does not lead to what is enough */
     uint64_t random;
 } skyline;
 
@@ -310,7 +311,8 @@ static mm_status search(skyline *s, mm_placement *best) {
         const int64_t first = best->height > s->enough ? best->height : s->enough;
         if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
-    if (!done(s, best)) MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->by_life));
+    if (done(s, best) || best->height >= s->hopeless) return MM_OK;
+    MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->by_life));
     for (int round = 0; !done(s, best); round++) {
         memcpy(s->order, s->by_life, (size_t)s->problem->n * sizeof *s->order); /* by far the best to start from */
         if (round > 0) shuffle_a_little(s);
@@ -319,10 +321,12 @@ static mm_status search(skyline *s, mm_placement *best) {
     return MM_OK;
 }
 
-mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, mm_placement *best) {
+mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, int64_t hopeless,
+                           mm_placement *best) {
     skyline s;
     mm_status status = skyline_init(&s, problem, work);
     s.enough = enough;
+    s.hopeless = hopeless;
     if (status == MM_OK) status = search(&s, best);
     skyline_fini(&s);
     return status;

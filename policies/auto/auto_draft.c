@@ -33,27 +33,34 @@ static int map_in(const mm_auto *a, int segment) {
     return s->tensor < 0 || s->memory != MM_MEM_DEVICE || s->content != MM_CONTENT_RAW ? -1 : a->touch_of[s->tensor];
 }
 
+/* Makes room for `more` uses. */
+static mm_status make_room(mm_auto *a, int more) {
+    if (a->n_used + more <= a->used_room) return MM_OK;
+    const int room = 2 * a->used_room + more + 1024;
+    mm_auto_used *used = realloc(a->used, (size_t)room * sizeof *used);
+    mm_auto_touch *touches = realloc(a->touches, (size_t)room * sizeof *touches);
+    if (used) a->used = used;
+    if (touches) a->touches = touches;
+    if (!used || !touches) return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
+    a->used_room = room;
+    return MM_OK;
+}
+
 /* Lists the nodes that use each map's elements, and those of gradient maps (mm_auto.used). MM_ERR_NOMEM. */
 static mm_status list_uses(mm_auto *a) {
     const mm_plan *plan = a->draft.plan;
-    mm_touch touch;
+    mm_touch_rows rows;
     a->n_used = 0;
-    for (int i = 0; i < plan->n_nodes; i++)
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) {
-            const int map = map_in(a, touch.segment);
-            if (map < 0) continue;
-            if (a->n_used == a->used_room) {
-                const int room = 2 * a->used_room + 1024;
-                mm_auto_used *more = realloc(a->used, (size_t)room * sizeof *more);
-                mm_auto_touch *touches = realloc(a->touches, (size_t)room * sizeof *touches);
-                if (more) a->used = more;
-                if (touches) a->touches = touches;
-                if (!more || !touches)
-                    return mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(a->graph));
-                a->used_room = room;
+    for (int i = 0; i < plan->n_nodes; i++) {
+        mm_node_touch_rows(plan, &plan->nodes[i], &rows);
+        for (int r = 0; r < MM_TOUCH_ROWS; r++) {
+            MM_TRY(make_room(a, rows.row[r].n));
+            for (int k = 0; k < rows.row[r].n; k++) {
+                const int segment = rows.row[r].segments[k], map = segment < 0 ? -1 : map_in(a, segment);
+                if (map >= 0) a->used[a->n_used++] = (mm_auto_used){map, {i, segment}};
             }
-            a->used[a->n_used++] = (mm_auto_used){map, {i, touch.segment}};
         }
+    }
     return MM_OK;
 }
 

@@ -102,7 +102,7 @@ static void choose_one(mm_maps *maps, mm_schedule *s, const mm_engine_config *co
         return;
     }
     if (!mm_map_find_rule(s, maps, config, t, m)) {
-        if (takes_a_turn(maps, t) && mm_map_is_one(s, t, m)) queue_up(maps, m, true);
+        if (takes_a_turn(maps, t) && mm_map_is_one(maps->survey, t, m)) queue_up(maps, m, true);
         return;
     }
     bool kept = !is_selected(selection, m, maps);

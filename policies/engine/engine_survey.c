@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "mm/core/status.h"
+#include "policies/engine/map_rule.h"
 #include "policies/engine/recompute.h"
 #include "policies/engine/recompute_blocks.h"
 #include "policies/engine/recompute_knapsack.h"
@@ -48,6 +49,7 @@ static mm_status look_around(mm_survey *survey, const mm_engine_config *config, 
     }
     MM_TRY(order_tensors(survey));
     MM_TRY(mm_schedule_init(&survey->begun, survey->graph, survey->facts, survey->limits, &config->sharing));
+    for (int t = 0; t < mm_graph_tensors(survey->graph); t++) survey->reads[t] = mm_map_find_reads(s, t);
     if (survey->mode == MM_RECOMPUTE_COST) survey->layer_peak = mm_recompute_layer_peak(s);
     if (survey->mode == MM_RECOMPUTE_SQRT) MM_TRY(mm_recompute_cut(s, survey->kept));
     return find_nestings(survey, s, like);
@@ -65,8 +67,9 @@ mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, c
                           .mode = config->recompute,
                           .order = malloc(n * sizeof *survey->order),
                           .kept = calloc(n, sizeof *survey->kept),
+                          .reads = malloc(n * sizeof *survey->reads),
                           .named = malloc(named + 1)};
-    mm_status status = survey->order && survey->kept && survey->named
+    mm_status status = survey->order && survey->kept && survey->reads && survey->named
                            ? look_around(survey, config, like)
                            : mm_fail(MM_ERR_NOMEM, "out of memory for planning %s", mm_graph_name(graph));
     if (status == MM_OK)
@@ -81,6 +84,7 @@ void mm_survey_destroy(mm_survey *survey) {
     mm_schedule_fini(&survey->begun);
     free(survey->order);
     free(survey->kept);
+    free(survey->reads);
     free(survey->named);
     if (!survey->borrows) mm_nesting_fini(&survey->nesting);
     free(survey);

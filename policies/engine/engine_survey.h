@@ -7,6 +7,12 @@
 #include "policies/engine/recompute_levels.h"
 #include "policies/schedule/schedule.h"
 
+/* What the backward pass reads of a tensor that is a map between the passes. */
+typedef struct mm_map_reads {
+    bool is_map, value, sign; /* the last two: as in mm_map */
+    int last_value;
+} mm_map_reads;
+
 struct mm_survey {
     const mm_graph *graph;
     const mm_graph_facts *facts;
@@ -14,6 +20,7 @@ struct mm_survey {
     mm_schedule begun; /* a schedule with the configuration's sharing, before its first step */
     mm_tensor *order;  /* all tensors, in order of first use */
     uint8_t *kept;     /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_map_reads *reads; /* per tensor */
     mm_recompute_mode mode;
     mm_nesting nesting; /* RECOMPUTE_NESTED and the modes after it */
     bool borrows;       /* `nesting` is another survey's */

@@ -39,17 +39,22 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
 /* ---------------------------------------------------------------- what can be done with a map */
 
 /* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last reader of elements. */
-static void backward_reads(const mm_schedule *s, mm_map *m) {
-    m->last_value = -1;
-    for (int i = m->first_backward; i <= s->tensors[m->tensor].last_step; i++) {
+mm_map_reads mm_map_find_reads(const mm_schedule *s, mm_tensor tensor) {
+    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
+    mm_map_reads reads = {.last_value = -1};
+    if (info->ownership != MM_MANAGED || s->plan->alias[tensor] != tensor || info->writes != 1) return reads;
+    if (info->last_forward < 0 || info->first_backward <= info->last_forward) return reads;
+    reads.is_map = true;
+    for (int i = info->first_backward; i <= s->tensors[tensor].last_step; i++) {
         const mm_step_info *step = mm_graph_step(s->graph, i);
         for (int u = 0; u < step->n_uses; u++) {
-            if (s->plan->alias[step->uses[u].tensor] != m->tensor) continue;
-            m->value |= step->uses[u].form == MM_FORM_VALUE;
-            m->sign |= step->uses[u].form == MM_FORM_SIGN;
-            if (step->uses[u].form == MM_FORM_VALUE) m->last_value = i;
+            if (s->plan->alias[step->uses[u].tensor] != tensor) continue;
+            reads.value |= step->uses[u].form == MM_FORM_VALUE;
+            reads.sign |= step->uses[u].form == MM_FORM_SIGN;
+            if (step->uses[u].form == MM_FORM_VALUE) reads.last_value = i;
         }
     }
+    return reads;
 }
 
 static bool takes(const mm_graph_facts *facts, int codec, mm_tensor tensor) {
@@ -152,16 +157,17 @@ static bool is_for(const mm_rule *rule, const mm_tensor_info *info) {
     return mm_rule_swaps_lean(rule) && (info->kind == MM_INPUT || info->kind == MM_SAVED) && info->bytes > SMALL_BYTES;
 }
 
-bool mm_map_is_one(const mm_schedule *s, mm_tensor tensor, mm_map *m) {
-    const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
-    if (info->ownership != MM_MANAGED) return false;
-    if (s->plan->alias[tensor] != tensor || info->writes != 1) return false;
-    if (info->last_forward < 0 || info->first_backward <= info->last_forward) return false;
+bool mm_map_is_one(const mm_survey *survey, mm_tensor tensor, mm_map *m) {
+    const mm_map_reads *reads = &survey->reads[tensor];
+    const mm_tensor_info *info = mm_graph_tensor(survey->graph, tensor);
+    if (!reads->is_map) return false;
     *m = (mm_map){.tensor = tensor,
                   .last_forward = info->last_forward,
                   .first_backward = info->first_backward,
-                  .needed = info->first_backward};
-    backward_reads(s, m);
+                  .needed = info->first_backward,
+                  .last_value = reads->last_value,
+                  .value = reads->value,
+                  .sign = reads->sign};
     return true;
 }
 
@@ -169,7 +175,7 @@ bool mm_map_find_rule(const mm_schedule *s, mm_maps *maps, const mm_engine_confi
                       mm_map *m) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     mm_map found;
-    if (!mm_map_is_one(s, tensor, &found)) return false;
+    if (!mm_map_is_one(maps->survey, tensor, &found)) return false;
     for (int r = 0; r < config->n_rules; r++) {
         const mm_rule *rule = &config->rules[r];
         if (!is_for(rule, info)) continue;

@@ -5,8 +5,11 @@
 
 #include "policies/engine/engine_maps.h"
 
+/* What the backward pass reads of a tensor, in a schedule to which no step was appended. */
+mm_map_reads mm_map_find_reads(const mm_schedule *schedule, mm_tensor tensor);
+
 /* Whether the tensor is a map between the passes; fills in what does not depend on a rule. */
-bool mm_map_is_one(const mm_schedule *schedule, mm_tensor tensor, mm_map *map_out);
+bool mm_map_is_one(const mm_survey *survey, mm_tensor tensor, mm_map *map_out);
 
 /* Finds the first rule that names the tensor and can serve it, and fills in the map. False: the tensor stays; it is no
  * map between the passes, or no rule serves it. Tensors that the map is made from must have been decided about. */

@@ -16,9 +16,12 @@ static int32_t *last_users(const mm_plan *plan) {
     for (size_t i = 0; i < n; i++) last[i] = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
         const mm_node *node = &plan->nodes[i];
-        mm_touch touch;
-        for (int t = 0; mm_node_next_touch(plan, node, &t, &touch);)
-            last[touch.segment * MM_STREAM_COUNT + (int)node->stream] = i;
+        mm_touch_rows rows;
+        mm_node_touch_rows(plan, node, &rows);
+        for (int r = 0; r < MM_TOUCH_ROWS; r++)
+            for (int k = 0; k < rows.row[r].n; k++)
+                if (rows.row[r].segments[k] >= 0)
+                    last[rows.row[r].segments[k] * MM_STREAM_COUNT + (int)node->stream] = i;
     }
     return last;
 }

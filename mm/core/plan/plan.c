@@ -49,12 +49,15 @@ const char *mm_category_name(mm_category category) {
     return (unsigned)category < MM_CATEGORIES ? names[category] : "unknown";
 }
 
-/* Makes room for `more` items of an array, whose capacity is the power of two at or above its count. */
+/* The power of two at or above a count. */
+static size_t capacity_of(size_t count) {
+    return count > 1 ? (size_t)1 << (64 - __builtin_clzll((unsigned long long)count - 1)) : 1;
+}
+
+/* Makes room for `more` items of an array, whose capacity is that of its count. */
 static bool grow(void **array, int count, int more, size_t item_bytes) {
-    size_t capacity = 1, wanted = (size_t)count + (size_t)more;
-    while (capacity < (size_t)count) capacity *= 2;
-    if (count > 0 && wanted <= capacity) return true;
-    while (capacity < wanted) capacity *= 2;
+    const size_t capacity = capacity_of((size_t)count + (size_t)more);
+    if (count > 0 && capacity == capacity_of((size_t)count)) return true;
     void *larger = realloc(*array, capacity * item_bytes);
     if (larger) *array = larger;
     return larger != NULL;
@@ -241,8 +244,11 @@ static void account_nodes(mm_plan *plan) {
     for (int i = 0; i < plan->n_segments; i++)
         plan->segments[i].first_node = plan->segments[i].last_node = plan->segments[i].live_last = -1;
     for (int i = 0; i < plan->n_nodes; i++) {
-        mm_touch touch;
-        for (int t = 0; mm_node_next_touch(plan, &plan->nodes[i], &t, &touch);) account_use(plan, i, touch.segment);
+        mm_touch_rows rows;
+        mm_node_touch_rows(plan, &plan->nodes[i], &rows);
+        for (int r = 0; r < MM_TOUCH_ROWS; r++)
+            for (int k = 0; k < rows.row[r].n; k++)
+                if (rows.row[r].segments[k] >= 0) account_use(plan, i, rows.row[r].segments[k]);
     }
     for (int i = 0; i < plan->n_nodes; i++)
         if (mm_node_runs_step(&plan->nodes[i])) account_inplace(plan, i);

@@ -30,14 +30,36 @@ static bool next_use(const mm_plan *plan, const mm_node *n, const mm_step_info *
     return false;
 }
 
+enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
+_Static_assert((int)OWN == (int)MM_TOUCH_OWN, "segments of a node's own");
+
+static void list_own(const mm_plan *plan, const mm_node *n, int32_t own[OWN]) {
+    const int32_t code = code_of(n);
+    own[SRC] = n->src;
+    own[DST] = n->dst;
+    own[WORK] = n->work;
+    own[STAGE] = n->stage;
+    own[POOL] = code < 0 ? -1 : plan->segments[code].pool;
+    own[SPILL] = own[POOL] < 0 ? -1 : plan->segments[own[POOL]].spill;
+}
+
+void mm_node_touch_rows(const mm_plan *plan, const mm_node *n, mm_touch_rows *rows_out) {
+    const int uses = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step)->n_uses : 0;
+    list_own(plan, n, rows_out->own);
+    rows_out->row[0].segments = plan->bindings + n->first_binding;
+    rows_out->row[0].n = uses;
+    rows_out->row[1].segments = plan->bindings + n->first_code;
+    rows_out->row[1].n = n->first_code >= 0 ? uses : 0;
+    rows_out->row[2].segments = rows_out->own;
+    rows_out->row[2].n = OWN;
+}
+
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {
-    enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
     const mm_step_info *step = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step) : NULL;
     const int uses = step ? step->n_uses : 0;
+    int32_t own_segments[OWN];
     if (step && *i < 2 * uses && next_use(plan, n, step, i, touch_out)) return true;
-    const int32_t code = code_of(n), pool = code < 0 ? -1 : plan->segments[code].pool;
-    const int32_t own_segments[OWN] = {n->src,   n->dst, n->work,
-                                       n->stage, pool,   pool < 0 ? -1 : plan->segments[pool].spill};
+    list_own(plan, n, own_segments);
     const bool encodes = mm_node_table[n->kind].cost == MM_COST_ENCODE;
     for (; *i < 2 * uses + OWN; ++*i) {
         const int own = *i - 2 * uses;

@@ -20,4 +20,18 @@ typedef struct mm_touch {
  * more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
+/* The numbers of the segments that a node touches, in the same order, in rows; some are -1. For loops that need no more
+ * than the numbers, and run over all nodes of many plans. */
+enum { MM_TOUCH_ROWS = 3, MM_TOUCH_OWN = 6 };
+typedef struct mm_touch_rows {
+    struct {
+        const int32_t *segments;
+        int n;
+    } row[MM_TOUCH_ROWS]; /* a step's uses, the codes that it writes, own */
+    int32_t own[MM_TOUCH_OWN];
+} mm_touch_rows;
+
+/* Fills *rows_out, which points into itself and into the plan. */
+void mm_node_touch_rows(const mm_plan *plan, const mm_node *node, mm_touch_rows *rows_out);
+
 #endif

@@ -117,39 +117,54 @@ static bool is_outside(const search *s, const double *m, double *direction) {
     return false;
 }
 
-/* The ellipsoid method (Nemirovski and Yudin; Shor): a cut through the centre leaves the half in which the bound can be
- * larger, and the smallest ellipsoid around that half is the next. n is at least 2. */
+/* What is gained beyond this share of the bound is not searched for. Chosen: a tenth of what predicted times are shown
+ * to. */
+static const double PRECISION = 1e-5;
+
+static double worth_finding(const search *s) { return s->best * (1 + PRECISION); }
+
+/* The first ellipsoid's half axis along a multiplier, squared, in the multiplier's unit: weights are at most 1, but
+ * prices may be far above their units. FAR is chosen: where pinned memory was short, an ellipsoid as narrow along the
+ * prices as along the weights left out the best ones, and a wider one costs a few rounds. */
+static double first_reach(const search *s, int i) {
+    enum { FAR = 1000 };
+    return (double)s->n * (s->varied[i] == P_DEVICE || s->varied[i] == P_PINNED ? FAR : 1);
+}
+
+/* The ellipsoid method (Nemirovski and Yudin; Shor), with deep cuts: a cut leaves the part in which the bound can be
+ * larger than the best so far, and the smallest ellipsoid around that part is the next. The bound is concave, so within
+ * the ellipsoid it exceeds that at the centre by at most `root`. n is at least 2. */
 static void search_ellipsoid(search *s, int rounds) {
     const int n = s->n;
     double centre[MULTIPLIERS], shape[MULTIPLIERS][MULTIPLIERS] = {{0}};
     for (int i = 0; i < n; i++) {
         centre[i] = s->best_at[s->varied[i]] / s->scale[s->varied[i]];
-        shape[i][i] = n;
+        shape[i][i] = first_reach(s, i);
     }
     for (int round = 0; round < rounds && s->best < s->enough; round++) {
-        double m[MULTIPLIERS] = {0}, uphill[MULTIPLIERS], reach[MULTIPLIERS], length = 0;
+        double m[MULTIPLIERS] = {0}, uphill[MULTIPLIERS], reach[MULTIPLIERS], length = 0, lacks = 0;
         for (int i = 0; i < n; i++) m[s->varied[i]] = centre[i] * s->scale[s->varied[i]];
-        if (is_outside(s, m, uphill))
+        if (is_outside(s, m, uphill)) {
             for (int i = 0; i < MULTIPLIERS; i++) uphill[i] = -uphill[i];
-        else
-            evaluate(s, m, uphill);
+        } else {
+            const double bound = evaluate(s, m, uphill);
+            lacks = worth_finding(s) - bound;
+        }
         for (int i = 0; i < n; i++) {
             reach[i] = 0;
             for (int k = 0; k < n; k++) reach[i] += shape[i][k] * uphill[s->varied[k]] * s->scale[s->varied[k]];
         }
         for (int i = 0; i < n; i++) length += reach[i] * uphill[s->varied[i]] * s->scale[s->varied[i]];
         if (!(length > 0)) return;
-        const double root = sqrt(length), grow = (double)n * n / ((double)n * n - 1);
-        for (int i = 0; i < n; i++) centre[i] += reach[i] / root / (n + 1);
+        const double root = sqrt(length), depth = lacks / root;
+        if (depth >= 1) return;
+        const double grow = (1 - depth * depth) * n * n / ((double)n * n - 1), step = (1 + n * depth) / (n + 1);
+        for (int i = 0; i < n; i++) centre[i] += step * reach[i] / root;
         for (int i = 0; i < n; i++)
             for (int k = 0; k < n; k++)
-                shape[i][k] = grow * (shape[i][k] - 2.0 / (n + 1) * reach[i] * reach[k] / length);
+                shape[i][k] = grow * (shape[i][k] - 2 * step / (1 + depth) * reach[i] * reach[k] / length);
     }
 }
-
-/* What is gained beyond this share of the bound is not searched for. Chosen: a tenth of what predicted times are shown
- * to. */
-static const double PRECISION = 1e-5;
 
 /* A point of the bound as a function of the price of the device's bytes. */
 typedef struct point {
