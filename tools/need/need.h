@@ -164,8 +164,6 @@ MM_CHECKED mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near
 /* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
  * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */
 bool need_is_like(const need *a, const need *b);
-/* Whether the budget is so small that it may be near the minimum (need_is_near), by a lower bound of that. */
-bool need_may_be_near(const need *n);
 /* Makes planning faster if the policy is auto and the graph is not small: auto then only compares the plans of other
  * policies, and does not search beyond them. */
 void need_hasten(mm_policy *policy, int fused_steps);

@@ -33,26 +33,61 @@ static bool may_be_near_staying(const need *n) {
            is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
 }
 
-bool need_may_be_near(const need *n) {
+/* The peak of a plan with all weights and states on the device: of any that fits the budget, or of the smallest. */
+static mm_status plan_staying(const need *n, int64_t budget_bytes, int64_t pinned_bytes, int64_t *peak_bytes_out) {
+    const need_pass *p = need_most(n);
+    const mm_limits limits = {.device_bytes = budget_bytes,
+                              .pinned_bytes = pinned_bytes,
+                              .base_bytes = n->base_bytes,
+                              .stop = n->asked.target->stop,
+                              .first_fit = budget_bytes > 0};
+    mm_policy policy = p->policy; /* borrows what that owns */
+    mm_plan *plan;
+    policy.config.resident = MM_RESIDENT_ALL;
+    MM_TRY(mm_policy_plan(&policy, p->lowered->graph, p->planned.facts, &limits, &plan));
+    *peak_bytes_out = plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
+    mm_plan_destroy(plan);
+    return MM_OK;
+}
+
+/* Whether the budget is far above the minimum with all weights and states on the device. Looks for a plan that fits so
+ * much less, which takes less time than finding the minimum; but none is expected in less than HARDLY / 8 of the lower
+ * bound. */
+static mm_status is_far(const need *n, bool *far_out) {
+    enum { HARDLY = 9 }; /* chosen */
+    const need_pass *p = need_most(n);
+    const int64_t less = n->asked.budget_bytes / (NEAR_SHARE + 1) * NEAR_SHARE;
+    int64_t bytes;
+    *far_out = false;
+    if (less < mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes / 8 * HARDLY) return MM_OK;
+    MM_TRY(plan_staying(n, less, n->asked.pinned.bytes, &bytes));
+    *far_out = bytes <= less;
+    return MM_OK;
+}
+
+/* Whether the budget is so small that it may be near the minimum (need_is_near). */
+static mm_status may_be_near(const need *n, bool *may_out) {
     const need_pass *p = need_most(n);
     const mm_lower_bound bound = mm_lower_bound_of(p->lowered->graph, p->planned.facts);
     const int64_t least = bound.bytes - bound.persistent_bytes;
-    if (may_be_near_staying(n)) return true;
-    return !all_stay(p) && is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
+    const int steps = mm_graph_steps(p->lowered->graph);
+    bool far;
+    *may_out = may_be_near_staying(n) ||
+               (!all_stay(p) && is_little_more(MOST_TIMES * least, steps, n->asked.budget_bytes));
+    if (!*may_out) return MM_OK;
+    MM_TRY(is_far(n, &far));
+    *may_out = !far;
+    return MM_OK;
 }
 
 mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out) {
     const need_pass *p = need_most(n);
     const int steps = mm_graph_steps(p->lowered->graph);
+    int64_t bytes;
     *near_out = is_little_more(fused_bytes, steps, n->asked.budget_bytes);
     if (*near_out || all_stay(p) || !may_be_near_staying(n)) return MM_OK;
-    const mm_limits limits = {.pinned_bytes = INT64_MAX, .base_bytes = n->base_bytes, .stop = n->asked.target->stop};
-    mm_policy policy = p->policy; /* borrows what that owns */
-    mm_plan *plan;
-    policy.config.resident = MM_RESIDENT_ALL;
-    MM_TRY(mm_policy_plan(&policy, p->lowered->graph, p->planned.facts, &limits, &plan));
-    *near_out = is_little_more(plan->peak_bytes, steps, n->asked.budget_bytes);
-    mm_plan_destroy(plan);
+    MM_TRY(plan_staying(n, 0, INT64_MAX, &bytes));
+    *near_out = is_little_more(bytes, steps, n->asked.budget_bytes);
     return MM_OK;
 }
 
@@ -182,10 +217,11 @@ static mm_status choose(need *n) {
 
 mm_status need_init(need *n, const need_case *c) {
     const bool may_unfuse = c->may_unfuse && need_may_unfuse(c->target, c->policy);
-    bool fit = false;
+    bool fit = false, near = false;
     MM_TRY(need_open(n, c));
-    mm_status status = MM_OK;
-    if (c->wants_plan && c->budget_bytes > 0 && !(may_unfuse && need_may_be_near(n))) status = need_plan(n, &fit);
+    const bool plans = c->wants_plan && c->budget_bytes > 0;
+    mm_status status = plans && may_unfuse ? may_be_near(n, &near) : MM_OK;
+    if (status == MM_OK && plans && !near) status = need_plan(n, &fit);
     n->asked.wants_least |= c->wants_plan && !fit; /* a refusal tells the minima */
     if (status == MM_OK && !fit) status = need_least(n);
     if (status == MM_OK && !fit && may_unfuse) status = choose(n);
