@@ -38,10 +38,6 @@ static bool ends_at_goal(mm_layout_algorithm algorithm) {
     return algorithm == MM_LAYOUT_SOON || algorithm == MM_LAYOUT_LATE;
 }
 
-/* SOON gives up where the first orders exceed the goal by 1 / HOPELESS: the search has not closed as much (at most an
- * eighth, measured in all budgets of 15 networks). */
-enum { HOPELESS = 8 };
-
 static mm_status search(const mm_layout_problem *problem, mm_layout_algorithm algorithm, int64_t goal,
                         mm_placement *best) {
     const bool quick = ends_at_goal(algorithm) || algorithm == MM_LAYOUT_QUICK;
@@ -49,11 +45,9 @@ static mm_status search(const mm_layout_problem *problem, mm_layout_algorithm al
     const int64_t most = quick ? QUICK_WORK_MAX : WORK_MAX, enough = above ? goal : problem->lower_bound;
     int64_t work = (int64_t)problem->n * (quick ? QUICK_WORK_PER_BOX : WORK_PER_BOX);
     if (work > most) work = most;
-    const bool soon = above && algorithm == MM_LAYOUT_SOON;
-    if (soon) work /= SOON_SHARE;
-    return problem->any_given
-               ? mm_layout_search_around(problem, work, best)
-               : mm_layout_search(problem, work, enough, soon ? goal + goal / HOPELESS : INT64_MAX, best);
+    if (above && algorithm == MM_LAYOUT_SOON) work /= SOON_SHARE;
+    return problem->any_given ? mm_layout_search_around(problem, work, best)
+                              : mm_layout_search(problem, work, enough, best);
 }
 
 static mm_status place(const mm_layout_problem *problem, mm_layout_algorithm algorithm, int64_t goal,

@@ -205,7 +205,7 @@ static double order_value(const mm_box *box, mm_layout_order order) {
     case MM_ORDERS:
         break;
     }
-    return -(double)box->first;
+    return 0;
 }
 
 static int compare_key(const void *a, const void *b) {
@@ -215,6 +215,10 @@ static int compare_key(const void *a, const void *b) {
 }
 
 mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out) {
+    if (order == MM_ORDER_FIRST) { /* they are in it */
+        for (int32_t i = 0; i < problem->n; i++) boxes_out[i] = i;
+        return MM_OK;
+    }
     order_key *keys = malloc((size_t)problem->n * sizeof *keys);
     if (!keys) return mm_fail(MM_ERR_NOMEM, "no memory to sort %d items", problem->n);
     for (int32_t i = 0; i < problem->n; i++) keys[i] = (order_key){order_value(&problem->boxes[i], order), i};

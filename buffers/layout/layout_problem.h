@@ -55,11 +55,10 @@ MM_CHECKED mm_status mm_layout_modnn_around(const mm_layout_problem *problem, mm
  * a byte with a given box. */
 MM_CHECKED mm_status mm_layout_groups(const mm_layout_problem *problem, mm_placement *placement_out);
 
-/* Improves *best by a search, until it is no higher than `enough` (at least the lower bound) or `work` is used up, and
- * for no longer than the first few orders if none of these leads to less than `hopeless`. Work counts boxes placed and
- * stretches raised, not time, so the result is the same on every machine. The first placement tried replaces *best even
- * if that is no higher, provided that it is no higher than `enough` or *best. */
-MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, int64_t hopeless,
+/* Improves *best by a search, until it is no higher than `enough` (at least the lower bound) or `work` is used up. Work
+ * counts boxes placed and stretches raised, not time, so the result is the same on every machine. The first placement
+ * tried replaces *best even if that is no higher, provided that it is no higher than `enough` or *best. */
+MM_CHECKED mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough,
                                       mm_placement *best);
 
 /* Likewise around given boxes. Work counts boxes that were looked at. */

@@ -34,7 +34,7 @@ typedef struct skyline {
     const mm_layout_problem *problem;
     int32_t *order;        /* boxes by importance; a box's place in it is its rank */
     int32_t *by_life;      /* likewise, in MM_ORDER_LIFE */
-    int32_t *rank, *ends;  /* by box: its rank, INT32_MAX if it is placed; its last time */
+    int32_t *rank, *ends;  /* by box: its rank, INT32_MAX if it is placed; its last time; then STRIDE times INT32_MAX */
     int32_t *begin;        /* boxes begin[t] to begin[t + 1] - 1 begin at time t */
     int32_t *first, *last; /* by rank, in whole blocks: lives of the boxes; first NOBODY: placed, or there is none */
     int32_t *unplaced;     /* per block: number of boxes */
@@ -48,7 +48,6 @@ typedef struct skyline {
     int32_t blocked;          /* after a failure: rank of the box that found no room */
     int64_t work, work_limit; /* boxes placed and stretches raised */
     int64_t enough;           /* a height that needs no lower one */
-    int64_t hopeless;         /* a height from which changing the orders does not lead to what is enough */
     uint64_t random;
 } skyline;
 
@@ -65,8 +64,8 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
     s->time_leaves = leaves_for(problem->times);
     s->order = malloc(n * sizeof *s->order);
     s->by_life = malloc(n * sizeof *s->by_life);
-    s->rank = malloc(n * sizeof *s->rank);
-    s->ends = malloc(n * sizeof *s->ends);
+    s->rank = malloc((n + STRIDE) * sizeof *s->rank);
+    s->ends = malloc((n + STRIDE) * sizeof *s->ends);
     s->begin = calloc((size_t)problem->times + 1, sizeof *s->begin);
     s->first = malloc((size_t)s->blocks * BLOCK * sizeof *s->first);
     s->last = malloc((size_t)s->blocks * BLOCK * sizeof *s->last);
@@ -82,6 +81,7 @@ static mm_status skyline_init(skyline *s, const mm_layout_problem *problem, int6
         s->begin[problem->boxes[i].first + 1]++;
         s->ends[i] = problem->boxes[i].last;
     }
+    for (size_t i = n; i < n + STRIDE; i++) s->rank[i] = s->ends[i] = INT32_MAX;
     for (int32_t t = 0; t < problem->times; t++) s->begin[t + 1] += s->begin[t];
     return MM_OK;
 }
@@ -208,17 +208,26 @@ static int32_t first_within(const int32_t *first, const int32_t *last, int32_t f
     return NOBODY;
 }
 
+/* The least rank of n boxes that end by `end`; INT32_MAX: there is none. Looks at up to STRIDE - 1 boxes beyond the n:
+ * they begin after `end`, and so end after it. */
+static int32_t least_rank(const int32_t *rank, const int32_t *ends, int32_t n, int32_t end) {
+    int32_t lane[STRIDE], least = INT32_MAX;
+    for (int32_t k = 0; k < STRIDE; k++) lane[k] = INT32_MAX;
+    for (int32_t i = 0; i < n; i += STRIDE)
+        for (int32_t k = 0; k < STRIDE; k++) {
+            const int32_t at = rank[i + k] | (-(ends[i + k] > end) & INT32_MAX);
+            lane[k] = at < lane[k] ? at : lane[k];
+        }
+    for (int32_t k = 0; k < STRIDE; k++) least = lane[k] < least ? lane[k] : least;
+    return least;
+}
+
 /* Rank of the most important unplaced box that lives within the stretch at `from`; NOBODY: none does. Looks through
  * the boxes that begin there, if they are few; else through all, the most important first. */
 static int32_t most_important(const skyline *s, int32_t from) {
     const int32_t end = s->stretches[from].last, begin = s->begin[from], n = s->begin[end + 1] - begin;
     if (n <= FEW || n <= s->problem->n / FEW_SHARE) {
-        const int32_t *rank = s->rank + begin, *ends = s->ends + begin;
-        int32_t least = INT32_MAX;
-        for (int32_t i = 0; i < n; i++) {
-            const int32_t at = ends[i] <= end ? rank[i] : INT32_MAX;
-            least = at < least ? at : least;
-        }
+        const int32_t least = least_rank(s->rank + begin, s->ends + begin, n, end);
         return least < INT32_MAX ? least : NOBODY;
     }
     for (int32_t block = s->open; block < s->blocks; block++) {
@@ -308,11 +317,10 @@ static void shuffle_a_little(skyline *s) {
 static mm_status search(skyline *s, mm_placement *best) {
     for (int order = 0; order < MM_ORDERS && (order == 0 || !done(s, best)); order++) {
         MM_TRY(mm_layout_order_boxes(s->problem, (mm_layout_order)order, s->order));
+        if (order == MM_ORDER_LIFE) memcpy(s->by_life, s->order, (size_t)s->problem->n * sizeof *s->order);
         const int64_t first = best->height > s->enough ? best->height : s->enough;
         if (place(s, order == 0 ? first : best->height - 1)) keep(s, best);
     }
-    if (done(s, best) || best->height >= s->hopeless) return MM_OK;
-    MM_TRY(mm_layout_order_boxes(s->problem, MM_ORDER_LIFE, s->by_life));
     for (int round = 0; !done(s, best); round++) {
         memcpy(s->order, s->by_life, (size_t)s->problem->n * sizeof *s->order); /* by far the best to start from */
         if (round > 0) shuffle_a_little(s);
@@ -321,12 +329,10 @@ static mm_status search(skyline *s, mm_placement *best) {
     return MM_OK;
 }
 
-mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, int64_t hopeless,
-                           mm_placement *best) {
+mm_status mm_layout_search(const mm_layout_problem *problem, int64_t work, int64_t enough, mm_placement *best) {
     skyline s;
     mm_status status = skyline_init(&s, problem, work);
     s.enough = enough;
-    s.hopeless = hopeless;
     if (status == MM_OK) status = search(&s, best);
     skyline_fini(&s);
     return status;

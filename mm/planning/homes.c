@@ -10,6 +10,15 @@ enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
 /* Hosted states that pinned memory has room for ahead of a step: its two, and those of the next. Chosen. */
 enum { HOSTED_AHEAD = 4 };
 
+/* The fastest trials of any plan that fits, the fastest first. */
+enum { FINALISTS = 2 };
+typedef struct ranking {
+    mm_home_trial trials[FINALISTS];
+    int64_t ns[FINALISTS];
+    int n;
+    bool timed; /* times are known; else `ns` are numbers of tensors */
+} ranking;
+
 typedef struct search {
     const mm_home_order *order;
     const mm_limits *limits;
@@ -20,6 +29,7 @@ typedef struct search {
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
+    ranking others;        /* of numbers that were tried to find out whether they fit, and all away */
     int least;             /* the least number that fits, if one does */
     bool is_late;          /* plans fit, but those that were searched for take as long as limits->below_ns */
 } search;
@@ -31,7 +41,32 @@ static mm_status attempt(search *s, mm_home_trial trial) {
     return s->try(s->ctx, &trial, &s->result);
 }
 
-static mm_status attempt_any(search *s, int n) { return attempt(s, (mm_home_trial){.n = n, .first_fit = true}); }
+/* Ranks the trial that was just made, if it fits. */
+static void rank(const search *s, const mm_home_trial *trial, ranking *r) {
+    const int64_t ns = s->result.ns > 0 ? s->result.ns : trial->n;
+    r->timed |= s->result.ns > 0;
+    if (!s->result.fits) return;
+    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
+    for (; at > 0 && r->ns[at - 1] > ns; at--) {
+        if (at == FINALISTS) continue;
+        r->trials[at] = r->trials[at - 1];
+        r->ns[at] = r->ns[at - 1];
+    }
+    if (at == FINALISTS) return;
+    r->trials[at] = *trial;
+    r->ns[at] = ns;
+}
+
+/* Whether pinned memory has room for the last trial's plan. Else a search within its limit follows, with fewer away. */
+static bool has_room(const search *s) { return s->result.pinned_bytes <= s->limits->pinned_bytes; }
+
+/* Tries with n tensors away, which are copied in line with the steps. */
+static mm_status attempt_any(search *s, int n) {
+    const mm_home_trial trial = {.n = n, .first_fit = true};
+    MM_TRY(attempt(s, trial));
+    if (has_room(s)) rank(s, &trial, &s->others);
+    return MM_OK;
+}
 
 static int64_t bytes_of(const search *s, int i) {
     return mm_graph_tensor(s->order->graph, s->order->tensors[i])->bytes;
@@ -79,27 +114,6 @@ static mm_status find_least(search *s, int most, int *least_out) {
     return MM_OK;
 }
 
-/* The fastest trials so far, the fastest first. */
-enum { FINALISTS = 2 };
-typedef struct ranking {
-    mm_home_trial trials[FINALISTS];
-    int64_t ns[FINALISTS];
-    int n;
-    bool timed; /* times are known; else `ns` are numbers of tensors */
-} ranking;
-
-static void rank(ranking *r, const mm_home_trial *trial, int64_t ns) {
-    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
-    for (; at > 0 && r->ns[at - 1] > ns; at--) {
-        if (at == FINALISTS) continue;
-        r->trials[at] = r->trials[at - 1];
-        r->ns[at] = r->ns[at - 1];
-    }
-    if (at == FINALISTS) return;
-    r->trials[at] = *trial;
-    r->ns[at] = ns;
-}
-
 /* Ranks a number by any plan that fits, with copies that come as early as fits: from the *ahead-th part on, which it
  * moves to the one that fits. */
 static mm_status rank_number(search *s, int n, int *ahead, ranking *r) {
@@ -108,8 +122,7 @@ static mm_status rank_number(search *s, int n, int *ahead, ranking *r) {
         const mm_home_trial trial = {
             .n = n, .first_fit = true, .ahead_bytes = part ? s->limits->device_bytes / part : 0};
         MM_TRY(attempt(s, trial));
-        r->timed |= s->result.ns > 0;
-        if (s->result.fits) rank(r, &trial, s->result.ns > 0 ? s->result.ns : trial.n);
+        if (r != &s->others || has_room(s)) rank(s, &trial, r);
         if (s->result.fits || part == 0) return MM_OK;
     }
 }
@@ -152,26 +165,33 @@ static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, boo
     return MM_OK;
 }
 
-/* Plans the finalists; the fastest plan stays. Where maps are tight, all away may be faster than most numbers between:
- * it is searched for last, if any plan of it is as fast as the fastest, or nearly. */
+/* Whether a number was ranked with a faster plan, or an equal one. */
+static bool has_better(const ranking *r, int n, int64_t ns) {
+    for (int i = 0; i < r->n; i++)
+        if (r->trials[i].n == n && r->ns[i] <= ns) return true;
+    return false;
+}
+
+/* Plans the finalists; the fastest plan stays. Where maps are tight, another number, mostly all away, may be faster than
+ * those near the least: the best of the others is searched for last, if any plan of it is as fast as the fastest, or
+ * nearly. */
 static mm_status find_fastest(search *s, int least, int most) {
-    ranking r = {.n = 0}, all = {.n = 0};
+    ranking r = {.n = 0}, *others = &s->others;
     int ahead = 0;
     MM_TRY(find_finalists(s, least, most, &r));
-    if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
-    const bool room =
-        s->result.pinned_bytes <=
-        s->limits->pinned_bytes; /* of pinned memory; else a search within its limit follows, with fewer away */
+    if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, others));
     for (int i = 0; i < (r.timed ? r.n : 1); i++) /* without times the first is the best */
         MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0));
     const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
-    const bool near = room && all.n > 0 && (near_ns == 0 || all.ns[0] < near_ns + near_ns / SEARCHED);
-    return near ? search_finalist(s, all.trials[0], all.ns[0], true, true) : MM_OK;
+    if (!r.timed || others->n == 0 || has_better(&r, others->trials[0].n, others->ns[0])) return MM_OK;
+    const bool near = near_ns == 0 || others->ns[0] < near_ns + near_ns / SEARCHED;
+    return near ? search_finalist(s, others->trials[0], others->ns[0], true, true) : MM_OK;
 }
 
 /* Searches among plans with at least one tensor in pinned memory. */
 static mm_status find(search *s, mm_resident resident) {
     int least = s->order->n, most = s->order->n;
+    s->others = (ranking){.n = 0};
     if (resident == MM_RESIDENT_NONE) {
         MM_TRY(attempt_any(s, most));
         if (!s->result.fits) return MM_OK;

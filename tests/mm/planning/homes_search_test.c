@@ -14,6 +14,7 @@ typedef struct world {
     int64_t ns;         /* what any plan takes that fits, with no tensor away; one that is searched for, half of it */
     int each_ns;        /* more with each tensor away */
     bool all_are_fast;  /* with all away, a plan takes a quarter */
+    bool in_line;       /* but only if copies are in line with the steps */
     mm_home_trial last; /* the last trial */
     mm_home_result kept;
     int searched, quick; /* trials that search for a fast plan, and that take any */
@@ -23,7 +24,8 @@ static mm_status try(void *ctx, const mm_home_trial *trial, mm_home_result *resu
     world *w = ctx;
     w->last = *trial;
     *(trial->first_fit ? &w->quick : &w->searched) += 1;
-    const int64_t share = w->all_are_fast && trial->n == WEIGHTS ? 4 : 1;
+    const bool fast = w->all_are_fast && trial->n == WEIGHTS && (!w->in_line || trial->ahead_bytes == 0);
+    const int64_t share = fast ? 4 : 1;
     const int64_t any_ns = (w->ns + trial->n * w->each_ns) / share, ns = trial->first_fit ? any_ns : any_ns / 2;
     const bool useful = trial->below_ns == 0 || ns < trial->below_ns;
     mm_home_result found = {.peak_bytes = INT64_MAX};
@@ -90,6 +92,9 @@ TEST_CASE(all_leave_where_that_is_fast) {
         world w = {.least = least, .ns = 1000, .each_ns = 10, .all_are_fast = true};
         search(&w, 0);
         assert_int_equal(w.kept.pinned_bytes / BYTES, WEIGHTS);
+        world in_line = {.least = least, .ns = 1000, .each_ns = 10, .all_are_fast = true, .in_line = true};
+        search(&in_line, 0);
+        assert_int_equal(in_line.kept.pinned_bytes / BYTES, WEIGHTS);
     }
 }
 
