@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The lower bound, and the choice among placements. */
+/* The choice among placements. */
 #include "buffers/layout/layout_problem.h"
 
 #include <inttypes.h>

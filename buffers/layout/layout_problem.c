@@ -158,8 +158,8 @@ static int64_t dense_peak(const mm_interval *items, size_t n, int64_t align, int
     if (!change) return -1;
     for (size_t i = 0; i < n; i++) {
         const int64_t size = (items[i].bytes + align - 1) / align;
-        change[items[i].first - first] += size;
-        change[items[i].last - first + 1] -= size;
+        change[(int64_t)items[i].first - first] += size;
+        change[(int64_t)items[i].last - first + 1] -= size;
     }
     for (size_t at = 0; at < positions; at++) {
         load += change[at];
@@ -215,7 +215,7 @@ static int compare_key(const void *a, const void *b) {
 }
 
 mm_status mm_layout_order_boxes(const mm_layout_problem *problem, mm_layout_order order, int32_t *boxes_out) {
-    if (order == MM_ORDER_FIRST) { /* they are in it */
+    if (order == MM_ORDER_FIRST) { /* the boxes are in this order already */
         for (int32_t i = 0; i < problem->n; i++) boxes_out[i] = i;
         return MM_OK;
     }

@@ -10,11 +10,11 @@ enum { AHEADS = sizeof AHEAD_PARTS / sizeof *AHEAD_PARTS };
 /* Hosted states that pinned memory has room for ahead of a step: its two, and those of the next. Chosen. */
 enum { HOSTED_AHEAD = 4 };
 
-/* The fastest trials of any plan that fits, the fastest first. */
-enum { FINALISTS = 2 };
+/* The fastest trials of any plan that fits, the fastest first. The first FINALISTS are searched for. */
+enum { FINALISTS = 2, RANKED = 4 };
 typedef struct ranking {
-    mm_home_trial trials[FINALISTS];
-    int64_t ns[FINALISTS];
+    mm_home_trial trials[RANKED];
+    int64_t ns[RANKED];
     int n;
     bool timed; /* times are known; else `ns` are numbers of tensors */
 } ranking;
@@ -29,7 +29,7 @@ typedef struct search {
     bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
-    ranking others;        /* of numbers that were tried to find out whether they fit, and all away */
+    ranking in_line;       /* of numbers that were tried with copies in line with the steps, within pinned memory */
     int least;             /* the least number that fits, if one does */
     bool is_late;          /* plans fit, but those that were searched for take as long as limits->below_ns */
 } search;
@@ -46,13 +46,13 @@ static void rank(const search *s, const mm_home_trial *trial, ranking *r) {
     const int64_t ns = s->result.ns > 0 ? s->result.ns : trial->n;
     r->timed |= s->result.ns > 0;
     if (!s->result.fits) return;
-    int at = r->n < FINALISTS ? r->n++ : FINALISTS;
+    int at = r->n < RANKED ? r->n++ : RANKED;
     for (; at > 0 && r->ns[at - 1] > ns; at--) {
-        if (at == FINALISTS) continue;
+        if (at == RANKED) continue;
         r->trials[at] = r->trials[at - 1];
         r->ns[at] = r->ns[at - 1];
     }
-    if (at == FINALISTS) return;
+    if (at == RANKED) return;
     r->trials[at] = *trial;
     r->ns[at] = ns;
 }
@@ -64,7 +64,7 @@ static bool has_room(const search *s) { return s->result.pinned_bytes <= s->limi
 static mm_status attempt_any(search *s, int n) {
     const mm_home_trial trial = {.n = n, .first_fit = true};
     MM_TRY(attempt(s, trial));
-    if (has_room(s)) rank(s, &trial, &s->others);
+    if (has_room(s)) rank(s, &trial, &s->in_line);
     return MM_OK;
 }
 
@@ -122,7 +122,7 @@ static mm_status rank_number(search *s, int n, int *ahead, ranking *r) {
         const mm_home_trial trial = {
             .n = n, .first_fit = true, .ahead_bytes = part ? s->limits->device_bytes / part : 0};
         MM_TRY(attempt(s, trial));
-        if (r != &s->others || has_room(s)) rank(s, &trial, r);
+        rank(s, &trial, r);
         if (s->result.fits || part == 0) return MM_OK;
     }
 }
@@ -165,33 +165,49 @@ static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, boo
     return MM_OK;
 }
 
-/* Whether a number was ranked with a faster plan, or an equal one. */
-static bool has_better(const ranking *r, int n, int64_t ns) {
-    for (int i = 0; i < r->n; i++)
+/* Whether a finalist has the same number, and is as fast. */
+static bool is_finalist(const ranking *r, int n, int64_t ns) {
+    for (int i = 0; i < r->n && i < FINALISTS; i++)
         if (r->trials[i].n == n && r->ns[i] <= ns) return true;
     return false;
 }
 
-/* Plans the finalists; the fastest plan stays. Where maps are tight, another number, mostly all away, may be faster than
- * those near the least: the best of the others is searched for last, if any plan of it is as fast as the fastest, or
- * nearly. */
+/* Where maps are tight, another number may be faster than those near the least: all away, or, if that is far ahead, the
+ * fastest of those in line. Returns the time of any plan of it; 0: there is none. */
+static int64_t find_other(const search *s, const ranking *finalists, const ranking *all, mm_home_trial *trial_out) {
+    const ranking *in_line = &s->in_line;
+    int i = 0;
+    while (i < in_line->n && is_finalist(finalists, in_line->trials[i].n, in_line->ns[i])) i++;
+    const bool any = i < in_line->n;
+    if (all->n > 0 && (!any || all->ns[0] - all->ns[0] / SEARCHED <= in_line->ns[i])) {
+        *trial_out = all->trials[0];
+        return all->ns[0];
+    }
+    if (any) *trial_out = in_line->trials[i];
+    return any ? in_line->ns[i] : 0;
+}
+
+/* Plans the finalists; the fastest plan stays. The other number comes last, if any plan of it is as fast as the fastest,
+ * or nearly. */
 static mm_status find_fastest(search *s, int least, int most) {
-    ranking r = {.n = 0}, *others = &s->others;
+    ranking r = {.n = 0}, all = {.n = 0};
+    mm_home_trial other;
     int ahead = 0;
     MM_TRY(find_finalists(s, least, most, &r));
-    if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, others));
-    for (int i = 0; i < (r.timed ? r.n : 1); i++) /* without times the first is the best */
+    if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
+    if (!has_room(s)) all.n = 0;
+    for (int i = 0; i < r.n && i < (r.timed ? FINALISTS : 1); i++) /* without times the first is the best */
         MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0));
+    const int64_t other_ns = r.timed ? find_other(s, &r, &all, &other) : 0;
     const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
-    if (!r.timed || others->n == 0 || has_better(&r, others->trials[0].n, others->ns[0])) return MM_OK;
-    const bool near = near_ns == 0 || others->ns[0] < near_ns + near_ns / SEARCHED;
-    return near ? search_finalist(s, others->trials[0], others->ns[0], true, true) : MM_OK;
+    const bool near = other_ns > 0 && (near_ns == 0 || other_ns < near_ns + near_ns / SEARCHED);
+    return near ? search_finalist(s, other, other_ns, true, true) : MM_OK;
 }
 
 /* Searches among plans with at least one tensor in pinned memory. */
 static mm_status find(search *s, mm_resident resident) {
     int least = s->order->n, most = s->order->n;
-    s->others = (ranking){.n = 0};
+    s->in_line = (ranking){.n = 0};
     if (resident == MM_RESIDENT_NONE) {
         MM_TRY(attempt_any(s, most));
         if (!s->result.fits) return MM_OK;

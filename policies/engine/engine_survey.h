@@ -7,9 +7,10 @@
 #include "policies/engine/recompute_levels.h"
 #include "policies/schedule/schedule.h"
 
-/* What the backward pass reads of a tensor that is a map between the passes. */
+/* What the backward pass reads of a tensor. It is the same in all selections of maps, so it is found once. */
 typedef struct mm_map_reads {
-    bool is_map, value, sign; /* the last two: as in mm_map */
+    bool is_map;      /* the tensor is a map between the passes; else all else is unset */
+    bool value, sign; /* as in mm_map, like last_value */
     int last_value;
 } mm_map_reads;
 
@@ -17,9 +18,9 @@ struct mm_survey {
     const mm_graph *graph;
     const mm_graph_facts *facts;
     const mm_limits *limits;
-    mm_schedule begun; /* a schedule with the configuration's sharing, before its first step */
-    mm_tensor *order;  /* all tensors, in order of first use */
-    uint8_t *kept;     /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
+    mm_schedule begun;   /* a schedule with the configuration's sharing, before its first step */
+    mm_tensor *order;    /* all tensors, in order of first use */
+    uint8_t *kept;       /* per tensor: RECOMPUTE_SQRT keeps it, and makes other maps from it */
     mm_map_reads *reads; /* per tensor */
     mm_recompute_mode mode;
     mm_nesting nesting; /* RECOMPUTE_NESTED and the modes after it */

@@ -38,7 +38,7 @@ static bool is_named(const mm_schedule *s, const mm_survey *survey, const mm_sel
 
 /* ---------------------------------------------------------------- what can be done with a map */
 
-/* Finds the forms of a tensor and of its aliases that the backward pass reads, and the last reader of elements. */
+/* Aliases of the tensor count as the tensor. */
 mm_map_reads mm_map_find_reads(const mm_schedule *s, mm_tensor tensor) {
     const mm_tensor_info *info = mm_graph_tensor(s->graph, tensor);
     mm_map_reads reads = {.last_value = -1};

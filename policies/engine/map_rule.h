@@ -5,7 +5,7 @@
 
 #include "policies/engine/engine_maps.h"
 
-/* What the backward pass reads of a tensor, in a schedule to which no step was appended. */
+/* Finds what the backward pass reads of a tensor, by the schedule's aliases and last steps. */
 mm_map_reads mm_map_find_reads(const mm_schedule *schedule, mm_tensor tensor);
 
 /* Whether the tensor is a map between the passes; fills in what does not depend on a rule. */

@@ -92,9 +92,14 @@ static float iterate(training *t, int step) {
     return result.loss;
 }
 
-/* Trains and compares with recorded losses. Returns the largest relative error; mean_out gets the error of the mean,
- * relative to the recorded mean. */
-static double train_beside(const char *recorded, nets_precision precision, double *mean_out) {
+/* Relative errors beside recorded losses: the largest, that of the first EARLY steps, and of the mean. */
+enum { EARLY = 8 };
+typedef struct errors {
+    double most, early, mean;
+} errors;
+
+/* Trains and compares with recorded losses. */
+static errors train_beside(const char *recorded, nets_precision precision) {
     const nets_safetensors_tensor want = {.name = recorded, .dtype = NETS_SAFETENSORS_F32, .rank = 1, .dims = {STEPS}};
     nets_safetensors_file *file;
     const void *data;
@@ -103,7 +108,8 @@ static double train_beside(const char *recorded, nets_precision precision, doubl
     if (nets_safetensors_get(file, &want, &data) != MM_OK) fail_msg("%s", mm_last_error());
     start(&t, precision, "adamw,clip-norm=0.5", BATCH);
     float first = 0, last = 0;
-    double most = 0, ours = 0, theirs = 0;
+    double ours = 0, theirs = 0;
+    errors e = {0};
     const int steps = test_is_sanitized() ? 1 : is_host() ? STEPS : CUDA_STEPS;
     for (int step = 0; step < steps; step++) {
         float expected;
@@ -111,30 +117,32 @@ static double train_beside(const char *recorded, nets_precision precision, doubl
         last = iterate(&t, step);
         if (step == 0) first = last;
         const double off = fabs((double)last / (double)expected - 1);
-        if (!(off <= most)) most = off;
+        if (!(off <= e.most)) e.most = off;
+        if (step < EARLY) e.early = e.most;
         ours += (double)last;
         theirs += (double)expected;
     }
-    *mean_out = fabs(ours / theirs - 1);
-    print_message("%s: %.4f to %.4f, off by %.1e at most, their mean by %.1e\n", recorded, (double)first, (double)last,
-                  most, *mean_out);
+    e.mean = fabs(ours / theirs - 1);
+    print_message("%s: %.4f to %.4f, off by %.1e at most, by %.1e in the first %d, their mean by %.1e\n", recorded,
+                  (double)first, (double)last, e.most, e.early, EARLY, e.mean);
     if (steps == STEPS) assert_true(last < 0.8f * first);
     stop(&t);
     nets_safetensors_close(file);
-    return most;
+    return e;
 }
 
 static void losses_are_those_of_pytorch(void **state) {
-    double mean;
     (void)state;
-    assert_true(train_beside("gpt.losses", NETS_FP32, &mean) <= 1e-4);
+    assert_true(train_beside("gpt.losses", NETS_FP32).most <= 1e-4);
 }
 
+/* Roundings of bf16 depend on the CPU's units. From the tenth step on they lead trainings apart, by up to 2 % (measured
+ * with amx_bf16, avx512_bf16 and without either), in either direction: the mean by 0.01 to 0.4 %. */
 static void losses_in_bf16_are_those_of_autocast(void **state) {
-    double mean;
     (void)state;
-    train_beside("gpt.losses_of_autocast", NETS_BF16, &mean);
-    assert_true(mean <= 3e-3);
+    const errors e = train_beside("gpt.losses_of_autocast", NETS_BF16);
+    assert_true(e.early <= 6e-4);
+    assert_true(e.mean <= 1e-2);
 }
 
 /* Sub-batches add gradients in another order, so weights are equal but for rounding. */

@@ -33,9 +33,10 @@ static bool may_be_near_staying(const need *n) {
            is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
 }
 
-/* The peak of a plan with all weights and states on the device: of any that fits the budget, or of the smallest. */
-static mm_status plan_staying(const need *n, int64_t budget_bytes, int64_t pinned_bytes, int64_t *peak_bytes_out) {
-    const need_pass *p = need_most(n);
+/* Plans a pass with all weights and states on the device: any plan that fits the budget, or the smallest (0). The peak:
+ * INT64_MAX if the plan exceeds the pinned memory. */
+static mm_status plan_staying(const need *n, const need_pass *p, int64_t budget_bytes, int64_t pinned_bytes,
+                              int64_t *peak_bytes_out) {
     const mm_limits limits = {.device_bytes = budget_bytes,
                               .pinned_bytes = pinned_bytes,
                               .base_bytes = n->base_bytes,
@@ -44,23 +45,26 @@ static mm_status plan_staying(const need *n, int64_t budget_bytes, int64_t pinne
     mm_policy policy = p->policy; /* borrows what that owns */
     mm_plan *plan;
     policy.config.resident = MM_RESIDENT_ALL;
+    mm_policy_restrict(&policy, p->lowered->graph, p->planned.facts);
     MM_TRY(mm_policy_plan(&policy, p->lowered->graph, p->planned.facts, &limits, &plan));
     *peak_bytes_out = plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
     mm_plan_destroy(plan);
     return MM_OK;
 }
 
-/* Whether the budget is far above the minimum with all weights and states on the device. Looks for a plan that fits so
- * much less, which takes less time than finding the minimum; but none is expected in less than HARDLY / 8 of the lower
- * bound. */
+/* Whether the budget is far above the minimum with all weights and states on the device: each pass has a plan that fits
+ * so much less, which takes less time to find than the minimum. Where HARDLY / 8 of the lower bound would have to do,
+ * there seldom is one: it is not looked for, and the budget counts as not far. */
 static mm_status is_far(const need *n, bool *far_out) {
     enum { HARDLY = 9 }; /* chosen */
-    const need_pass *p = need_most(n);
     const int64_t less = n->asked.budget_bytes / (NEAR_SHARE + 1) * NEAR_SHARE;
-    int64_t bytes;
-    *far_out = false;
-    if (less < mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes / 8 * HARDLY) return MM_OK;
-    MM_TRY(plan_staying(n, less, n->asked.pinned.bytes, &bytes));
+    int64_t bytes = 0;
+    for (int i = 0; i < n->n && bytes <= less; i++) {
+        const need_pass *p = &n->pass[i];
+        const int64_t least = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes;
+        bytes = INT64_MAX;
+        if (less >= least / 8 * HARDLY) MM_TRY(plan_staying(n, p, less, n->asked.pinned.bytes, &bytes));
+    }
     *far_out = bytes <= less;
     return MM_OK;
 }
@@ -86,7 +90,7 @@ mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out) {
     int64_t bytes;
     *near_out = is_little_more(fused_bytes, steps, n->asked.budget_bytes);
     if (*near_out || all_stay(p) || !may_be_near_staying(n)) return MM_OK;
-    MM_TRY(plan_staying(n, 0, INT64_MAX, &bytes));
+    MM_TRY(plan_staying(n, p, 0, INT64_MAX, &bytes));
     *near_out = is_little_more(bytes, steps, n->asked.budget_bytes);
     return MM_OK;
 }

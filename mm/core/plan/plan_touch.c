@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "mm/core/plan/plan_touch.h"
 
+#include <stddef.h>
+
 #include "mm/core/plan/plan_codes.h"
 
 /* The code that a node encodes or decodes; -1: none. */
@@ -31,8 +33,9 @@ static bool next_use(const mm_plan *plan, const mm_node *n, const mm_step_info *
 }
 
 enum { SRC, DST, WORK, STAGE, POOL, SPILL, OWN };
-_Static_assert((int)OWN == (int)MM_TOUCH_OWN, "segments of a node's own");
+_Static_assert((int)OWN == (int)MM_TOUCH_OWN, "a row has room for what is not a step's");
 
+/* The segments that a node names itself, beside those of its step's uses. */
 static void list_own(const mm_plan *plan, const mm_node *n, int32_t own[OWN]) {
     const int32_t code = code_of(n);
     own[SRC] = n->src;
@@ -45,13 +48,11 @@ static void list_own(const mm_plan *plan, const mm_node *n, int32_t own[OWN]) {
 
 void mm_node_touch_rows(const mm_plan *plan, const mm_node *n, mm_touch_rows *rows_out) {
     const int uses = mm_node_runs_step(n) ? mm_graph_step(plan->graph, n->step)->n_uses : 0;
+    const int codes = n->first_code >= 0 ? uses : 0;
     list_own(plan, n, rows_out->own);
-    rows_out->row[0].segments = plan->bindings + n->first_binding;
-    rows_out->row[0].n = uses;
-    rows_out->row[1].segments = plan->bindings + n->first_code;
-    rows_out->row[1].n = n->first_code >= 0 ? uses : 0;
-    rows_out->row[2].segments = rows_out->own;
-    rows_out->row[2].n = OWN;
+    rows_out->row[0] = (mm_touch_row){uses > 0 ? plan->bindings + n->first_binding : NULL, uses};
+    rows_out->row[1] = (mm_touch_row){codes > 0 ? plan->bindings + n->first_code : NULL, codes};
+    rows_out->row[2] = (mm_touch_row){rows_out->own, OWN};
 }
 
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *n, int *i, mm_touch *touch_out) {

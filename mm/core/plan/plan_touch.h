@@ -20,18 +20,21 @@ typedef struct mm_touch {
  * more. */
 bool mm_node_next_touch(const mm_plan *plan, const mm_node *node, int *i, mm_touch *touch_out);
 
-/* The numbers of the segments that a node touches, in the same order, in rows; some are -1. For loops that need no more
- * than the numbers, and run over all nodes of many plans. */
+/* The numbers of some segments that a node touches; -1: none. */
+typedef struct mm_touch_row {
+    const int32_t *segments; /* NULL if n is 0 */
+    int n;
+} mm_touch_row;
+
+/* The numbers of all of them, in the same order: those of a step's uses, those of the codes that it writes, and all
+ * others. For planners, which need no more than the numbers, of all nodes of many plans. */
 enum { MM_TOUCH_ROWS = 3, MM_TOUCH_OWN = 6 };
 typedef struct mm_touch_rows {
-    struct {
-        const int32_t *segments;
-        int n;
-    } row[MM_TOUCH_ROWS]; /* a step's uses, the codes that it writes, own */
-    int32_t own[MM_TOUCH_OWN];
+    mm_touch_row row[MM_TOUCH_ROWS];
+    int32_t own[MM_TOUCH_OWN]; /* what the last row points to */
 } mm_touch_rows;
 
-/* Fills *rows_out, which points into itself and into the plan. */
+/* Fills *rows_out, which points into itself and into the plan: valid until either changes. */
 void mm_node_touch_rows(const mm_plan *plan, const mm_node *node, mm_touch_rows *rows_out);
 
 #endif
