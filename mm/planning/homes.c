@@ -187,8 +187,8 @@ static int64_t find_other(const search *s, const ranking *finalists, const ranki
     return any ? in_line->ns[i] : 0;
 }
 
-/* Plans the finalists; the fastest plan stays. The other number comes last, if any plan of it is as fast as the fastest,
- * or nearly. */
+/* Plans the finalists; the fastest plan stays. The other number comes last, if any plan of it is as fast as the
+ * fastest, or nearly. */
 static mm_status find_fastest(search *s, int least, int most) {
     ranking r = {.n = 0}, all = {.n = 0};
     mm_home_trial other;

@@ -76,8 +76,8 @@ static mm_status may_be_near(const need *n, bool *may_out) {
     const int64_t least = bound.bytes - bound.persistent_bytes;
     const int steps = mm_graph_steps(p->lowered->graph);
     bool far;
-    *may_out = may_be_near_staying(n) ||
-               (!all_stay(p) && is_little_more(MOST_TIMES * least, steps, n->asked.budget_bytes));
+    *may_out =
+        may_be_near_staying(n) || (!all_stay(p) && is_little_more(MOST_TIMES * least, steps, n->asked.budget_bytes));
     if (!*may_out) return MM_OK;
     MM_TRY(is_far(n, &far));
     *may_out = !far;
