@@ -172,8 +172,9 @@ static bool is_finalist(const ranking *r, int n, int64_t ns) {
     return false;
 }
 
-/* Where maps are tight, another number may be faster than those near the least: all away, or, if that is far ahead, the
- * fastest of those in line. Returns the time of any plan of it; 0: there is none. */
+/* Chooses a number that may be faster than the finalists where maps are tight: all away; or the fastest number with
+ * copies in line, if its plan is faster than that of all away by more than a search gains. Returns the plan's time; 0:
+ * there is no such number. */
 static int64_t find_other(const search *s, const ranking *finalists, const ranking *all, mm_home_trial *trial_out) {
     const ranking *in_line = &s->in_line;
     int i = 0;

@@ -53,8 +53,8 @@ static mm_status plan_staying(const need *n, const need_pass *p, int64_t budget_
 }
 
 /* Whether the budget is far above the minimum with all weights and states on the device: each pass has a plan that fits
- * so much less, which takes less time to find than the minimum. Where HARDLY / 8 of the lower bound would have to do,
- * there seldom is one: it is not looked for, and the budget counts as not far. */
+ * ten elevenths of the budget. Such a plan is found faster than the minimum. It is not looked for where these are less
+ * than HARDLY / 8 of the lower bound, since there it seldom exists; the budget is then not far. */
 static mm_status is_far(const need *n, bool *far_out) {
     enum { HARDLY = 9 }; /* chosen */
     const int64_t less = n->asked.budget_bytes / (NEAR_SHARE + 1) * NEAR_SHARE;

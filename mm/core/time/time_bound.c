@@ -123,9 +123,9 @@ static const double PRECISION = 1e-5;
 
 static double worth_finding(const search *s) { return s->best * (1 + PRECISION); }
 
-/* The first ellipsoid's half axis along a multiplier, squared, in the multiplier's unit: weights are at most 1, but
- * prices may be far above their units. FAR is chosen: where pinned memory was short, an ellipsoid as narrow along the
- * prices as along the weights left out the best ones, and a wider one costs a few rounds. */
+/* The first ellipsoid's half axis along a multiplier, squared, in the multiplier's unit. Weights are at most 1, but
+ * prices may be far above their units: with a half axis as short as that of the weights, the best prices lay outside
+ * where pinned memory was short. FAR is chosen; a larger one costs a few rounds more. */
 static double first_reach(const search *s, int i) {
     enum { FAR = 1000 };
     return (double)s->n * (s->varied[i] == P_DEVICE || s->varied[i] == P_PINNED ? FAR : 1);
