@@ -151,7 +151,8 @@ static const mm_option_desc auto_options[] = {
      .field = offsetof(mm_engine_config, own[MM_AUTO_EFFORT]),
      .min = 0,
      .max = 1000000,
-     .help = "how long it searches beyond the other policies' plans, in multiples of the default; 0: not at all"},
+     .help = "how long it searches beyond the other policies' plans, in multiples of the default; 0: not at all, "
+             "which is the fastest"},
     MM_OPTION_SUB_BATCH("off"),
     MM_OPTION_RESIDENT("needed"),
     {0},

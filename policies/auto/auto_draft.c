@@ -107,7 +107,6 @@ static void find_windows(mm_auto *a) {
 
 mm_status mm_auto_draft(mm_auto *a, mm_auto_choice *c) {
     if (c->lead > 0) mm_auto_time(a, c);
-    a->left--;
     MM_TRY(mm_auto_memo_draft(a, c));
     MM_TRY(profile(a));
     MM_TRY(list_uses(a));

@@ -25,6 +25,9 @@ struct mm_auto_kept {
  * soon. */
 enum { KEPT = 32, KEPT_STEPS = 30000 };
 
+/* Work with a draft that is kept, as a share of that to make it (measured). */
+enum { REPEATED = 8 };
+
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {
     mm_assignment assigned = {.rule = c->rule, .brief = c->brief};
     assigned.paced = c->lead == 0;
@@ -72,7 +75,9 @@ mm_status mm_auto_memo_draft(mm_auto *a, const mm_auto_choice *c) {
         MM_TRY(mm_engine_draft_maps(a->survey, a->menu, &selection, &kept->draft));
         MM_TRY(mm_simulated_time(kept->draft.plan, a->facts, &kept->ns));
         kept->key = key;
-    }
+        a->left -= kept->draft.plan->n_nodes;
+    } else
+        a->left -= 1 + kept->draft.plan->n_nodes / REPEATED;
     a->draft = kept->draft;
     a->draft_ns = kept->ns;
     return MM_OK;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "policies/auto/auto_portfolio.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,18 +17,20 @@
 /* The policies that are tried: all but those that say why not (mm_policy_ops.not_in_auto). Those that win most often
  * come first, so that plans of later ones need not be placed if their bounds are slower. A step's other algorithms
  * round differently, so plans use them only where nothing else fits. */
-enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8, ALL_HOMES = 24 };
+enum { FAST = 1, LEAST = 2, COPIES = 4, HOMES = 8, ALL_HOMES = 24, FIRST = 32 };
 static const struct member {
     const char *spec; /* %s: each of the codecs in turn */
     int flags;        /* FAST: its plan may be the fastest that fits. LEAST: its plan may be the smallest; the other
                          members keep more, or copy more at a time. COPIES: it copies every map that it does not keep.
                          HOMES: for the fastest plan it is tried only if all homes are on the device: with copies of
-                         weights beside its own it is slow, or slow to find; ALL_HOMES: also for the smallest */
+                         weights beside its own it is slow, or slow to find; ALL_HOMES: also for the smallest. FIRST:
+                         where any plan that fits will do, it is tried before the others. These fit most often
+                         (measured) */
 } members[] = {
-    {"recompute:mode=nested", FAST},
+    {"recompute:mode=nested", FAST | FIRST},
     {"recompute-swap:mode=nested", FAST | LEAST | HOMES},
-    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", FAST},
-    {"rules:*=mask;*=recompute;*=swap,mode=nested", FAST},
+    {"rules:*=mask;*=recompute;*=swap,mode=sqrt", FAST | FIRST},
+    {"rules:*=mask;*=recompute;*=swap,mode=nested", FAST | FIRST},
     {"recompute-swap", FAST | HOMES},
     {"rules:*=mask;*=compress(%s);*=swap", FAST},
     {"freelunch:codec=%s,eligible=all", FAST | LEAST},
@@ -44,7 +45,7 @@ static const struct member {
     {"rules:*=recompute;*=lean-swap,mode=nested", FAST},
     {"rules:relu=recompute;*=lean-swap", FAST},
     {"rules:*=lean-swap", FAST},
-    {"rules:*=lean-swap,depth=0", FAST | LEAST},
+    {"rules:*=lean-swap,depth=0", FAST | LEAST | FIRST},
     {"rules:attention=recompute;add=lean-swap;embedding=lean-swap;linear=recompute;ln=recompute;gelu=recompute;"
      "relu=recompute;*=lean-swap,mode=memory",
      FAST | LEAST},
@@ -200,18 +201,25 @@ static bool may_be_least(const mm_portfolio *p, const struct member *m) {
     return m->flags & LEAST || (p->limits->pinned_bytes < INT64_MAX && !(m->flags & COPIES));
 }
 
-/* Tries the members in order. For the lowest peak, only those that may be the smallest, in reverse order: members that
- * wait, which need least, are at the end. */
-static mm_status try_members(mm_portfolio *p, bool fastest) {
+/* Tries the members that have `flags`, or do not have them, in order. For the lowest peak, only those that may be the
+ * smallest, in reverse order: members that wait, which need least, are at the end. */
+static mm_status try_those(mm_portfolio *p, bool fastest, int flags, bool have) {
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         if (has_enough(p)) return MM_OK;
+        if ((m->flags & flags) ? !have : have) continue;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= useful_below_ns(p)) continue;
         if (p->limits->pinned_base_bytes > 0 && (m->flags & ALL_HOMES) >= (fastest ? HOMES : ALL_HOMES)) continue;
         MM_TRY(try_member(p, m->spec, fastest));
     }
     return MM_OK;
+}
+
+static mm_status try_members(mm_portfolio *p, bool fastest) {
+    if (!fastest || !p->limits->first_fit) return try_those(p, fastest, 0, false);
+    MM_TRY(try_those(p, fastest, FIRST, true));
+    return try_those(p, fastest, FIRST, false);
 }
 
 /* A lower bound of the time of plans that either keep a map or copy it. The bytes that are alive when the backward pass
@@ -239,23 +247,25 @@ static int64_t bound_copying(const mm_portfolio *p, const mm_plan *kept) {
 
 /* ---------------------------------------------------------------- menus */
 
-/* Searches beyond the portfolio. The number of drafts is chosen so that the search takes about as long for all
- * networks. For each later menu (try_menus) it is half. */
+/* The work of a search for an effort of 1: it takes about as long for all networks, a part of a second. For each later
+ * menu (try_menus) it is half. */
+static int64_t search_work(const mm_portfolio *p) {
+    enum { NODES = 600000, FEWEST = 80, MOST = 4000 }; /* nodes of all drafts; the fewest and the most drafts. Chosen */
+    const int64_t draft = p->nodes + 1;
+    int64_t work = NODES < MOST * draft ? NODES : MOST * draft;
+    if (work < FEWEST * draft) work = FEWEST * draft;
+    if (p->tried) work /= 2;
+    return p->limits->compared > 1 ? work / p->limits->compared : work;
+}
+
+/* Searches beyond the portfolio. */
 static mm_status search(mm_portfolio *p) {
-    enum {
-        STEPS = 400000,
-        FEWEST = 40,
-        MOST = 4000
-    }; /* chosen for planning time, for an effort of 1. STEPS: steps of all drafts together, copies of weights
-        * included; FEWEST, MOST: limits of the number of drafts */
-    const int steps = p->nodes;
-    const int64_t effort = p->menu->own[MM_AUTO_EFFORT], drafts = STEPS / (p->tried ? 2 : 1) / (steps + 1);
-    const int64_t trials = effort * (drafts < FEWEST ? FEWEST : drafts > MOST ? MOST : drafts);
+    const int64_t effort = p->menu->own[MM_AUTO_EFFORT];
     if (effort == 0 || has_enough(p) || p->limits->first_fit || p->ns > useful_below_ns(p) ||
         (p->ns == INT64_MAX && !p->searches))
         return MM_OK;
-    MM_TRY(mm_auto_search(p->graph, p->facts, p->limits, p->menu, p->survey, trials < INT_MAX ? (int)trials : INT_MAX,
-                          &p->hint, &p->plan));
+    MM_TRY(
+        mm_auto_search(p->graph, p->facts, p->limits, p->menu, p->survey, effort * search_work(p), &p->hint, &p->plan));
     return mm_portfolio_fits(p, p->plan) ? mm_simulated_time(p->plan, p->facts, &p->ns) : MM_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The portfolio of `auto`. It plans with all other policies whose codecs are all in the menu (the rules of auto's
  * configuration), but those for comparison alone, in the forms that pay, searches from the fastest of their plans, and
- * takes the fastest plan that fits. So auto is never slower than one of them. If the menu has lossy codecs, it does so
- * without these first, so that naming one never makes a plan slower. */
+ * takes the fastest plan that fits. So auto is hardly ever slower than one of them. If the menu has lossy codecs, it
+ * does so without these first, so that naming one never makes a plan slower. */
 #ifndef POLICIES_AUTO_AUTO_PORTFOLIO_H
 #define POLICIES_AUTO_AUTO_PORTFOLIO_H
 

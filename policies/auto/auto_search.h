@@ -25,8 +25,8 @@
  * Then the best choice is changed: first all maps that have the same place in equal blocks, to every other action
  * (auto_classes.c), or half of them; then every map, one at a time; then a few maps at once, or a row of them, or the
  * cuts of nested recomputation, as pseudo-random numbers say, which are the same each time. Maps that were changed stay
- * so, the rest is relieved and restored as a start is. Work is counted in plans that are drafted, so the same input
- * gives the same plan. */
+ * so, the rest is relieved and restored as a start is. Work is counted in nodes of the plans that are drafted and
+ * placed, so the same input gives the same plan. */
 #ifndef POLICIES_AUTO_AUTO_SEARCH_H
 #define POLICIES_AUTO_AUTO_SEARCH_H
 
@@ -67,12 +67,13 @@ bool mm_auto_is_small(const mm_graph *graph, const mm_graph_facts *facts, int64_
  * one is found, it replaces *plan, and the old one is destroyed. *plan is not NULL after success, and NULL after a
  * failure. A plan that fits is better than one that does not; of two that fit, the faster, by mm_simulate; of two that
  * do not, the one with the lower peak. facts: with times (nominal.h). menu: its rules are the actions, of which each
- * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. trials: number
- * of plans that are drafted, up to twice as many in small budgets. hint: what an earlier search for the same graph,
+ * map may get one, whatever the selectors name; recompute=NESTED, buffers and codes in REGION_GENERAL. work: number of
+ * nodes of the plans that are drafted, up to twice as many, and up to four times where that pays; to place a plan
+ * counts as several drafts of it, to draft it again as an eighth. hint: what an earlier search for the same graph,
  * facts and limits found, or nothing; replaced by what this one finds, with `menu` borrowed; may be NULL. like: as for
  * mm_survey_create. Ends early if limits->stop is set. MM_ERR_NOMEM, errors of mm_simulate. Thread-safe. */
 MM_CHECKED mm_status mm_auto_search(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
-                                    const mm_engine_config *menu, const mm_survey *like, int trials, mm_auto_hint *hint,
-                                    mm_plan **plan);
+                                    const mm_engine_config *menu, const mm_survey *like, int64_t work,
+                                    mm_auto_hint *hint, mm_plan **plan);
 
 #endif

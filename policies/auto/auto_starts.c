@@ -180,7 +180,7 @@ static mm_status start_kinds(mm_auto *a, int lead, bool brief) {
 }
 
 mm_status mm_auto_start_kinds(mm_auto *a) {
-    const int left = a->left;
+    const int64_t left = a->left;
     if (a->lean < 0) return MM_OK;
     MM_TRY(start_kinds(a, 0, false));
     a->left = left;

@@ -74,7 +74,7 @@ typedef struct mm_auto {
     int64_t *choice_ns;              /* the same, with what the timed choice makes again */
     int64_t aim;                     /* the bytes to which a start is to be brought down: the budget, or less */
     int64_t target;                  /* bytes that drafts shall keep to */
-    int left, trials;                /* drafts that may still be made, and that could be made at first */
+    int64_t left, work;              /* nodes that may still be drafted, and that could be at first (auto_search.h) */
     uint64_t random;                 /* state of next_below */
     mm_auto_choice now, best;        /* best: the choice of `plan`, if this search made that */
     mm_auto_weights best_weights;    /* the weights with which `best` was found; link 0: there is no `best` */
@@ -172,7 +172,7 @@ MM_CHECKED mm_status mm_auto_start(mm_auto *a, const mm_plan *plan);
  * another action, while that makes the draft better. Errors of mm_auto_try. */
 MM_CHECKED mm_status mm_auto_start_kinds(mm_auto *a);
 
-/* Whether the search's drafts are used up, or it was told to stop. */
+/* Whether the search's work is used up, or it was told to stop. */
 bool mm_auto_stopped(const mm_auto *a);
 
 #endif

@@ -219,7 +219,8 @@ static found search_within_both(const mm_graph *graph, const mm_graph_facts *fac
     }
     const int64_t before_bytes = plan && plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
     limits.pinned_bytes = pinned_bytes;
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, NULL, 500, NULL, &plan), MM_OK);
+    assert_int_equal(mm_auto_search(graph, facts, &limits, &menu, NULL, 1000 * mm_graph_steps(graph), NULL, &plan),
+                     MM_OK);
     assert_int_equal(mm_simulate(plan, facts, &after), MM_OK);
     const found f = {.bytes = plan->peak_bytes,
                      .pinned_bytes = plan->pinned_bytes,
@@ -314,7 +315,8 @@ static void expect_found(terse_graph *g, const char *const *operations) {
     mm_plan *plan = NULL;
     mm_nominal_times(graph, facts);
     assert_int_equal(mm_policy_parse("auto", &policy), MM_OK);
-    assert_int_equal(mm_auto_search(graph, facts, &limits, &policy.config, NULL, 60, NULL, &plan), MM_OK);
+    assert_int_equal(
+        mm_auto_search(graph, facts, &limits, &policy.config, NULL, 120 * mm_graph_steps(graph), NULL, &plan), MM_OK);
     if (plan_check(plan, facts, &limits) != MM_OK) fail_msg("%s", mm_last_error());
     terse_tell(plan, text, sizeof text);
     for (; *operations; operations++)
@@ -365,4 +367,20 @@ TEST_CASE(idle_gradients_leave_where_maps_do_not_suffice) {
     for (int i = LAYERS - 1; i >= 0; i--)
         terse_step(&g, layers[i].layer, MM_LAYER_CONV, MM_BACKWARD, layers[i].backward);
     expect_found(&g, (const char *[]){">d", "<d", NULL});
+}
+
+/* Of a graph with few choices, all drafts come back: that is work, too, so that the search ends. */
+TEST_CASE(a_search_with_few_choices_ends) {
+    for (int d = 1; d <= 40; d += 13) {
+        terse_graph g;
+        terse_init(&g, "few");
+        for (g.i = 1; g.i <= 3; g.i++) terse_map(&g, "x#", MM_FEATURE_MAP, 40);
+        terse_map(&g, "d", MM_GRADIENT_MAP, d);
+        terse_step(&g, "data", MM_LAYER_DATA, MM_FORWARD, "=x1");
+        terse_step(&g, "conv1", MM_LAYER_CONV, MM_FORWARD, "x1 =x2");
+        terse_step(&g, "conv2", MM_LAYER_CONV, MM_FORWARD, "x2 =x3");
+        terse_step(&g, "conv2", MM_LAYER_CONV, MM_BACKWARD, "=d");
+        terse_step(&g, "conv1", MM_LAYER_CONV, MM_BACKWARD, "x1 d");
+        expect_found(&g, (const char *[]){">x1", "<x1", NULL});
+    }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Planning for a caller that has a plan already, and has use for faster ones only. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,4 +111,23 @@ TEST_CASE(auto_finds_what_is_faster_than_its_limit_of_time) {
         mm_plan_destroy(plan);
         fixture_destroy(&f);
     }
+}
+
+/* Of very many plans that a caller compares, each gets no work: then the search finds no more than without it. */
+TEST_CASE(compared_plans_share_the_work) {
+    int gains = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        fixture f = fixture_create(seed, "auto");
+        int64_t ns[3];
+        for (int i = 0; i < 3; i++) {
+            f.limits.compared = i == 1 ? INT_MAX : i;
+            mm_plan *plan = plan_by(&f, i == 0 ? "auto:effort=0" : "auto", f.limits.device_bytes);
+            ns[i] = time_of(&f, plan);
+            mm_plan_destroy(plan);
+        }
+        assert_int_equal(ns[1], ns[0]);
+        gains += ns[2] < ns[1];
+        fixture_destroy(&f);
+    }
+    assert_true(gains > 0);
 }

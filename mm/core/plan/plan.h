@@ -109,6 +109,9 @@ typedef struct mm_limits {
      * and may return any, which then counts as one that does not fit. 0: no limit. Of policies, only `auto`
      * reads this. */
     int64_t below_ns;
+    /* The caller takes the fastest of about so many plans, each for other homes: a planner that searches spends such a
+     * part of its usual work. 0: this plan alone. Of policies, only `auto` reads this. */
+    int compared;
     /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
      * Other policies do not read this. */
     bool no_recompute;
