@@ -251,22 +251,45 @@ static mm_status enter(contest *c, candidate one, int *of_rule_out) {
     return MM_OK;
 }
 
+/* Whether the selection alone shows that a candidate needs below_bytes or more. */
+static mm_status is_large(contest *c, const way *w, const mm_selection *selection, bool *large_out) {
+    const mm_engine_config config = config_of(w, c->config);
+    int64_t bytes;
+    MM_TRY(mm_engine_bound_maps(c->survey, &config, selection, &bytes));
+    *large_out = bytes >= c->below_bytes;
+    return MM_OK;
+}
+
+/* Of n selections, each of which needs more than the next, or nearly always does: finds the first that is not large; n:
+ * all are. Looks by halves. */
+static mm_status find_first(contest *c, const way *w, const mm_selection *selections, int n, int *first_out) {
+    int first = 0, misfit = -1, at = 0;
+    if (c->below_bytes < INT64_MAX && n > 0) first = n;
+    while (first - misfit > 1) {
+        bool large;
+        MM_TRY(is_large(c, w, &selections[at], &large));
+        *(large ? &misfit : &first) = at;
+        at = misfit == 0 && first == n ? n - 1 : misfit + (first - misfit) / 2; /* the ends come first */
+    }
+    *first_out = first;
+    return MM_OK;
+}
+
 static int count_eligible(const contest *c, const int *of_rule) {
     int n = 0;
     for (int r = 0; r < c->config->n_rules; r++) n += of_rule[r];
     return n;
 }
 
-/* Enters one choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
+/* Enters a choice of RECOMPUTE_NESTED: once with all the maps that later rules can evict, and once for each smaller
  * share of these maps: none (unless another way has entered that), a third, two thirds. */
-static mm_status enter_shares(contest *c, const way *w, int nesting) {
-    int *of_rule = c->of_rule + (size_t)(1 + nesting) * (size_t)c->config->n_rules;
-    candidate one = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = nesting}};
+static mm_status enter_shares(contest *c, candidate one) {
+    int *of_rule = c->of_rule + (size_t)(1 + one.selection.nesting) * (size_t)c->config->n_rules;
     MM_TRY(enter(c, one, of_rule));
     const int eligible = count_eligible(c, of_rule);
     one.selection.of = eligible;
     one.selection.of_rule = of_rule;
-    for (int share = w->deeper; share < SHARES && of_rule[0] < eligible; share++) {
+    for (int share = one.way.deeper; share < SHARES && of_rule[0] < eligible; share++) {
         one.order = ++c->entered;
         one.selection.limit = of_rule[0] + (int)((int64_t)(eligible - of_rule[0]) * share / SHARES);
         MM_TRY(enter(c, one, NULL));
@@ -277,14 +300,16 @@ static mm_status enter_shares(contest *c, const way *w, int nesting) {
 /* RECOMPUTE_NESTED: its choices stand for numbers of maps. If rules after it evict the maps that it keeps, ranked ways
  * enter shares of these for each choice; other ways enter only the choice with the least memory, that of `always`. */
 static mm_status enter_nestings(contest *c, const way *w) {
-    const int n = mm_survey_nestings(c->survey), step = LIMITS / limits_of(c->graph);
-    if (w->ranked) {
-        for (int i = 0; i < n; i += step) MM_TRY(enter_shares(c, w, i));
-        return MM_OK;
-    }
-    for (int i = 0; i < (c->config->n_rules > 1 || w->lends ? 1 : n); i++) {
-        candidate some = {.way = *w, .order = ++c->entered, .selection = {.limit = INT32_MAX, .nesting = i}};
-        MM_TRY(enter(c, some, NULL));
+    const int nestings = mm_survey_nestings(c->survey), step = w->ranked ? LIMITS / limits_of(c->graph) : 1;
+    const int n = w->ranked || (c->config->n_rules == 1 && !w->lends) ? (nestings - 1) / step + 1 : 1;
+    mm_selection selections[MM_SURVEY_NESTINGS];
+    int first;
+    for (int i = 0; i < n; i++)
+        selections[i] = (mm_selection){.limit = INT32_MAX, .nesting = (n - 1 - i) * step}; /* the last needs least */
+    MM_TRY(find_first(c, w, selections, n, &first));
+    for (int i = n - 1; i >= first; i--) {
+        const candidate all = {.way = *w, .order = ++c->entered, .selection = selections[i]};
+        MM_TRY(w->ranked ? enter_shares(c, all) : enter(c, all, NULL));
     }
     return MM_OK;
 }
@@ -302,27 +327,40 @@ static mm_status enter_way(contest *c, const way *w) {
     if (w->lends) limits = 1;
     if (limits > c->eligible) limits = c->eligible;
     const int last = limits + (limits > 0 && is_lean(c->config)); /* all maps, and then gradient maps, too */
-    for (int i = 1; i <= last; i++) {
-        candidate some = {.way = *w, .order = ++c->entered};
-        some.selection = (mm_selection){.limit = (int)((int64_t)c->eligible * (i < limits ? i : limits) / limits)};
-        if (w->spread) some.selection.of = c->eligible;
-        if (w->ranked) some.selection.of_rule = c->of_rule;
-        if (i == last) some.selection = (mm_selection){.limit = INT32_MAX};
-        MM_TRY(enter(c, some, NULL));
-    }
+    mm_selection selections[LIMITS + 1];
+    int first;
+    for (int i = 0; i < last; i++)
+        selections[i] =
+            (mm_selection){.limit = i == last - 1 ? INT32_MAX : (int)((int64_t)c->eligible * (i + 1) / limits),
+                           .of = w->spread && i < last - 1 ? c->eligible : 0,
+                           .of_rule = w->ranked && i < last - 1 ? c->of_rule : NULL};
+    MM_TRY(find_first(c, w, selections, last, &first));
+    for (int i = first; i < last; i++)
+        MM_TRY(enter(c, (candidate){.way = *w, .order = c->entered + 1 + i, .selection = selections[i]}, NULL));
+    c->entered += last;
     return MM_OK;
 }
 
 /* ---------------------------------------------------------------- who wins
  *
  * The fastest candidate that fits wins. Those that are not placed could not have won, by their bounds: the result is as
- * if all were placed, whatever the budget. Candidates that may have the lowest peak get a longer search for their
- * places; those with the fewest live bytes, and those of `always`, an exact one. */
+ * if all were placed, whatever the budget; of auto's configurations, nearly so (find_first, find_fastest). Candidates
+ * that may have the lowest peak get a longer search for their places; those with the fewest live bytes, and those of
+ * `always`, an exact one. */
 
+/* Of auto's configurations, it ends once one fits and then LOST candidates in a row have not won, or are known not to
+ * fit: no later one has won (measured), and auto searches from the winner. */
 static mm_status find_fastest(contest *c) {
+    enum { LOST = 4 };
+    int lost = 0;
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_ns);
-    for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns); i++)
-        if (c->candidates[i].bytes <= c->limits.device_bytes) MM_TRY(place_quickly(c, &c->candidates[i]));
+    for (int i = 0; i < c->n && (!c->fits || c->candidates[i].ns <= c->best.ns) && (!c->like || lost < LOST); i++) {
+        const bool fit = c->fits;
+        const int64_t best_ns = c->best.ns;
+        if (c->candidates[i].bytes > c->limits.device_bytes) continue;
+        MM_TRY(place_quickly(c, &c->candidates[i]));
+        lost = fit && c->best.ns == best_ns ? lost + 1 : 0;
+    }
     return MM_OK;
 }
 

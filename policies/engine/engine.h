@@ -57,6 +57,7 @@ typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       const mm_engine_config *config, const mm_survey *like, mm_survey **survey_out);
 /* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
+enum { MM_SURVEY_NESTINGS = 96 }; /* at most */
 int mm_survey_nestings(const mm_survey *survey);
 /* NULL is legal. */
 void mm_survey_destroy(mm_survey *survey);
@@ -86,6 +87,10 @@ typedef struct mm_engine_bounds {
 MM_CHECKED mm_status mm_engine_bound_within(const mm_survey *survey, const mm_engine_config *config,
                                             const mm_selection *selection, const mm_engine_wanted *wanted,
                                             int *of_rule_out, mm_engine_bounds *bounds_out);
+
+/* A lower bound of that plan's peak by the selection alone, which is found faster still. MM_ERR_NOMEM. */
+MM_CHECKED mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config,
+                                          const mm_selection *selection, int64_t *bytes_out);
 
 /* The first and the last node at which a segment's storage is in use, and its bytes. bytes 0: another segment of the
  * storage counts it, or it is persistent, pinned or unused. */

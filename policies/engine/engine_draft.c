@@ -32,6 +32,15 @@ static mm_status bound_early(const mm_engine *e, const mm_engine_wanted *wanted,
     return MM_OK;
 }
 
+mm_status mm_engine_bound_maps(const mm_survey *survey, const mm_engine_config *config, const mm_selection *selection,
+                               int64_t *bytes_out) {
+    mm_engine e;
+    MM_TRY(mm_engine_begin(&e, survey, config, selection));
+    mm_status status = mm_engine_floor(&e, bytes_out);
+    mm_engine_fini(&e);
+    return status;
+}
+
 static uint64_t digest_of(const mm_schedule *s) {
     uint64_t digest = mm_hash_word(mm_plan_digest(s->plan), s->lends);
     for (int i = mm_graph_persistents(s->graph); i < s->plan->n_segments; i++) {

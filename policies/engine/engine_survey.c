@@ -27,8 +27,8 @@ static const struct {
     mm_status (*choose)(mm_nesting *nesting, const mm_schedule *s, int most);
     int most;
 } nestings[] = {[MM_RECOMPUTE_NESTED] = {mm_nesting_init, 32},
-                [MM_RECOMPUTE_BLOCKS] = {mm_blocks_choose, 96},
-                [MM_RECOMPUTE_KNAPSACK] = {mm_knapsack_choose, 96}};
+                [MM_RECOMPUTE_BLOCKS] = {mm_blocks_choose, MM_SURVEY_NESTINGS},
+                [MM_RECOMPUTE_KNAPSACK] = {mm_knapsack_choose, MM_SURVEY_NESTINGS}};
 
 /* Finds the choices of the mode; takes those of `like` if they are the same. */
 static mm_status find_nestings(mm_survey *survey, const mm_schedule *s, const mm_survey *like) {
