@@ -31,6 +31,7 @@ typedef struct search {
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     ranking in_line;       /* of numbers that were tried with copies in line with the steps, within pinned memory */
     int least;             /* the least number that fits, if one does */
+    int searched;          /* the number of finalists, among which a planner divides its work */
     bool is_late;          /* plans fit, but those that were searched for take as long as limits->below_ns */
 } search;
 
@@ -148,15 +149,18 @@ static mm_status attempt_none(search *s) {
     return MM_OK;
 }
 
-/* A search makes a rival up to a share SEARCHED faster (measured): one that is further behind is not searched for. */
-enum { SEARCHED = 6 };
+/* A finalist is not searched for if it is behind the fastest plan so far by more than a share RIVAL of that: none has
+ * won then (measured). The other number likewise, by a share OTHER. */
+enum { RIVAL = 10, OTHER = 6 };
 
-/* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked; the faster plan of this
- * and the one before stays. */
-static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, bool timed, bool rival) {
-    const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.ns + s->result.ns / SEARCHED;
+/* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked. share 0: it is the first;
+ * else the faster plan of this and the one before stays, and the finalist is given up unless it gets as near to that as
+ * the share says (RIVAL, OTHER). */
+static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, bool timed, int share) {
+    const int64_t useful_ns = s->limits->below_ns, near_ns = share > 0 ? s->result.ns + s->result.ns / share : 0;
     trial.first_fit = false;
-    trial.rival = rival && s->result.ns > 0;
+    trial.rival = share > 0 && s->result.ns > 0;
+    trial.compared = s->searched;
     trial.below_ns = timed ? ns + 1 : 0;
     if (trial.rival && near_ns < trial.below_ns) trial.below_ns = near_ns;
     if (useful_ns > 0 && useful_ns < trial.below_ns) trial.below_ns = useful_ns;
@@ -173,19 +177,25 @@ static bool is_finalist(const ranking *r, int n, int64_t ns) {
 }
 
 /* Chooses a number that may be faster than the finalists where maps are tight: all away; or the fastest number with
- * copies in line, if its plan is faster than that of all away by more than a search gains. Returns the plan's time; 0:
+ * copies in line, if its plan is faster than that of all away by more than a share OTHER. Returns the plan's time; 0:
  * there is no such number. */
 static int64_t find_other(const search *s, const ranking *finalists, const ranking *all, mm_home_trial *trial_out) {
     const ranking *in_line = &s->in_line;
     int i = 0;
     while (i < in_line->n && is_finalist(finalists, in_line->trials[i].n, in_line->ns[i])) i++;
     const bool any = i < in_line->n;
-    if (all->n > 0 && (!any || all->ns[0] - all->ns[0] / SEARCHED <= in_line->ns[i])) {
+    if (all->n > 0 && (!any || all->ns[0] - all->ns[0] / OTHER <= in_line->ns[i])) {
         *trial_out = all->trials[0];
         return all->ns[0];
     }
     if (any) *trial_out = in_line->trials[i];
     return any ? in_line->ns[i] : 0;
+}
+
+/* Whether any plan with all away is so much faster than the fastest finalist that a search for that is in vain. */
+static bool is_far_ahead(const ranking *all, const ranking *finalists) {
+    enum { FAR = 3 }; /* chosen: searches have made the first finalist 2.8 times faster (measured) */
+    return all->n > 0 && finalists->n > 0 && all->ns[0] < finalists->ns[0] / FAR;
 }
 
 /* Plans the finalists; the fastest plan stays. The other number comes last, if any plan of it is as fast as the
@@ -197,12 +207,14 @@ static mm_status find_fastest(search *s, int least, int most) {
     MM_TRY(find_finalists(s, least, most, &r));
     if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
     if (!has_room(s)) all.n = 0;
+    s->searched = r.timed && r.n > 1 && !is_far_ahead(&all, &r) ? FINALISTS : 1;
+    if (is_far_ahead(&all, &r)) return search_finalist(s, all.trials[0], all.ns[0], true, 0);
     for (int i = 0; i < r.n && i < (r.timed ? FINALISTS : 1); i++) /* without times the first is the best */
-        MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0));
+        MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0 ? RIVAL : 0));
     const int64_t other_ns = r.timed ? find_other(s, &r, &all, &other) : 0;
     const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
-    const bool near = other_ns > 0 && (near_ns == 0 || other_ns < near_ns + near_ns / SEARCHED);
-    return near ? search_finalist(s, other, other_ns, true, true) : MM_OK;
+    const bool near = other_ns > 0 && (near_ns == 0 || other_ns < near_ns + near_ns / OTHER);
+    return near ? search_finalist(s, other, other_ns, true, OTHER) : MM_OK;
 }
 
 /* Searches among plans with at least one tensor in pinned memory. */

@@ -39,6 +39,7 @@ typedef struct mm_home_trial {
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
     int64_t below_ns;    /* mm_limits.below_ns */
+    int compared;        /* mm_limits.compared, without the caller's; 0: 1 */
 } mm_home_trial;
 
 typedef struct mm_home_result {
@@ -55,6 +56,11 @@ typedef mm_status (*mm_home_try)(void *ctx, const mm_home_trial *trial, mm_home_
  * homes take. Whether the plan fits is judged by the limit as it was. */
 static inline void mm_homes_make_room(mm_limits *limits) {
     if (limits->pinned_bytes < limits->pinned_base_bytes) limits->pinned_bytes = limits->pinned_base_bytes;
+}
+
+/* Divides a planner's work among the trials that are compared. */
+static inline void mm_home_trial_divide(const mm_home_trial *trial, mm_limits *limits) {
+    if (trial->compared > 1) limits->compared = trial->compared * (limits->compared > 1 ? limits->compared : 1);
 }
 
 /* Sets the memories of a table's entries, of which `memory` has as many, to those of a trial. */

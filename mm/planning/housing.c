@@ -63,6 +63,7 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     request.limits.first_fit |= trial->first_fit;
     request.limits.ahead_bytes = trial->ahead_bytes;
     request.limits.below_ns = trial->below_ns;
+    mm_home_trial_divide(trial, &request.limits);
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     mm_home_trial_mark(trial, &h->order, table, h->memory);
     mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &draft, &misfit);

@@ -30,6 +30,7 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
     limits.first_fit |= trial->first_fit;
     limits.ahead_bytes = trial->ahead_bytes;
     limits.below_ns = trial->below_ns;
+    mm_home_trial_divide(trial, &limits);
     if (trial->pinned_free) limits.pinned_bytes = INT64_MAX;
     mm_homes_make_room(&limits);
     mm_status status = mm_planned_make(made, p->policy, p->together->graphs[graph], &limits);

@@ -74,6 +74,7 @@ TEST_CASE(few_leave_where_that_is_fast) {
         world w = {.least = least, .ns = 1000, .each_ns = 10};
         search(&w, 0);
         assert_false(w.last.first_fit);
+        if (least <= 55) assert_int_equal(w.last.compared, 2); /* of fewer that stay, only one number is ranked */
         assert_in_range(w.kept.pinned_bytes / BYTES, least, least + 1 + WEIGHTS / 16);
         assert_true(w.quick <= 16);
     }
@@ -94,6 +95,8 @@ TEST_CASE(all_leave_where_that_is_fast) {
         world w = {.least = least, .ns = 1000, .each_ns = 10, .all_are_fast = true};
         search(&w, 0);
         assert_int_equal(w.kept.pinned_bytes / BYTES, WEIGHTS);
+        assert_int_equal(w.searched, 2); /* none leaves; and all, which is so far ahead that no other is searched for */
+        assert_int_equal(w.last.compared, 1);
         world in_line = {.least = least, .ns = 1000, .each_ns = 10, .all_are_fast = true, .in_line = true};
         search(&in_line, 0);
         assert_int_equal(in_line.kept.pinned_bytes / BYTES, WEIGHTS);
