@@ -27,6 +27,7 @@ typedef struct nets_backend_config {
      * results of different numbers differ by rounding. */
     int threads;
     bool untimed;                /* algorithms are not timed, as if there were no device. For planning only */
+    bool plans_only;             /* graphs are lowered to be planned, and never run. The host makes no code for them */
     const char *algorithms_path; /* the file of algorithms chosen by timing; NULL: none */
     /* Once it is not 0, an op that has to time algorithms is not created: MM_ERR_ORDER. A signal handler may set it
      * (sig_atomic_t is int). It outlives the backend. NULL: never. */

@@ -9,7 +9,7 @@ static mm_status init_host(const nets_backend_config *config, nets_host_backend 
     host->base.ops = &nets_host_backend_ops;
     host->base.threads = config->threads > 0 ? config->threads : mm_host_cpus();
     MM_TRY(mm_host_pool_create(host->base.threads, "mm-compute", &host->pool));
-    return nets_dnn_init(&host->dnn, host->pool);
+    return nets_dnn_init(&host->dnn, host->pool, config->plans_only);
 }
 
 static void close_host(nets_backend *backend) {

@@ -353,7 +353,7 @@ static mm_status make_row_kernels(const nets_dnn *dnn, const part_desc *d, const
                                   nets_piecewise *run) {
     for (int i = 0; i < n; i++) {
         nets_dnn_kernel *kernel = &run->kernel[parts[i].kernel];
-        if (!kernel->primitive)
+        if (!nets_dnn_is_made(kernel))
             MM_TRY(nets_dnn_conv(dnn, &parts[i].w, d->kind, i == 0 ? NULL : &run->kernel[0], kernel));
     }
     nets_piecewise_measure(run);

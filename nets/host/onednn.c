@@ -18,8 +18,8 @@ mm_status nets_dnn_fail(dnnl_status_t status, const char *what) {
     return mm_fail(MM_ERR_DEVICE, "oneDNN: %s failed with status %d", what, (int)status);
 }
 
-mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool) {
-    *dnn = (nets_dnn){.pool = pool};
+mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool, bool plans_only) {
+    *dnn = (nets_dnn){.pool = pool, .plans_only = plans_only};
     int threads = mm_host_pool_threads(pool);
     dnn->streams = calloc((size_t)threads, sizeof *dnn->streams);
     if (!dnn->streams) return mm_fail(MM_ERR_NOMEM, "no memory for the streams of %d threads", threads);
@@ -60,7 +60,7 @@ static nets_dnn_md md_of(const_dnnl_primitive_desc_t pd, int arg) {
 }
 
 static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t pd, nets_dnn_kernel *kernel) {
-    kernel->threads = mm_host_pool_threads(dnn->pool);
+    kernel->threads = dnn->plans_only ? 1 : mm_host_pool_threads(dnn->pool);
     for (int i = 0; i < N_ARGS; i++) kernel->n_args += md_of(pd, ARGS[i]) != NULL;
     kernel->args = calloc((size_t)(kernel->threads * kernel->n_args) + 1, sizeof *kernel->args);
     if (!kernel->args) return mm_fail(MM_ERR_NOMEM, "no memory for a primitive's arguments");
@@ -80,7 +80,7 @@ static mm_status add_memories(const nets_dnn *dnn, const_dnnl_primitive_desc_t p
 static mm_status make_kernel(const nets_dnn *dnn, dnnl_primitive_desc_t pd, const char *what,
                              nets_dnn_kernel *kernel_out) {
     nets_dnn_kernel kernel = {0};
-    dnnl_status_t status = dnnl_primitive_create(&kernel.primitive, pd);
+    dnnl_status_t status = dnn->plans_only ? dnnl_success : dnnl_primitive_create(&kernel.primitive, pd);
     mm_status result = status == dnnl_success ? add_memories(dnn, pd, &kernel) : nets_dnn_fail(status, what);
     dnnl_primitive_desc_destroy(pd);
     if (result != MM_OK) {
@@ -247,6 +247,7 @@ int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg) {
 }
 
 mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int thread, int arg, const void *data) {
+    if (!kernel->primitive) return mm_fail(MM_ERR_ORDER, "a kernel was made for planning alone, and cannot run");
     dnnl_exec_arg_t *args = kernel->args + thread * kernel->n_args;
     for (int i = 0; i < kernel->n_args; i++)
         if (args[i].arg == arg) DNN_TRY(dnnl_memory_set_data_handle(args[i].memory, (void *)data), "binding memory");

@@ -15,14 +15,18 @@ typedef struct nets_dnn {
     dnnl_engine_t engine;
     mm_host_pool *pool;     /* borrowed; NULL: only the caller's thread computes */
     dnnl_stream_t *streams; /* one for each of the pool's threads */
+    bool plans_only;        /* kernels tell what they need, and cannot run: making a primitive takes longer */
 } nets_dnn;
 
 typedef struct nets_dnn_kernel {
-    dnnl_primitive_t primitive; /* NULL: not made, or not needed */
+    dnnl_primitive_t primitive; /* NULL: there is no kernel, or it is for planning alone */
     dnnl_exec_arg_t *args;      /* n_args of thread 0, n_args of thread 1, ... */
     int n_args, threads;
     int64_t scratch_bytes;
 } nets_dnn_kernel;
+
+/* Whether there is such a kernel. One for planning alone has no primitive. */
+static inline bool nets_dnn_is_made(const nets_dnn_kernel *kernel) { return kernel->n_args > 0; }
 
 /* Windows over an image: convolutions and pools. NHWC dims; pairs are {height, width}. */
 typedef struct nets_dnn_windows {
@@ -50,7 +54,7 @@ typedef struct nets_dnn_product_desc {
 bool nets_dnn_has_bf16(void);
 
 /* The pool must outlive `dnn`. */
-MM_CHECKED mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool);
+MM_CHECKED mm_status nets_dnn_init(nets_dnn *dnn, mm_host_pool *pool, bool plans_only);
 void nets_dnn_fini(nets_dnn *dnn);
 
 typedef enum nets_dnn_conv_kind {
@@ -87,7 +91,7 @@ typedef struct nets_dnn_reorder {
 
 /* A kernel that copies FROM the plain layout TO that of the kernel's WEIGHTS, or FROM that of its DIFF_WEIGHTS TO the
  * plain one; `kernel` was made from `w`. Both arguments begin with the first of these items. What fills up the last
- * block becomes zero. The primitive stays NULL if the layouts are equal. */
+ * block becomes zero. No kernel is made if the layouts are equal. */
 MM_CHECKED mm_status nets_dnn_weights_reorder(const nets_dnn *dnn, const nets_dnn_windows *w,
                                               const nets_dnn_kernel *kernel, int arg, const nets_dnn_reorder *how,
                                               nets_dnn_kernel *reorder_out);
@@ -121,11 +125,11 @@ void nets_dnn_kernel_fini(nets_dnn_kernel *kernel);
 int64_t nets_dnn_arg_bytes(const nets_dnn_kernel *kernel, int arg);
 
 /* Sets the memory of a thread's argument; `thread` is 0 outside of the pool's runs. Does nothing if the kernel has no
- * argument of that name. */
+ * argument of that name. MM_ERR_ORDER: it is for planning alone. */
 MM_CHECKED mm_status nets_dnn_bind(nets_dnn_kernel *kernel, int thread, int arg, const void *data);
 
 /* Runs the kernel to its end on the calling thread, with the arguments of `thread`, all of which are bound. `scratch`
- * has scratch_bytes. */
+ * has scratch_bytes. MM_ERR_ORDER: it is for planning alone. */
 MM_CHECKED mm_status nets_dnn_run(const nets_dnn *dnn, nets_dnn_kernel *kernel, int thread, void *scratch);
 
 #endif

@@ -140,7 +140,7 @@ mm_status nets_piecewise_product(const nets_dnn *dnn, const nets_dnn_product_des
         part.rows = last_rows ? nets_cut_rest(&grid->rows) : grid->rows.each;
         part.columns = last_columns ? nets_cut_rest(&grid->columns) : grid->columns.each;
         nets_dnn_kernel *kernel = &run->kernel[piece->kernel];
-        if (!kernel->primitive) MM_TRY(nets_dnn_product(dnn, &part, kernel));
+        if (!nets_dnn_is_made(kernel)) MM_TRY(nets_dnn_product(dnn, &part, kernel));
     }
     nets_piecewise_measure(run);
     return MM_OK;

@@ -76,7 +76,7 @@ typedef struct nets_piece {
 typedef struct nets_piecewise {
     int n_pieces;
     nets_piece *pieces;
-    nets_dnn_kernel kernel[NETS_PIECE_KERNELS]; /* the unused ones have no primitive */
+    nets_dnn_kernel kernel[NETS_PIECE_KERNELS]; /* the unused ones are not made */
     int arg[NETS_PIECE_ARGS];                   /* oneDNN's names of the arguments; 0 ends the list */
     int64_t scratch_bytes;                      /* one piece's; set by nets_piecewise_measure */
 } nets_piecewise;

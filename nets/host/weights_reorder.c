@@ -5,7 +5,7 @@ static void place_pieces(nets_piecewise *run, const nets_cut *cut, const nets_dn
     for (int i = 0; i < run->n_pieces; i++) {
         const int64_t first = i * cut->each;
         nets_piece *piece = &run->pieces[i];
-        piece->kernel = i == cut->pieces - 1 && run->kernel[1].primitive;
+        piece->kernel = i == cut->pieces - 1 && nets_dnn_is_made(&run->kernel[1]);
         piece->offset[plain] = first * items->bytes;
         piece->offset[1 - plain] = first / items->block * items->block_bytes;
     }
@@ -21,7 +21,7 @@ mm_status nets_weights_reorder_init(nets_piecewise *run, const nets_dnn *dnn, co
     const nets_dnn_reorder some = {.n = cut.each, .adds = adds};
     const nets_dnn_reorder last = {.first = cut.items - rest, .n = rest, .adds = adds};
     MM_TRY(nets_dnn_weights_reorder(dnn, w, kernel, arg, &some, &run->kernel[0]));
-    if (!run->kernel[0].primitive) return MM_OK;
+    if (!nets_dnn_is_made(&run->kernel[0])) return MM_OK;
     if (rest != cut.each) MM_TRY(nets_dnn_weights_reorder(dnn, w, kernel, arg, &last, &run->kernel[1]));
     MM_TRY(nets_piecewise_init(run, cut.pieces));
     run->arg[0] = DNNL_ARG_FROM;

@@ -377,3 +377,20 @@ TEST_CASE(a_number_of_threads_that_no_machine_has_is_refused) {
     assert_int_equal(nets_backend_open("host", &config, &backend), MM_ERR_INVALID);
     assert_non_null(strstr(mm_last_error(), "100000 threads"));
 }
+
+TEST_CASE(a_backend_for_planning_alone_refuses_to_compute) {
+    fixture f;
+    nets_backend *backend;
+    nets_result result;
+    assert_int_equal(nets_zoo_build("tiny", &f.net), MM_OK);
+    assert_int_equal(make_manager("liveness", 64 << 20, &f.manager), MM_OK);
+    assert_int_equal(nets_backend_open("host", &(nets_backend_config){.threads = 3, .plans_only = true}, &backend),
+                     MM_OK);
+    assert_int_equal(nets_exec_create_on(f.net, BATCH, NETS_TRAIN, f.manager, backend, &SGD, &f.train), MM_OK);
+    ref_batch(f.net, BATCH, 4, &f.images, &f.labels);
+    assert_int_equal(nets_exec_init(f.train, 11), MM_OK);
+    assert_int_equal(nets_exec_iteration(f.train, f.images, f.labels, BATCH, RATE, &result), MM_ERR_ORDER);
+    assert_non_null(strstr(mm_last_error(), "made for planning alone"));
+    finish(&f);
+    nets_backend_close(backend);
+}

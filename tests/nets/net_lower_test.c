@@ -694,3 +694,26 @@ TEST_CASE(products_of_bf16_maps_read_the_copies_of_weights_that_the_update_write
         finish(&f);
     }
 }
+
+/* A backend for planning alone lowers nets to the same steps, with the same workspaces. */
+TEST_CASE(a_backend_for_planning_alone_tells_the_same_needs) {
+    static const char *const nets[] = {"tiny", "mobilenet_v2", "googlenet", "unet", "gpt,layers=1"};
+    for (size_t n = 0; n < 2 * sizeof nets / sizeof *nets; n++) {
+        const nets_backend_config config = {.threads = n % 2 ? 7 : 1, .plans_only = true};
+        const nets_lowering how = {.mode = NETS_TRAIN, .optimizer = NETS_SGD};
+        fixture runs, plans;
+        assert_int_equal(nets_zoo_build(nets[n / 2], &runs.net), MM_OK);
+        assert_int_equal(nets_zoo_build(nets[n / 2], &plans.net), MM_OK);
+        assert_int_equal(nets_backend_open("host", &(nets_backend_config){.threads = config.threads}, &runs.backend),
+                         MM_OK);
+        assert_int_equal(nets_backend_open("host", &config, &plans.backend), MM_OK);
+        if (nets_lower(runs.net, runs.backend, 5, &how, &runs.lowered) != MM_OK) fail_msg("%s", mm_last_error());
+        if (nets_lower(plans.net, plans.backend, 5, &how, &plans.lowered) != MM_OK) fail_msg("%s", mm_last_error());
+        assert_int_equal(runs.lowered->n_steps, plans.lowered->n_steps);
+        for (int s = 0; s < runs.lowered->n_steps; s++)
+            assert_int_equal(mm_graph_step(runs.lowered->graph, s)->workspace_bytes,
+                             mm_graph_step(plans.lowered->graph, s)->workspace_bytes);
+        finish(&runs);
+        finish(&plans);
+    }
+}

@@ -115,6 +115,7 @@ mm_status target_init(target *t) {
                                         .deterministic = t->deterministic,
                                         .workspace_limit_bytes = t->workspace_bytes,
                                         .threads = (int)t->threads,
+                                        .plans_only = t->plans_only,
                                         .algorithms_path = t->algorithms,
                                         .stop = t->stop};
     if (t->link_bytes_per_s > 0) MM_TRY(target_allows_link(t));

@@ -28,6 +28,7 @@ typedef struct target {
     const char *update_text;    /* NULL: "at-end" */
     nets_update_when update;    /* update_when_read */
     bool apart;                 /* layers are not fused (nets/lower/fuse.h), because of --fuse, facts or a budget */
+    bool plans_only;            /* nothing is run: nets_backend_config */
     nets_allreduce allreduce;   /* lower networks for one of several ranks */
     nets_backend *backend; /* opened with these options, once for the whole command, so that it times algorithms once */
     const volatile sig_atomic_t *stop; /* set by SIGINT: planning ends with the best plan so far; NULL: never */

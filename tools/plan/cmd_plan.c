@@ -159,6 +159,7 @@ static mm_status check(plan_command *c) {
     MM_TRY(read_search(c));
     c->explain |= c->explain_all;
     if (c->batch == 0) c->batch = 128;
+    c->target.plans_only = true;
     MM_TRY(target_init(&c->target));
     target_log_lossy(&c->target);
     MM_TRY(args_split("--policy", c->policy_list, &c->policies));
