@@ -159,7 +159,8 @@ MM_CHECKED mm_status need_try(const need_case *c, bool *fit_out);
 bool need_may_unfuse(const target *target, const char *policy);
 /* Whether plans of single layers may be faster in the budget: it is little more than fused_bytes, the minimum of the
  * fused graph, which was opened, or than the minimum with all weights and states on the device, in which maps have as
- * little room. False if the graph is so large that planning both takes long. Errors of mm_policy_plan. */
+ * little room. False if the graph is so large that planning both takes long, or the policy has effort=0. Errors of
+ * mm_policy_plan. */
 MM_CHECKED mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out);
 /* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
  * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */

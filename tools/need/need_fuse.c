@@ -84,10 +84,18 @@ static mm_status may_be_near(const need *n, bool *may_out) {
     return MM_OK;
 }
 
+/* Whether the policy is to plan as fast as it can: where fused layers fit, single ones are then not compared with. */
+static bool is_quick(const need *n) {
+    const mm_policy *policy = &need_most(n)->policy;
+    return policy->ops == &mm_policy_auto && policy->config.own[MM_AUTO_EFFORT] == 0;
+}
+
 mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out) {
     const need_pass *p = need_most(n);
     const int steps = mm_graph_steps(p->lowered->graph);
     int64_t bytes;
+    *near_out = false;
+    if (is_quick(n)) return MM_OK;
     *near_out = is_little_more(fused_bytes, steps, n->asked.budget_bytes);
     if (*near_out || all_stay(p) || !may_be_near_staying(n)) return MM_OK;
     MM_TRY(plan_staying(n, p, 0, INT64_MAX, &bytes));
@@ -224,7 +232,7 @@ mm_status need_init(need *n, const need_case *c) {
     bool fit = false, near = false;
     MM_TRY(need_open(n, c));
     const bool plans = c->wants_plan && c->budget_bytes > 0;
-    mm_status status = plans && may_unfuse ? may_be_near(n, &near) : MM_OK;
+    mm_status status = plans && may_unfuse && !is_quick(n) ? may_be_near(n, &near) : MM_OK;
     if (status == MM_OK && plans && !near) status = need_plan(n, &fit);
     n->asked.wants_least |= c->wants_plan && !fit; /* a refusal tells the minima */
     if (status == MM_OK && !fit) status = need_least(n);

@@ -325,8 +325,8 @@ static mm_status find_least_bound(const need_case *c, candidates *k) {
     return MM_OK;
 }
 
-mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns, int64_t *sub_batch_out,
-                         int64_t *ns_out) {
+mm_status sub_batch_fast(const need_case *c, const char *quick, bool thorough, int steps, int64_t below_ns,
+                         int64_t *sub_batch_out, int64_t *ns_out) {
     candidates k = {.best_ns = below_ns};
     need_case quickly = *c;
     quickly.policy = quick;
@@ -334,8 +334,8 @@ mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64
         MM_TRY(bound(c, size, 0, &k.bound_ns[k.n])); /* in any budget, which takes much less time */
         k.size[k.n++] = size;
     }
-    for (int i = 0; i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
-    if (k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
+    for (int i = 0; quick && i < k.n && !is_near(&k); i++) MM_TRY(plan_candidate(&quickly, i, ANY_SHARE, &k));
+    if (thorough && k.n > 0 && !is_near(&k) && (k.best == 0 || steps <= SMALL_STEPS)) {
         MM_TRY(find_least_bound(c, &k));
         if (!is_near(&k)) MM_TRY(plan_candidate(c, least_bound(&k), NEAR_SHARE, &k));
     }

@@ -30,10 +30,10 @@ MM_CHECKED mm_status sub_batch_find(const char *text, const need_case *c, int64_
 MM_CHECKED mm_status sub_batch_choose(const need_case *c, int64_t *sub_batch_out);
 
 /* A fast sub-batch, as predicted by a machine's rates: plans the batch's halves, quarters and so on with the policy
- * `quick`, as far as their bounds allow, and with the case's policy the one with the least bound, if no other was
- * found or the graph, of so many `steps`, is small. below_ns: only ones that take less. *sub_batch_out 0: none was
- * found. */
-MM_CHECKED mm_status sub_batch_fast(const need_case *c, const char *quick, int steps, int64_t below_ns,
+ * `quick` (NULL: none), as far as their bounds allow; and, if `thorough`, with the case's policy the one with the least
+ * bound, if no other was found or the graph, of so many `steps`, is small. below_ns: only ones that take less.
+ * *sub_batch_out 0: none was found. */
+MM_CHECKED mm_status sub_batch_fast(const need_case *c, const char *quick, bool thorough, int steps, int64_t below_ns,
                                     int64_t *sub_batch_out, int64_t *ns_out);
 
 /* Checks that facts suit a run. MM_ERR_INVALID: they were measured with one batch, and the run has whole batches of

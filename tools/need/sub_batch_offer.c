@@ -11,8 +11,8 @@
 #include "tools/args/speed.h"
 #include "tools/need/sub_batch.h"
 
-/* A policy that `auto` is never slower than (auto_portfolio.c), and that plans much faster. */
-static const char quick[] = "modnn:algorithms=fastest";
+/* A policy that `auto` is hardly ever slower than (auto_portfolio.c), and that plans much faster. */
+static const char modnn[] = "modnn:algorithms=fastest";
 
 enum { WORTH_PERMILLE = 1100 }; /* chosen: an offer is worth a line from 1.1 times the speed on */
 
@@ -25,20 +25,34 @@ const char *sub_batch_differs_key(const nets_net *net) {
     return sub_batch_changes_statistics(net) ? "statistics" : "rounding";
 }
 
-/* Prints the policy with subbatch=auto, and that without a search. *may_out: it is `auto` with whole batches. */
-static mm_status specs_of(const char *policy, char **offered_out, char **tried_out, bool *may_out) {
+/* What an offer is looked for with. */
+typedef struct attempt {
+    char *tried;       /* the policy to plan with; owned */
+    const char *quick; /* as for sub_batch_fast */
+    bool thorough;     /* as for sub_batch_fast */
+    bool may;          /* the policy is `auto` with whole batches */
+} attempt;
+
+/* Prints the policy with subbatch=auto; and the one to try: without a search, and with all weights and states on the
+ * device, unless no plan of the given policy fits, or it lets none stay there. */
+static mm_status specs_of(const char *policy, int64_t own_ns, char **offered_out, attempt *a) {
     mm_policy parsed;
     MM_TRY(mm_policy_parse(policy, &parsed));
-    *may_out = parsed.ops == &mm_policy_auto && mm_policy_sub_batch(&parsed) == MM_SUB_BATCH_OFF;
+    a->may = parsed.ops == &mm_policy_auto && mm_policy_sub_batch(&parsed) == MM_SUB_BATCH_OFF;
+    const bool none_stays = parsed.config.resident == MM_RESIDENT_NONE;
+    a->thorough = none_stays || own_ns == INT64_MAX || parsed.config.own[MM_AUTO_EFFORT] > 0;
     parsed.config.sub_batch = MM_SUB_BATCH_AUTO;
     mm_status status = mm_policy_print(&parsed);
     if (status == MM_OK) *offered_out = strdup(parsed.spec);
     parsed.config.own[MM_AUTO_EFFORT] = 0;
+    /* plans with homes take several times longer */
+    if (own_ns < INT64_MAX && parsed.config.resident == MM_RESIDENT_NEEDED) parsed.config.resident = MM_RESIDENT_ALL;
     if (status == MM_OK) status = mm_policy_print(&parsed);
-    if (status == MM_OK) *tried_out = strdup(parsed.spec);
+    if (status == MM_OK) a->tried = strdup(parsed.spec);
     mm_policy_fini(&parsed);
-    if (status == MM_OK && (!*offered_out || !*tried_out))
+    if (status == MM_OK && (!*offered_out || !a->tried))
         return mm_fail(MM_ERR_NOMEM, "out of memory for the name of a policy");
+    a->quick = none_stays ? NULL : modnn; /* modnn has no homes but on the device */
     return status;
 }
 
@@ -65,28 +79,26 @@ static mm_status is_fast_enough(const need_case *c, int64_t below_ns, int *steps
     return status;
 }
 
-/* tried: the policy to plan with. */
-static mm_status find(const need_case *given, const char *tried, int64_t own_ns, sub_batch_offer *offer) {
+static mm_status find(const need_case *given, const attempt *a, int64_t own_ns, sub_batch_offer *offer) {
     need_case c = *given;
     bool enough = false;
     int steps = 0;
-    c.policy = tried;
+    c.policy = a->tried;
     c.wants_fastest = c.wants_least = c.wants_plan = false;
     if (!c.facts) return own_ns == INT64_MAX ? find_untimed(&c, offer) : MM_OK;
     const int64_t below_ns = own_ns == INT64_MAX ? INT64_MAX : own_ns / WORTH_PERMILLE * 1000;
     if (own_ns < INT64_MAX) MM_TRY(is_fast_enough(given, below_ns, &steps, &enough));
     if (enough) return MM_OK;
-    return sub_batch_fast(&c, quick, steps, below_ns, &offer->sub_batch, &offer->ns);
+    return sub_batch_fast(&c, a->quick, a->thorough, steps, below_ns, &offer->sub_batch, &offer->ns);
 }
 
 mm_status sub_batch_offer_find(const need_case *c, int64_t own_ns, sub_batch_offer *offer_out) {
     sub_batch_offer offer = {.ns = INT64_MAX};
-    char *tried = NULL;
-    bool may;
-    mm_status status = specs_of(c->policy, &offer.spec, &tried, &may);
-    if (status == MM_OK && may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured_once(c->facts))
-        status = find(c, tried, own_ns, &offer);
-    free(tried);
+    attempt a = {0};
+    mm_status status = specs_of(c->policy, own_ns, &offer.spec, &a);
+    if (status == MM_OK && a.may && c->batch > 1 && c->budget_bytes > 0 && !sub_batch_is_measured_once(c->facts))
+        status = find(c, &a, own_ns, &offer);
+    free(a.tried);
     if (status == MM_OK)
         *offer_out = offer;
     else

@@ -14,9 +14,11 @@ typedef struct sub_batch_offer {
 
 /* Offers the case's policy with sub-batches, if it is `auto` with whole batches and if with sub-batches it is at least
  * 1.1 times as fast. own_ns: its time now. INT64_MAX: it does not fit, and any sub-batches that fit are offered.
- * Sub-batches are planned without a search (effort=0), and only those whose bound says that they may be so fast; so a
- * plan may be even faster. With measured facts, which hold for whole batches, nothing is offered. The caller ends the
- * offer with sub_batch_offer_fini, which is legal on an all-zero struct. */
+ * Sub-batches are planned without a search (effort=0) and, where the case's plan fits, with all weights and states on
+ * the device; and only those whose bound says that they may be so fast; so a plan may be even faster. If the policy has
+ * effort=0, only `modnn` plans them; with resident=none, only the policy itself. With measured facts, which hold for
+ * whole batches, nothing is offered. The caller ends the offer with sub_batch_offer_fini, which is legal on an all-zero
+ * struct. */
 MM_CHECKED mm_status sub_batch_offer_find(const need_case *c, int64_t own_ns, sub_batch_offer *offer_out);
 void sub_batch_offer_fini(sub_batch_offer *offer);
 
