@@ -149,13 +149,12 @@ static mm_status attempt_none(search *s) {
     return MM_OK;
 }
 
-/* A finalist is not searched for if it is behind the fastest plan so far by more than a share RIVAL of that: none has
- * won then (measured). The other number likewise, by a share OTHER. */
+/* A finalist that takes longer than the fastest plan so far, by more than 1 / RIVAL, is not searched for: none has won
+ * then (measured). For the other number (find_other) it is 1 / OTHER. */
 enum { RIVAL = 10, OTHER = 6 };
 
-/* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked. share 0: it is the first;
- * else the faster plan of this and the one before stays, and the finalist is given up unless it gets as near to that as
- * the share says (RIVAL, OTHER). */
+/* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked. share: RIVAL or OTHER,
+ * then the faster plan of this and the one before stays; 0: it is the first that is planned so. */
 static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, bool timed, int share) {
     const int64_t useful_ns = s->limits->below_ns, near_ns = share > 0 ? s->result.ns + s->result.ns / share : 0;
     trial.first_fit = false;
@@ -177,7 +176,7 @@ static bool is_finalist(const ranking *r, int n, int64_t ns) {
 }
 
 /* Chooses a number that may be faster than the finalists where maps are tight: all away; or the fastest number with
- * copies in line, if its plan is faster than that of all away by more than a share OTHER. Returns the plan's time; 0:
+ * copies in line, if its plan is faster than that of all away by more than 1 / OTHER. Returns the plan's time; 0:
  * there is no such number. */
 static int64_t find_other(const search *s, const ranking *finalists, const ranking *all, mm_home_trial *trial_out) {
     const ranking *in_line = &s->in_line;
@@ -207,8 +206,9 @@ static mm_status find_fastest(search *s, int least, int most) {
     MM_TRY(find_finalists(s, least, most, &r));
     if (r.timed && most > least) MM_TRY(rank_number(s, most, &ahead, &all));
     if (!has_room(s)) all.n = 0;
-    s->searched = r.timed && r.n > 1 && !is_far_ahead(&all, &r) ? FINALISTS : 1;
-    if (is_far_ahead(&all, &r)) return search_finalist(s, all.trials[0], all.ns[0], true, 0);
+    const bool alone = is_far_ahead(&all, &r);
+    s->searched = r.timed && r.n > 1 && !alone ? FINALISTS : 1;
+    if (alone) return search_finalist(s, all.trials[0], all.ns[0], true, 0);
     for (int i = 0; i < r.n && i < (r.timed ? FINALISTS : 1); i++) /* without times the first is the best */
         MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0 ? RIVAL : 0));
     const int64_t other_ns = r.timed ? find_other(s, &r, &all, &other) : 0;

@@ -39,7 +39,7 @@ typedef struct mm_home_trial {
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
     int64_t below_ns;    /* mm_limits.below_ns */
-    int compared;        /* mm_limits.compared, without the caller's; 0: 1 */
+    int compared;        /* how many such trials the search compares (mm_limits.compared); 0: no others */
 } mm_home_trial;
 
 typedef struct mm_home_result {

@@ -25,7 +25,7 @@ struct mm_auto_kept {
  * soon. */
 enum { KEPT = 32, KEPT_STEPS = 30000 };
 
-/* Work with a draft that is kept, as a share of that to make it (measured). */
+/* A draft that is kept counts as 1 / REPEATED of the work to make it (measured). */
 enum { REPEATED = 8 };
 
 mm_assignment mm_auto_assignment(const mm_auto *a, const mm_auto_choice *c) {

@@ -201,13 +201,13 @@ static bool may_be_least(const mm_portfolio *p, const struct member *m) {
     return m->flags & LEAST || (p->limits->pinned_bytes < INT64_MAX && !(m->flags & COPIES));
 }
 
-/* Tries the members that have `flags`, or do not have them, in order. For the lowest peak, only those that may be the
- * smallest, in reverse order: members that wait, which need least, are at the end. */
-static mm_status try_those(mm_portfolio *p, bool fastest, int flags, bool have) {
+/* Tries, in order, the members whose flags are `wanted` where `mask` has bits. For the lowest peak, only those that may
+ * be the smallest, in reverse order: members that wait, which need least, are at the end. */
+static mm_status try_those(mm_portfolio *p, bool fastest, int mask, int wanted) {
     for (int i = 0; i < MEMBERS; i++) {
         const struct member *m = &members[fastest ? i : MEMBERS - 1 - i];
         if (has_enough(p)) return MM_OK;
-        if ((m->flags & flags) ? !have : have) continue;
+        if ((m->flags & mask) != wanted) continue;
         if (fastest ? !(m->flags & FAST) : !may_be_least(p, m)) continue;
         if (fastest && (m->flags & COPIES) && p->copying_ns >= useful_below_ns(p)) continue;
         if (p->limits->pinned_base_bytes > 0 && (m->flags & ALL_HOMES) >= (fastest ? HOMES : ALL_HOMES)) continue;
@@ -217,9 +217,9 @@ static mm_status try_those(mm_portfolio *p, bool fastest, int flags, bool have) 
 }
 
 static mm_status try_members(mm_portfolio *p, bool fastest) {
-    if (!fastest || !p->limits->first_fit) return try_those(p, fastest, 0, false);
-    MM_TRY(try_those(p, fastest, FIRST, true));
-    return try_those(p, fastest, FIRST, false);
+    if (!fastest || !p->limits->first_fit) return try_those(p, fastest, 0, 0);
+    MM_TRY(try_those(p, fastest, FIRST, FIRST));
+    return try_those(p, fastest, FIRST, 0);
 }
 
 /* A lower bound of the time of plans that either keep a map or copy it. The bytes that are alive when the backward pass

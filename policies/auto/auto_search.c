@@ -201,8 +201,8 @@ static mm_status refine(mm_auto *a) {
     return a->n_maps > 0 ? shake(a) : MM_OK;
 }
 
-/* Refines with half of the work; and again, up to ROUNDS times in all, while that makes the plan faster by at least a
- * share GAIN. */
+/* Refines with half of the work; and again, up to ROUNDS times in all, while each time makes the plan faster by at
+ * least 1 / GAIN. */
 static mm_status refine_while_it_pays(mm_auto *a) {
     enum { ROUNDS = 4, GAIN = 16 }; /* chosen */
     int64_t before_ns = INT64_MAX;

@@ -56,8 +56,9 @@ typedef struct mm_selection {
 typedef struct mm_survey mm_survey;
 MM_CHECKED mm_status mm_survey_create(const mm_graph *graph, const mm_graph_facts *facts, const mm_limits *limits,
                                       const mm_engine_config *config, const mm_survey *like, mm_survey **survey_out);
+/* The most choices that a recompute mode has. */
+enum { MM_SURVEY_NESTINGS = 96 };
 /* Number of choices that RECOMPUTE_NESTED has, the one with the least memory first; 0: another mode. */
-enum { MM_SURVEY_NESTINGS = 96 }; /* at most */
 int mm_survey_nestings(const mm_survey *survey);
 /* NULL is legal. */
 void mm_survey_destroy(mm_survey *survey);
