@@ -101,7 +101,7 @@ a_schedule_that_is_lengthened_is_told_() {
 
 # mpirun refused with 16 lines of its own, and mm with none.
 ranks_as_root_are_refused_by_mm_() {
-    if [[ $(id -u) != 0 ]] || ! mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+    if [[ $(id -u) != 0 ]] || [[ $(mpirun --version 2>/dev/null) != *"Open MPI"* ]]; then
         skip "not root, or no Open MPI"
     fi
     unset OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM

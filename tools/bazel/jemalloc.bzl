@@ -27,7 +27,7 @@ ar="$$(command -v $(AR))"
 cd "$$dir"
 member=$$("$$ar" t cut.a | grep '^tsd\\.')
 "$$ar" x cut.a "$$member"
-if objdump -h "$$member" | grep -q '\\.tdata *00000a48 '; then
+if objdump -h "$$member" | grep '\\.tdata *00000a48 ' >/dev/null; then
     objcopy -O binary -j .tdata --set-section-flags .tdata=alloc,contents "$$member" state
     head -c 856 state > kept
     objcopy --update-section .tdata=kept "$$member"
