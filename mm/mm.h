@@ -429,10 +429,10 @@ MM_API MM_CHECKED mm_status mm_external_set(mm_manager *manager, const mm_graph 
  * disk; unchanged if there is no such tensor. The address is the same for the manager's life, unless a policy is set
  * whose option resident= is not all, as auto: then mm_manager_prepare, mm_persistent_add, mm_policy_set and
  * mm_budget_set may move homes, also from the device to pinned memory, or to the disk (mm_options.disk), and back, if
- * the budget forces some to leave; within a step such a tensor is where mm_tensor_data says. On the host device the
- * caller may read and write its bytes between iterations. (On cuda the CPU cannot reach them: use mm_persistent_get and
- * _set, which also reach the disk.) The call does not wait: after iterations that were ended without waiting, call
- * mm_manager_sync first. */
+ * the budget forces some to leave, or auto expects to be faster so; within a step such a tensor is where mm_tensor_data
+ * says. On the host device the caller may read and write its bytes between iterations. (On cuda the CPU cannot reach
+ * them: use mm_persistent_get and _set, which also reach the disk.) The call does not wait: after iterations that were
+ * ended without waiting, call mm_manager_sync first. */
 MM_API void *mm_persistent_data(mm_manager *manager, const char *name, size_t *bytes_out);
 
 /* Copies `bytes` of a persistent tensor, from `offset` on, to `data` (get) or from `data` (set), on any device. Between

@@ -35,7 +35,7 @@
         .key = "resident", .fallback = otherwise, .type = MM_OPTION_CHOICE,                                            \
         .field = offsetof(mm_engine_config, resident), .choices = "all|needed|none",                                   \
         .values = {MM_RESIDENT_ALL, MM_RESIDENT_NEEDED, MM_RESIDENT_NONE},                                             \
-        .help = "weights and states that stay on the device: all, as many as have room, or none; others visit it"      \
+        .help = "weights and states that stay on the device: all, as many as fit (auto: or fewer, if faster), or none" \
     }
 
 #define MM_OPTION_SUB_BATCH(otherwise)                                                                                 \

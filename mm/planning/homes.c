@@ -2,6 +2,7 @@
 #include "mm/planning/homes.h"
 
 #include "mm/core/account/account_bound.h"
+#include "policies/policy_table.h"
 
 /* Parts of the budget that copies may hold ahead of their steps. Larger parts are faster where they fit, but a quarter
  * takes room that maps need. Chosen. */
@@ -14,19 +15,22 @@ enum { HOSTED_AHEAD = 4 };
 enum { FINALISTS = 2, RANKED = 4 };
 typedef struct ranking {
     mm_home_trial trials[RANKED];
-    int64_t ns[RANKED];
+    int64_t ns[RANKED]; /* from UNTIMED on: no time is known; it is UNTIMED plus the number of tensors */
     int n;
-    bool timed; /* times are known; else `ns` are numbers of tensors */
+    bool timed; /* a time is known */
 } ranking;
 
+static const int64_t UNTIMED = INT64_MAX / 2;
+
 typedef struct search {
+    const mm_home_wish *wish;
     const mm_home_order *order;
     const mm_limits *limits;
     mm_home_try try;
     void *ctx;
     bool pinned_free;      /* of all trials */
+    bool rivals;           /* of all trials */
     bool fits_free;        /* something fits without a limit of pinned memory */
-    bool copies;           /* tensors that steps on the host use are copied even if no other leaves */
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
     ranking in_line;       /* of numbers that were tried with copies in line with the steps, within pinned memory */
@@ -37,6 +41,7 @@ typedef struct search {
 
 static mm_status attempt(search *s, mm_home_trial trial) {
     trial.pinned_free = s->pinned_free;
+    trial.rival |= s->rivals;
     trial.hosted_on_disk = s->hosted_on_disk;
     s->result = (mm_home_result){0};
     return s->try(s->ctx, &trial, &s->result);
@@ -44,9 +49,9 @@ static mm_status attempt(search *s, mm_home_trial trial) {
 
 /* Ranks the trial that was just made, if it fits. */
 static void rank(const search *s, const mm_home_trial *trial, ranking *r) {
-    const int64_t ns = s->result.ns > 0 ? s->result.ns : trial->n;
-    r->timed |= s->result.ns > 0;
-    if (!s->result.fits) return;
+    const int64_t ns = s->result.tried_ns > 0 ? s->result.tried_ns : UNTIMED + trial->n;
+    if (!s->result.tried_fits) return;
+    r->timed |= ns < UNTIMED;
     int at = r->n < RANKED ? r->n++ : RANKED;
     for (; at > 0 && r->ns[at - 1] > ns; at--) {
         if (at == RANKED) continue;
@@ -61,9 +66,10 @@ static void rank(const search *s, const mm_home_trial *trial, ranking *r) {
 /* Whether pinned memory has room for the last trial's plan. Else a search within its limit follows, with fewer away. */
 static bool has_room(const search *s) { return s->result.pinned_bytes <= s->limits->pinned_bytes; }
 
-/* Tries with n tensors away, which are copied in line with the steps. */
-static mm_status attempt_any(search *s, int n) {
-    const mm_home_trial trial = {.n = n, .first_fit = true};
+/* Tries with n tensors away, which are copied in line with the steps. other: if that does not fit, another number is
+ * tried. */
+static mm_status attempt_any(search *s, int n, bool other) {
+    const mm_home_trial trial = {.n = n, .first_fit = true, .few = other};
     MM_TRY(attempt(s, trial));
     if (has_room(s)) rank(s, &trial, &s->in_line);
     return MM_OK;
@@ -95,7 +101,7 @@ static int count_pinnable(const search *s) {
 /* Finds the most that fit into pinned memory, roughly; 0: none found. */
 static mm_status find_most(search *s, int *most_out) {
     for (*most_out = count_pinnable(s); *most_out > 0; *most_out /= 2) {
-        MM_TRY(attempt_any(s, *most_out));
+        MM_TRY(attempt_any(s, *most_out, false));
         if (s->result.fits) return MM_OK;
         if (!s->result.lacks_pinned) break;
     }
@@ -108,7 +114,7 @@ static mm_status find_least(search *s, int most, int *least_out) {
     int fits = most, misfit = find_misfit(s);
     while (fits - misfit > 1 + most / 16) {
         const int middle = misfit + (fits - misfit) / 2;
-        MM_TRY(attempt_any(s, middle));
+        MM_TRY(attempt_any(s, middle, true));
         *(s->result.fits ? &fits : &misfit) = middle;
     }
     *least_out = fits;
@@ -120,11 +126,12 @@ static mm_status find_least(search *s, int most, int *least_out) {
 static mm_status rank_number(search *s, int n, int *ahead, ranking *r) {
     for (;; ++*ahead) {
         const int part = AHEAD_PARTS[*ahead];
+        const int64_t ahead_bytes = part ? s->limits->device_bytes / part : 0;
         const mm_home_trial trial = {
-            .n = n, .first_fit = true, .ahead_bytes = part ? s->limits->device_bytes / part : 0};
+            .n = n, .first_fit = true, .few = part > 0 || s->rivals, .ahead_bytes = ahead_bytes};
         MM_TRY(attempt(s, trial));
         rank(s, &trial, r);
-        if (s->result.fits || part == 0) return MM_OK;
+        if (s->result.tried_fits || part == 0) return MM_OK;
     }
 }
 
@@ -140,10 +147,12 @@ static mm_status find_finalists(search *s, int least, int most, ranking *r) {
 
 /* Tries with no tensor of the order in pinned memory. What is there anyway comes as early as fits. */
 static mm_status attempt_none(search *s) {
-    const bool ahead = s->copies && s->limits->device_bytes > 0;
+    const bool ahead = s->wish->on_host && s->limits->device_bytes > 0;
     for (int a = ahead ? 0 : AHEADS - 1; a < AHEADS; a++) {
         const int part = AHEAD_PARTS[a];
-        MM_TRY(attempt(s, (mm_home_trial){.ahead_bytes = part ? s->limits->device_bytes / part : 0}));
+        const mm_home_trial trial = {.few = s->limits->first_fit && part > 0,
+                                     .ahead_bytes = part ? s->limits->device_bytes / part : 0};
+        MM_TRY(attempt(s, trial));
         if (s->result.fits) break;
     }
     return MM_OK;
@@ -155,9 +164,10 @@ enum { RIVAL = 10, OTHER = 6 };
 
 /* Plans a finalist as the policy does, which makes it at least as fast as when it was ranked. share: RIVAL or OTHER,
  * then the faster plan of this and the one before stays; 0: it is the first that is planned so. */
-static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, bool timed, int share) {
+static mm_status search_finalist(search *s, mm_home_trial trial, int64_t ns, int share) {
+    const bool timed = ns < UNTIMED;
     const int64_t useful_ns = s->limits->below_ns, near_ns = share > 0 ? s->result.ns + s->result.ns / share : 0;
-    trial.first_fit = false;
+    trial.first_fit = trial.few = false;
     trial.rival = share > 0 && s->result.ns > 0;
     trial.compared = s->searched;
     trial.below_ns = timed ? ns + 1 : 0;
@@ -208,21 +218,21 @@ static mm_status find_fastest(search *s, int least, int most) {
     if (!has_room(s)) all.n = 0;
     const bool alone = is_far_ahead(&all, &r);
     s->searched = r.timed && r.n > 1 && !alone ? FINALISTS : 1;
-    if (alone) return search_finalist(s, all.trials[0], all.ns[0], true, 0);
+    if (alone) return search_finalist(s, all.trials[0], all.ns[0], 0);
     for (int i = 0; i < r.n && i < (r.timed ? FINALISTS : 1); i++) /* without times the first is the best */
-        MM_TRY(search_finalist(s, r.trials[i], r.ns[i], r.timed, i > 0 ? RIVAL : 0));
+        MM_TRY(search_finalist(s, r.trials[i], r.ns[i], i > 0 ? RIVAL : 0));
     const int64_t other_ns = r.timed ? find_other(s, &r, &all, &other) : 0;
     const int64_t useful_ns = s->limits->below_ns, near_ns = s->result.fits ? s->result.ns : useful_ns;
     const bool near = other_ns > 0 && (near_ns == 0 || other_ns < near_ns + near_ns / OTHER);
-    return near ? search_finalist(s, other, other_ns, true, OTHER) : MM_OK;
+    return near ? search_finalist(s, other, other_ns, OTHER) : MM_OK;
 }
 
 /* Searches among plans with at least one tensor in pinned memory. */
-static mm_status find(search *s, mm_resident resident) {
+static mm_status find(search *s) {
     int least = s->order->n, most = s->order->n;
     s->in_line = (ranking){.n = 0};
-    if (resident == MM_RESIDENT_NONE) {
-        MM_TRY(attempt_any(s, most));
+    if (s->wish->resident == MM_RESIDENT_NONE) {
+        MM_TRY(attempt_any(s, most, false));
         if (!s->result.fits) return MM_OK;
     } else {
         MM_TRY(find_most(s, &most));
@@ -230,7 +240,7 @@ static mm_status find(search *s, mm_resident resident) {
         MM_TRY(find_least(s, most, &least));
     }
     s->least = least;
-    return s->limits->first_fit ? attempt_any(s, least) : find_fastest(s, least, most);
+    return s->limits->first_fit ? attempt_any(s, least, false) : find_fastest(s, least, most);
 }
 
 /* Tries with all of those that leave, of which the first n are on the disk. *good_out: whether it fits; or, if it would
@@ -283,7 +293,8 @@ static mm_status find_on_disk(search *s, bool *good_out) {
     }
     for (int a = s->limits->device_bytes > 0 ? 0 : AHEADS - 1; a < AHEADS; a++) {
         const int64_t ahead = AHEAD_PARTS[a] ? s->limits->device_bytes / AHEAD_PARTS[a] : 0;
-        const mm_home_trial trial = {.first_fit = s->limits->first_fit, .ahead_bytes = ahead};
+        const bool first_fit = s->limits->first_fit;
+        const mm_home_trial trial = {.first_fit = first_fit, .few = first_fit && ahead > 0, .ahead_bytes = ahead};
         MM_TRY(attempt_on_disk(s, fits, trial, good_out));
         if (*good_out) break;
     }
@@ -292,11 +303,11 @@ static mm_status find_on_disk(search *s, bool *good_out) {
 
 /* Where pinned memory has no room for all that leave: as many of them as it has room for leave; or some go on to the
  * disk. */
-static mm_status find_within_pinned(search *s, mm_resident resident) {
+static mm_status find_within_pinned(search *s) {
     const int away = s->fits_free ? s->least : s->order->n;
     bool good = false;
     s->result = (mm_home_result){.lacks_pinned = true}; /* if none of them has room, nothing is tried */
-    MM_TRY(find(s, resident));
+    MM_TRY(find(s));
     if (s->result.fits || s->is_late || s->limits->disk_bytes == 0) return MM_OK;
     const int least = s->least;
     s->least = away;
@@ -308,24 +319,83 @@ static mm_status find_within_pinned(search *s, mm_resident resident) {
     if (good) return MM_OK;
     s->least = least;
     s->result = (mm_home_result){.lacks_pinned = true};
-    return find(s, resident);
+    return find(s);
+}
+
+/* Whether plans with tensors away may be faster than the last one, which fits with all at home: it takes longer than
+ * its steps alone by a quarter or more, as it does where the budget is small; and the tensors are so large that their
+ * room matters. */
+static bool may_be_faster(const search *s) {
+    enum { SLOW = 4, PART = 16 }; /* both are chosen; PART: of the budget */
+    const mm_home_result *r = &s->result;
+    const mm_limits *limits = s->limits;
+    const bool asked = s->wish->compares && !limits->first_fit && !limits->few && limits->below_ns == 0;
+    if (!asked || !r->fits || r->steps_ns == 0 || r->ns < r->steps_ns + r->steps_ns / SLOW) return false;
+    int64_t bytes = 0;
+    for (int i = 0; i < s->order->n; i++) bytes += bytes_of(s, i);
+    return bytes >= limits->device_bytes / PART;
+}
+
+/* Ranks numbers below `most`, which was ranked, with copies from the ahead-th part on. With fewer away there are fewer
+ * copies, until maps have too little room: finds that number by halves, to within a sixteenth. */
+static mm_status rank_by_halves(search *s, int most, int ahead, ranking *r) {
+    int good = most, poor = 0;
+    while (good - poor > 1 + most / 16) {
+        const int middle = poor + (good - poor) / 2;
+        int tried = ahead; /* what does not fit with more tensors away does not fit with fewer */
+        MM_TRY(rank_number(s, middle, &tried, r));
+        const bool better = r->trials[0].n == middle;
+        *(better ? &good : &poor) = middle;
+        if (better) ahead = tried;
+    }
+    return MM_OK;
+}
+
+/* Looks for a plan with some tensors away that is faster than the last one, which else stays. */
+static mm_status find_faster(search *s) {
+    enum { FLAT = 8 }; /* chosen: where numbers differ so little, a search gains most with the most room for maps */
+    ranking all = {.n = 0}, r;
+    int most = count_pinnable(s), ahead = 0;
+    if (most > 0) MM_TRY(rank_number(s, most, &ahead, &all));
+    /* maps may need a part of limited pinned memory */
+    for (; most > 1 && !all.timed && !s->pinned_free; ahead = 0) MM_TRY(rank_number(s, most /= 2, &ahead, &all));
+    if (!all.timed) return MM_OK;
+    r = all;
+    MM_TRY(rank_by_halves(s, most, ahead, &r));
+    const ranking *best = all.ns[0] < r.ns[0] + r.ns[0] / FLAT ? &all : &r;
+    return search_finalist(s, best->trials[0], best->ns[0], OTHER);
+}
+
+/* Searches with all at home; where that is slow, also with some away. */
+static mm_status find_staying(search *s) {
+    MM_TRY(attempt_none(s));
+    if (!may_be_faster(s)) return MM_OK;
+    s->rivals = true;
+    s->searched = FINALISTS;
+    mm_status status = find_faster(s);
+    s->rivals = s->is_late = false;
+    return status;
 }
 
 /* Searches with as many hosted states on the disk as s->hosted_on_disk says. */
-static mm_status search_once(search *s, mm_resident resident) {
+static mm_status search_once(search *s) {
+    const mm_resident resident = s->wish->resident;
     const bool may_stay = resident != MM_RESIDENT_NONE || s->order->n == 0;
-    if (may_stay) MM_TRY(attempt_none(s));
+    s->pinned_free = s->wish->compares && s->limits->pinned_bytes > 0;
+    if (may_stay) MM_TRY(find_staying(s));
+    s->pinned_free = false;
+    if (may_stay && !has_room(s)) MM_TRY(find_staying(s));
     if (s->result.fits || resident == MM_RESIDENT_ALL || s->order->n == 0) return MM_OK;
     if (may_stay && s->limits->pinned_bytes == 0) return MM_OK; /* nothing can leave */
     const mm_home_result staying = s->result;
     s->pinned_free = true;
-    MM_TRY(find(s, resident));
+    MM_TRY(find(s));
     s->fits_free = s->result.fits;
     s->pinned_free = false;
     if (s->is_late) return MM_OK;
-    if (s->result.pinned_bytes > s->limits->pinned_bytes) MM_TRY(find_within_pinned(s, resident));
+    if (s->result.pinned_bytes > s->limits->pinned_bytes) MM_TRY(find_within_pinned(s));
     if (s->result.fits || s->is_late) return MM_OK;
-    if (s->fits_free) return attempt_any(s, s->least); /* pinned memory alone is lacking */
+    if (s->fits_free) return attempt_any(s, s->least, false); /* pinned memory alone is lacking */
     if (!may_stay || (!s->result.lacks_pinned && s->result.peak_bytes < staying.peak_bytes)) return MM_OK;
     return attempt_none(s);
 }
@@ -358,14 +428,14 @@ static bool is_within(const mm_home_result *result) { return !result->lacks_pinn
 
 /* Searches with so many hosted states on the disk. *good_out: the result fits; or, without a budget, nothing else is
  * lacking. */
-static mm_status search_with(search *s, mm_resident resident, int hosted, bool *good_out) {
-    *s = (search){.order = s->order,
+static mm_status search_with(search *s, int hosted, bool *good_out) {
+    *s = (search){.wish = s->wish,
+                  .order = s->order,
                   .limits = s->limits,
                   .try = s->try,
                   .ctx = s->ctx,
-                  .copies = s->copies,
                   .hosted_on_disk = hosted};
-    MM_TRY(search_once(s, resident));
+    MM_TRY(search_once(s));
     *good_out = s->result.fits || (s->limits->device_bytes == 0 && is_within(&s->result));
     return MM_OK;
 }
@@ -374,13 +444,12 @@ static mm_status search_with(search *s, mm_resident resident, int hosted, bool *
  * pinned memory for copies, or else by halves; of more than `few`, the least number to within a sixteenth. *good_out
  * false: with none; *found_out is then the number with which it lacks least on the device, if it is within both limits,
  * and less than `peak_bytes`; 0: there is none. */
-static mm_status find_hosted(search *s, mm_resident resident, int least, int most, int64_t peak_bytes, int *found_out,
-                             bool *good_out) {
+static mm_status find_hosted(search *s, int least, int most, int64_t peak_bytes, int *found_out, bool *good_out) {
     const int few = count_forced(s, HOSTED_AHEAD);
     int low = least, high = most, n = few < least ? least : few < most ? few : most;
     *found_out = 0;
     for (*good_out = false; low <= high; n = is_within(&s->result) ? high : low + (high - low) / 2) {
-        MM_TRY(search_with(s, resident, n, good_out));
+        MM_TRY(search_with(s, n, good_out));
         if (*good_out) break;
         if (is_within(&s->result) && s->result.peak_bytes < peak_bytes) {
             peak_bytes = s->result.peak_bytes;
@@ -392,7 +461,7 @@ static mm_status find_hosted(search *s, mm_resident resident, int least, int mos
     for (int misfit = low - 1; n > few && n - misfit > 1 + s->order->n_hosted / 16;) {
         const int middle = misfit + (n - misfit) / 2;
         bool good;
-        MM_TRY(search_with(s, resident, middle, &good));
+        MM_TRY(search_with(s, middle, &good));
         *(good ? &n : &misfit) = middle;
     }
     *found_out = n;
@@ -400,7 +469,7 @@ static mm_status find_hosted(search *s, mm_resident resident, int least, int mos
 }
 
 /* Nothing fits with all hosted states in pinned memory: searches with some on the disk. */
-static mm_status search_hosted(search *s, mm_resident resident) {
+static mm_status search_hosted(search *s) {
     const mm_limits *limits = s->limits;
     const bool within = is_within(&s->result);
     const int64_t peak_bytes = within ? s->result.peak_bytes : INT64_MAX;
@@ -411,21 +480,33 @@ static mm_status search_hosted(search *s, mm_resident resident) {
     quick.first_fit = true;
     if (least > most) return MM_OK;
     s->limits = &quick;
-    mm_status status = find_hosted(s, resident, least, most, peak_bytes, &n, &found);
+    mm_status status = find_hosted(s, least, most, peak_bytes, &n, &found);
     s->limits = limits;
-    if (status == MM_OK) status = search_with(s, resident, n, &good);
+    if (status == MM_OK) status = search_with(s, n, &good);
     if (status != MM_OK || !found || good) return status;
     s->limits = &quick; /* a faster plan may need more of the disk */
-    status = search_with(s, resident, n, &good);
+    status = search_with(s, n, &good);
     s->limits = limits;
     return status;
 }
 
-mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host, const mm_limits *limits,
+bool mm_home_trains(const mm_graph *graph) {
+    bool trains = false;
+    for (int s = 0; s < mm_graph_steps(graph); s++) trains |= mm_graph_step(graph, s)->phase == MM_BACKWARD;
+    return trains;
+}
+
+mm_home_wish mm_home_wish_of(const mm_policy *policy, bool on_host, bool one_of_several) {
+    const bool searches = policy->ops == &mm_policy_auto && policy->config.own[MM_AUTO_EFFORT] > 0;
+    const bool compares = searches && policy->config.resident == MM_RESIDENT_NEEDED && !one_of_several;
+    return (mm_home_wish){policy->config.resident, compares, on_host};
+}
+
+mm_status mm_homes_search(const mm_home_wish *wish, const mm_home_order *order, const mm_limits *limits,
                           mm_home_try try, void *ctx) {
-    search s = {.order = order, .limits = limits, .try = try, .ctx = ctx, .copies = on_host};
+    search s = {.wish = wish, .order = order, .limits = limits, .try = try, .ctx = ctx};
     bool good;
-    MM_TRY(search_with(&s, resident, 0, &good));
+    MM_TRY(search_with(&s, 0, &good));
     const bool is_all = good || s.is_late || limits->disk_bytes == 0 || order->n_hosted == 0;
-    return is_all ? MM_OK : search_hosted(&s, resident);
+    return is_all ? MM_OK : search_hosted(&s);
 }

@@ -35,6 +35,7 @@ typedef struct mm_home_trial {
     int on_disk;         /* how many of them, the first ones, are on the disk; the others are in pinned memory */
     int hosted_on_disk;  /* how many of the hosted ones, the first ones, are on the disk */
     bool first_fit;      /* any plan that fits will do */
+    bool few;            /* mm_limits.few */
     bool rival;          /* the plan of the try before, which fits, stays unless this one is faster */
     bool pinned_free;    /* as if there were no limit of pinned memory */
     int64_t ahead_bytes; /* mm_limits.ahead_bytes */
@@ -48,7 +49,26 @@ typedef struct mm_home_result {
     bool lacks_disk;                  /* it does not, for want of room on the disk */
     int64_t peak_bytes, pinned_bytes; /* what it takes */
     int64_t ns;                       /* its predicted time, if it fits; 0: not known */
+    int64_t steps_ns;                 /* of that, the time of the steps alone, each run once */
+    /* Of the last trial, also if it was a rival whose plan did not stay. */
+    bool tried_fits;
+    int64_t tried_ns;
 } mm_home_result;
+
+/* What a policy asks for. */
+typedef struct mm_home_wish {
+    mm_resident resident;
+    bool compares; /* tensors also leave where all may stay, if that is faster */
+    bool on_host; /* steps on the host use tensors; these are not among those that leave the device, for their homes are
+                      in pinned memory anyway */
+} mm_home_wish;
+
+/* Whether a graph has a backward pass. */
+bool mm_home_trains(const mm_graph *graph);
+
+/* one_of_several: the graph is one of several that run in an iteration, so that its time alone says little; tensors
+ * then leave only if they must. `auto` compares, unless it is to plan as fast as it can. */
+mm_home_wish mm_home_wish_of(const mm_policy *policy, bool on_host, bool one_of_several);
 
 typedef mm_status (*mm_home_try)(void *ctx, const mm_home_trial *trial, mm_home_result *result_out);
 
@@ -67,19 +87,20 @@ static inline void mm_home_trial_divide(const mm_home_trial *trial, mm_limits *l
 void mm_home_trial_mark(const mm_home_trial *trial, const mm_home_order *order, const mm_persistent_table *table,
                         uint8_t *memory);
 
-/* Finds how many of an order's tensors leave the device, and tries this last. Some ten tries take any plan that fits,
- * which is quick; at most three plan as the policy does, of which the fastest stays (rival). Searches without a limit
- * of pinned memory first, and with it only if the result exceeds it: so the plan stays the same if the limit is set to
- * just what it takes. If nothing then fits, and there is a disk, some of those that leave go on to the disk. What fits
- * a budget does not depend on how early copies begin. Where nothing fits, the last try is the one that needs least on
- * the device: with all tensors away, as many as pinned memory has room for, or none; or, where pinned memory alone is
- * lacking, one that would fit with more of it. on_host: steps on the host use tensors; these are not among those that
- * leave the device, for their homes are in pinned memory anyway. If nothing fits, and there is a disk, it searches
- * again with hosted states there: with as few as leave room for the others, or else with as many as both memories
- * allow. Without a budget (limits->device_bytes 0) a result is taken that is within both. limits->below_ns: where plans
- * fit, but none that is searched for takes less, the search ends, and the last try may be one that does not fit. */
-MM_CHECKED mm_status mm_homes_search(mm_resident resident, const mm_home_order *order, bool on_host,
-                                     const mm_limits *limits, mm_home_try try, void *ctx);
+/* Finds how many of an order's tensors leave the device. If none must, all stay; but if wish->compares, and that is
+ * slow, as many leave as is fastest. Else some ten tries take any plan that fits, which is quick; at most three plan as
+ * the policy does, of which the fastest stays (rival). The plan is that of the last try, unless that was a rival and
+ * slower, or did not fit: then that of the one before. Searches without a limit of pinned memory first, and with it
+ * only if the result exceeds it: so the plan stays the same if the limit is set to just what it takes. If nothing then
+ * fits, and there is a disk, some of those that leave go on to the disk. What fits a budget does not depend on how
+ * early copies begin. Where nothing fits, the last try is the one that needs least on the device: with all tensors
+ * away, as many as pinned memory has room for, or none; or, where pinned memory alone is lacking, one that would fit
+ * with more of it. If nothing fits, and there is a disk, it searches again with hosted states there: with as few as
+ * leave room for the others, or else with as many as both memories allow. Without a budget (limits->device_bytes 0) a
+ * result is taken that is within both. limits->below_ns: where plans fit, but none that is searched for takes less, the
+ * search ends, and the last try may be one that does not fit. */
+MM_CHECKED mm_status mm_homes_search(const mm_home_wish *wish, const mm_home_order *order, const mm_limits *limits,
+                                     mm_home_try try, void *ctx);
 
 /* Sets the memories of those entries of a table whose homes the policy has off the device, in its plan of the graph
  * (mm_policy_ops.places). memory: per entry. MM_ERR_NOMEM; errors of `places`. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/time/node_time.h"
 #include "mm/core/time/simulate.h"
 #include "mm/planning/plan_set.h"
 
@@ -33,17 +34,19 @@ static mm_status describe(const housing *h, const mm_draft *draft, mm_home_resul
         const mm_plan *plan = planned->plan;
         if (plan->peak_bytes > result_out->peak_bytes) result_out->peak_bytes = plan->peak_bytes;
         if (plan->pinned_bytes > result_out->pinned_bytes) result_out->pinned_bytes = plan->pinned_bytes;
-        if (draft->prepared[i]->graph == h->graph)
-            MM_TRY(mm_program_predict(planned->program, planned->facts, &result_out->ns));
+        if (draft->prepared[i]->graph != h->graph) continue;
+        MM_TRY(mm_program_predict(planned->program, planned->facts, &result_out->ns));
+        if (result_out->ns > 0) result_out->steps_ns = mm_plan_steps_ns(plan, planned->facts);
     }
     return MM_OK;
 }
 
-/* Keeps the draft of a trial: unless it is a rival of the one before, and not faster. */
-static mm_status keep(housing *h, const mm_home_trial *trial, mm_draft *draft) {
+/* Keeps the draft of a trial: unless it is a rival of the one before, and not faster. *tried_ns_out: its time. */
+static mm_status keep(housing *h, const mm_home_trial *trial, mm_draft *draft, int64_t *tried_ns_out) {
     mm_home_result result;
     mm_status status = describe(h, draft, &result);
-    if (status != MM_OK || (trial->rival && result.ns >= h->result.ns)) {
+    *tried_ns_out = result.ns;
+    if (status != MM_OK || (trial->rival && (result.ns == 0 || result.ns >= h->result.ns))) {
         mm_draft_fini(draft);
         return status;
     }
@@ -60,15 +63,18 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     mm_plan_request request = *h->request;
     mm_draft draft;
     mm_misfit misfit;
+    int64_t tried_ns = 0;
     request.limits.first_fit |= trial->first_fit;
+    request.limits.few |= trial->few;
     request.limits.ahead_bytes = trial->ahead_bytes;
     request.limits.below_ns = trial->below_ns;
     mm_home_trial_divide(trial, &request.limits);
     if (trial->pinned_free) request.limits.pinned_bytes = INT64_MAX;
     mm_home_trial_mark(trial, &h->order, table, h->memory);
     mm_status status = mm_plan_set_draft_with(h->set, &request, &(mm_homes){h->memory, table->n}, &draft, &misfit);
-    if (status == MM_OK)
-        status = keep(h, trial, &draft);
+    const bool fits = status == MM_OK;
+    if (fits)
+        status = keep(h, trial, &draft, &tried_ns);
     else if (!trial->rival) {
         drop_draft(h);
         h->misfit = misfit;
@@ -79,6 +85,8 @@ static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result
     }
     if (!trial->rival || (status != MM_OK && status != MM_ERR_INFEASIBLE)) h->last = status;
     *result_out = h->result;
+    result_out->tried_fits = fits;
+    result_out->tried_ns = tried_ns;
     return status == MM_ERR_INFEASIBLE ? MM_OK : status;
 }
 
@@ -90,6 +98,12 @@ static const mm_graph *graph_to_house(const mm_plan_set *set, const mm_plan_requ
         if (!most || mm_graph_persistents(graph) > mm_graph_persistents(most)) most = graph;
     }
     return most;
+}
+
+static int count_training(const mm_plan_set *set, const mm_plan_request *a) {
+    int n = a->added && mm_home_trains(a->added->graph);
+    for (int i = 0; i < set->n; i++) n += mm_home_trains(set->prepared[i]->graph);
+    return n;
 }
 
 static bool uses_host(const mm_plan_set *set, const mm_plan_request *a) {
@@ -104,10 +118,10 @@ static mm_status draft_housed(const mm_plan_set *set, const mm_plan_request *a, 
                  .request = a,
                  .graph = graph_to_house(set, a),
                  .memory = calloc((size_t)set->sources.persistents->n + 1, 1)};
+    const mm_home_wish wish = mm_home_wish_of(a->policy, uses_host(set, a), count_training(set, a) > 1);
     if (!h.memory) return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of persistent tensors");
     mm_status status = h.graph ? mm_home_order_init(h.graph, a->policy->config.away, &h.order) : MM_OK;
-    if (status == MM_OK)
-        status = mm_homes_search(a->policy->config.resident, &h.order, uses_host(set, a), &a->limits, try_homes, &h);
+    if (status == MM_OK) status = mm_homes_search(&wish, &h.order, &a->limits, try_homes, &h);
     if (status == MM_OK) status = h.last;
     if (status == MM_OK) {
         *draft_out = h.draft;

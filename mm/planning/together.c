@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mm/core/time/node_time.h"
 #include "mm/core/time/simulate.h"
 
 typedef struct planner {
@@ -28,6 +29,7 @@ static mm_status make_one(planner *p, const mm_home_trial *trial, int graph) {
                                       p->together->graphs[graph], &limits, &places));
     limits.base_bytes += p->beside_bytes;
     limits.first_fit |= trial->first_fit;
+    limits.few |= trial->few;
     limits.ahead_bytes = trial->ahead_bytes;
     limits.below_ns = trial->below_ns;
     mm_home_trial_divide(trial, &limits);
@@ -52,7 +54,9 @@ static mm_status make_all(planner *p, const mm_home_trial *trial, mm_home_result
     r.lacks_pinned = !trial->pinned_free && r.pinned_bytes > p->limits->pinned_bytes;
     r.lacks_disk = disk_bytes > p->limits->disk_bytes;
     r.fits = !r.lacks_pinned && !r.lacks_disk && r.peak_bytes <= p->limits->device_bytes;
-    if (r.fits) MM_TRY(mm_program_predict(p->made[p->most].program, p->made[p->most].facts, &r.ns));
+    const mm_planned *most = &p->made[p->most];
+    if (r.fits) MM_TRY(mm_program_predict(most->program, most->facts, &r.ns));
+    if (r.ns > 0) r.steps_ns = mm_plan_steps_ns(most->plan, most->facts);
     *result_out = r;
     return MM_OK;
 }
@@ -72,13 +76,16 @@ static void settle(planner *p, bool keep) {
 
 static mm_status try_homes(void *ctx, const mm_home_trial *trial, mm_home_result *result_out) {
     planner *p = ctx;
-    mm_home_result result;
+    mm_home_result result = {0};
     memset(p->made, 0, (size_t)p->together->n * sizeof *p->made);
     mm_status status = make_all(p, trial, &result);
-    const bool keep = status == MM_OK && (!trial->rival || (result.fits && result.ns < p->result.ns));
+    const bool faster = result.fits && result.ns > 0 && result.ns < p->result.ns; /* 0: a time is missing */
+    const bool keep = status == MM_OK && (!trial->rival || faster);
     settle(p, keep);
     if (keep) p->result = result;
     *result_out = p->result;
+    result_out->tried_fits = status == MM_OK && result.fits;
+    result_out->tried_ns = result_out->tried_fits ? result.ns : 0;
     return status;
 }
 
@@ -95,6 +102,12 @@ static bool uses_host(const planner *p) {
     return any;
 }
 
+static bool are_several(const planner *p) {
+    int n = 0;
+    for (int i = 0; i < p->together->n; i++) n += mm_home_trains(p->together->graphs[i]);
+    return n > 1 || p->limits->one_of_several;
+}
+
 static mm_status plan(planner *p) {
     p->most = find_most(p->together);
     p->memory = calloc((size_t)p->persistents->n + 1, 1);
@@ -102,7 +115,8 @@ static mm_status plan(planner *p) {
     if (!p->memory || !p->made)
         return mm_fail(MM_ERR_NOMEM, "out of memory for the homes of %s", mm_graph_name(p->together->graphs[0]));
     MM_TRY(mm_home_order_init(p->together->graphs[p->most], p->policy->config.away, &p->order));
-    return mm_homes_search(p->policy->config.resident, &p->order, uses_host(p), p->limits, try_homes, p);
+    const mm_home_wish wish = mm_home_wish_of(p->policy, uses_host(p), are_several(p));
+    return mm_homes_search(&wish, &p->order, p->limits, try_homes, p);
 }
 
 static mm_status plan_above(const mm_together *together, const mm_policy *policy, const mm_limits *limits,

@@ -24,8 +24,8 @@ static const struct member {
                          members keep more, or copy more at a time. COPIES: it copies every map that it does not keep.
                          HOMES: for the fastest plan it is tried only if all homes are on the device: with copies of
                          weights beside its own it is slow, or slow to find; ALL_HOMES: also for the smallest. FIRST:
-                         where any plan that fits will do, it is tried before the others. These fit most often
-                         (measured) */
+                         where any plan that fits will do, it is tried before the others; where few policies shall be
+                         tried (mm_limits.few), no other is. These fit most often (measured) */
 } members[] = {
     {"recompute:mode=nested", FAST | FIRST},
     {"recompute-swap:mode=nested", FAST | LEAST | HOMES},
@@ -217,9 +217,9 @@ static mm_status try_those(mm_portfolio *p, bool fastest, int mask, int wanted) 
 }
 
 static mm_status try_members(mm_portfolio *p, bool fastest) {
-    if (!fastest || !p->limits->first_fit) return try_those(p, fastest, 0, 0);
+    if (!fastest || (!p->limits->first_fit && !p->limits->few)) return try_those(p, fastest, 0, 0);
     MM_TRY(try_those(p, fastest, FIRST, FIRST));
-    return try_those(p, fastest, FIRST, 0);
+    return p->limits->few ? MM_OK : try_those(p, fastest, FIRST, 0);
 }
 
 /* A lower bound of the time of plans that either keep a map or copy it. The bytes that are alive when the backward pass
@@ -275,8 +275,7 @@ static mm_status try_menu(mm_portfolio *p) {
     const int64_t least = mm_lower_bound_of(p->graph, p->facts).bytes - p->limits->pinned_base_bytes;
     const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
-    /* it is tried without copies ahead, too; or there is a faster plan */
-    const bool in_vain = (p->limits->first_fit && p->limits->ahead_bytes > 0) || p->limits->below_ns > 0;
+    const bool in_vain = p->limits->few || p->limits->below_ns > 0;
     if (p->ns == INT64_MAX && !(in_vain && p->plan)) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))
         return MM_OK;

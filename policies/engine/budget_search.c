@@ -372,9 +372,6 @@ static bool least_matters(const contest *c) {
     return false;
 }
 
-/* Whether the caller tries other limits soon. */
-static bool in_vain(const mm_limits *limits) { return limits->first_fit && limits->ahead_bytes > 0; }
-
 static mm_status find_least(contest *c) {
     enum { EXACT = 4 };                             /* chosen, for planning time */
     const bool others = c->below_bytes < INT64_MAX; /* the caller has other configurations */
@@ -382,7 +379,7 @@ static mm_status find_least(contest *c) {
     qsort(c->candidates, (size_t)c->n, sizeof *c->candidates, by_bytes);
     for (int i = 0; i < c->n && c->candidates[i].bytes < c->least.bytes; i++)
         MM_TRY(place_quickly(c, &c->candidates[i]));
-    if (others && (c->fits || in_vain(&c->limits))) return MM_OK;
+    if (others && (c->fits || c->limits.few)) return MM_OK;
     for (int i = 0; i < c->n && c->candidates[i].bytes + MM_ALIGN <= c->least.bytes; i++) {
         const bool exact = i < EXACT || c->candidates[i].selection.limit == INT32_MAX; /* the latter for `always` */
         MM_TRY(place(c, &c->candidates[i], exact ? MM_LAYOUT_EXACT : MM_LAYOUT_BEST));

@@ -113,7 +113,8 @@ enum { MM_SUB_BATCH_OFF = -1, /* the whole batch */ MM_SUB_BATCH_AUTO = 0 /* as 
  * read it: whoever gives them the limits does (mm/planning/homes.h). */
 typedef enum mm_resident {
     MM_RESIDENT_ALL,
-    MM_RESIDENT_NEEDED, /* as many as the budget has room for; the others have them in pinned memory */
+    MM_RESIDENT_NEEDED, /* as many as the budget has room for, or, of `auto`, as is fastest; the others have them in
+                           pinned memory */
     MM_RESIDENT_NONE,   /* none that may leave */
 } mm_resident;
 

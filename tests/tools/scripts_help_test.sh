@@ -92,6 +92,7 @@ tests_end_with_the_count_however_much_there_is_to_sort_() {
     echo 'exit 0' >tools/deps
     chmod +x tools/deps
     stand_in_bazel
+    # shellcheck disable=SC2065 # a script that is named test
     PATH=$PWD/bin:$PATH tools/test --quick >out 2>&1 || fail "status $?: $(tail -c 300 out)"
     [[ $(tail -n 1 out) == "240 passed, 0 failed, "*" skipped" ]] || fail "ends with $(tail -c 300 out)"
     [[ $(sed -n '/^the longest/,/^took/p' out | cut -c1-8 | sed -n 2p) == "    59.5" ]] || fail "the longest: $(cut -c1-40 out)"

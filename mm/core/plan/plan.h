@@ -112,6 +112,13 @@ typedef struct mm_limits {
     /* The caller takes the fastest of about so many plans, each for other homes: a planner that searches spends such a
      * part of its usual work. 0: this plan alone. Of policies, only `auto` reads this. */
     int compared;
+    /* The caller also plans with other limits: a planner that compares policies tries only those that fit and win most
+     * often, and finds no small plan if none of theirs fits. Of policies, only `auto` reads this. */
+    bool few;
+    /* The graph is one of several that train in an iteration, and share the homes of persistent tensors: more of these
+     * leave the device than must only where that is faster for all, which is not looked for. Policies do not read
+     * this. */
+    bool one_of_several;
     /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
      * Other policies do not read this. */
     bool no_recompute;

@@ -16,6 +16,14 @@ int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *n) {
     return n->given ? ns - ns / 3 : ns;
 }
 
+int64_t mm_plan_steps_ns(const mm_plan *plan, const mm_graph_facts *facts) {
+    int64_t ns = 0;
+    for (int i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == MM_NODE_STEP)
+            ns = mm_add_ns(ns, (double)mm_simulate_step_ns(facts, &plan->nodes[i]));
+    return ns;
+}
+
 /* Bytes that a step on the host reads and writes. */
 static int64_t host_bytes(const mm_graph *graph, const mm_step_info *step) {
     int64_t bytes = 0;

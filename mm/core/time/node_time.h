@@ -10,6 +10,9 @@
  * three passes over the map. */
 int64_t mm_simulate_step_ns(const mm_graph_facts *facts, const mm_node *node);
 
+/* Time of a plan's steps alone, each run once. */
+int64_t mm_plan_steps_ns(const mm_plan *plan, const mm_graph_facts *facts);
+
 /* Time of any node alone: for a copy without the time to issue it, for a codec without what it moves over the link. */
 int64_t mm_simulate_node_ns(const mm_plan *plan, const mm_graph_facts *facts, const mm_node *node);
 

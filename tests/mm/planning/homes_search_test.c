@@ -10,13 +10,18 @@ enum { WEIGHTS = 64, BYTES = 1 << 20 };
 
 /* What trials find, and what was tried. */
 typedef struct world {
-    int least;          /* so many tensors must leave for a plan to fit */
-    int64_t ns;         /* what any plan takes that fits, with no tensor away; one that is searched for, half of it */
-    int each_ns;        /* more with each tensor away */
-    bool all_are_fast;  /* with all away, a plan takes a quarter */
-    bool in_line;       /* but only if copies are in line with the steps */
-    bool all_gain;      /* only with all away is a plan that is searched for any faster: it takes an eighth */
-    mm_home_trial last; /* the last trial */
+    int least;            /* so many tensors must leave for a plan to fit */
+    int64_t ns;           /* what any plan takes that fits, with no tensor away; one that is searched for, half of it */
+    int each_ns;          /* more with each tensor away */
+    bool all_are_fast;    /* with all away, a plan takes a quarter */
+    bool in_line;         /* but only if copies are in line with the steps */
+    bool all_gain;        /* only with all away is a plan that is searched for any faster: it takes an eighth */
+    int enough;           /* with fewer tensors away, maps have so little room that a plan takes eight times as long */
+    int64_t steps_ns;     /* of each plan, the steps alone */
+    int64_t pinned_bytes; /* the limit; 0: none */
+    bool compares;        /* mm_home_wish.compares */
+    bool untimed;         /* with tensors away, a plan's time is not known */
+    mm_home_trial last;   /* the last trial */
     mm_home_result kept;
     int searched, quick; /* trials that search for a fast plan, and that take any */
 } world;
@@ -28,13 +33,20 @@ static mm_status try(void *ctx, const mm_home_trial *trial, mm_home_result *resu
     const bool fast = w->all_are_fast && trial->n == WEIGHTS && (!w->in_line || trial->ahead_bytes == 0);
     const int64_t share = fast ? 4 : 1;
     const int64_t searched = !w->all_gain ? 2 : trial->n == WEIGHTS ? 8 : 1, gain = trial->first_fit ? 1 : searched;
-    const int64_t any_ns = (w->ns + trial->n * w->each_ns) / share, ns = any_ns / gain;
+    const int64_t any_ns = (w->ns + trial->n * w->each_ns) * (trial->n < w->enough ? 8 : 1) / share, ns = any_ns / gain;
     const bool useful = trial->below_ns == 0 || ns < trial->below_ns;
+    const int64_t pinned_bytes = (int64_t)trial->n * BYTES;
     mm_home_result found = {.peak_bytes = INT64_MAX};
-    if (trial->n >= w->least && useful)
-        found = (mm_home_result){.fits = true, .pinned_bytes = (int64_t)trial->n * BYTES, .ns = ns};
-    if (!trial->rival || (found.fits && ns < w->kept.ns)) w->kept = found;
+    found.lacks_pinned = !trial->pinned_free && w->pinned_bytes > 0 && pinned_bytes > w->pinned_bytes;
+    if (trial->n >= w->least && useful && !found.lacks_pinned)
+        found = (mm_home_result){.fits = true, .pinned_bytes = pinned_bytes, .ns = ns, .steps_ns = w->steps_ns};
+    if (w->untimed && trial->n > 0) found.ns = 0;
+    if (!trial->rival || (found.ns > 0 && found.ns < w->kept.ns)) w->kept = found;
     *result_out = w->kept;
+    result_out->tried_fits = found.fits;
+    result_out->tried_ns = found.ns;
+    assert_true(!trial->rival || trial->first_fit || trial->below_ns > 0);
+    assert_false(trial->few && !trial->first_fit);
     return MM_OK;
 }
 
@@ -63,9 +75,11 @@ static void search(world *w, int64_t below_ns) {
     mm_tensor tensors[WEIGHTS];
     for (int i = 0; i < WEIGHTS; i++) tensors[i] = i;
     const mm_home_order order = {.graph = graph, .tensors = tensors, .n = WEIGHTS};
-    const mm_limits limits = {
-        .device_bytes = (int64_t)WEIGHTS * BYTES / 2, .pinned_bytes = INT64_MAX, .below_ns = below_ns};
-    expect_ok(mm_homes_search(MM_RESIDENT_NEEDED, &order, false, &limits, try, w));
+    const mm_limits limits = {.device_bytes = (int64_t)WEIGHTS * BYTES / 2,
+                              .pinned_bytes = w->pinned_bytes ? w->pinned_bytes : INT64_MAX,
+                              .below_ns = below_ns};
+    const mm_home_wish wish = {.resident = MM_RESIDENT_NEEDED, .compares = w->compares};
+    expect_ok(mm_homes_search(&wish, &order, &limits, try, w));
     mm_graph_destroy(graph);
 }
 
@@ -110,6 +124,50 @@ TEST_CASE(all_leave_where_a_search_finds_that_fast) {
         search(&w, 0);
         assert_int_equal(w.kept.ns, (2000 + WEIGHTS) / 8);
     }
+}
+
+/* All may stay, but maps have too little room then. As few leave as give them enough, to within a sixteenth. */
+TEST_CASE(tensors_leave_where_that_is_faster) {
+    for (int enough = 1; enough <= WEIGHTS / 2; enough++) {
+        const world slow = {.ns = 1000, .each_ns = 40, .enough = enough, .steps_ns = 1000, .compares = true};
+        world w = slow;
+        search(&w, 0);
+        assert_in_range(w.kept.pinned_bytes / BYTES, enough, enough + 1 + WEIGHTS / 16);
+        assert_true(w.quick <= 8);
+        assert_int_equal(w.searched, 2); /* none leaves, and the best number */
+        /* the same plan with just as much pinned memory; without enough, all stay */
+        world limited = slow, narrow = slow;
+        limited.pinned_bytes = w.kept.pinned_bytes;
+        search(&limited, 0);
+        assert_int_equal(limited.kept.pinned_bytes, w.kept.pinned_bytes);
+        narrow.pinned_bytes = (int64_t)(enough - 1) * BYTES;
+        if (enough > 1) search(&narrow, 0);
+        if (enough > 1) assert_int_equal(narrow.kept.pinned_bytes, 0);
+        if (enough > 1) assert_true(narrow.kept.fits);
+    }
+}
+
+/* Where all numbers are as fast, all leave: a search then has the most room for maps. */
+TEST_CASE(all_leave_where_all_numbers_are_as_fast) {
+    world w = {.ns = 1000, .enough = 9, .steps_ns = 1000, .compares = true};
+    search(&w, 0);
+    assert_int_equal(w.kept.pinned_bytes / BYTES, WEIGHTS);
+}
+
+TEST_CASE(none_leave_where_that_is_fast_or_not_asked_for) {
+    world other = {.ns = 1000, .enough = 9, .steps_ns = 1000};
+    search(&other, 0);
+    world fast = {.ns = 1000, .enough = 9, .steps_ns = 3600, .compares = true};
+    search(&fast, 0);
+    world slower = {.ns = 1000, .each_ns = 1000, .steps_ns = 100, .compares = true};
+    search(&slower, 0);
+    assert_int_equal(other.searched + other.quick, 1);
+    assert_int_equal(fast.searched + fast.quick, 1);
+    assert_int_equal(slower.kept.pinned_bytes, 0);
+    world untimed = {.ns = 1000, .enough = 9, .steps_ns = 1000, .compares = true, .untimed = true};
+    search(&untimed, 0);
+    assert_int_equal(untimed.searched, 1);
+    assert_int_equal(untimed.kept.pinned_bytes, 0);
 }
 
 /* The caller has a plan that takes 500 already: no plan here is faster. */
