@@ -24,9 +24,8 @@ enum {
 
 /* The plan of a policy for the present network and batch. */
 typedef struct bench_planned {
-    forecast as;         /* forecast under the chosen plan */
-    bool fused;          /* whether the chosen plan's layers are fused (nets/lower/fuse.h) */
-    int64_t fused_bytes; /* what the policy needs without a budget, with layers fused as the target asks */
+    forecast as; /* forecast under the chosen plan */
+    bool fused;  /* whether the chosen plan's layers are fused (nets/lower/fuse.h) */
 } bench_planned;
 
 typedef struct bench {
@@ -134,9 +133,8 @@ bool bench_is_elsewhere(const bench *b);
 need_case bench_need(const bench *b, const char *policy, int64_t sub_batch, int64_t pinned_bytes);
 /* Plans a case, and simulates the plan if the case has facts. If planning may choose whether to fuse layers
  * (need_may_unfuse), the plan has unfused layers in three cases: fused ones do not fit, and unfused ones need less;
- * fused ones just fit (need_is_near), and unfused ones are faster; there is no budget, and unfused ones need less.
- * fused_bytes: bench_planned.fused_bytes of the plan without a budget. */
-MM_CHECKED mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *planned_out);
+ * fused ones just fit (need_is_near), and unfused ones are faster; there is no budget, and unfused ones need less. */
+MM_CHECKED mm_status bench_plan(const need_case *c, bench_planned *planned_out);
 
 /* Simulates the row's run, and sets its figures. policy: its index in the list. */
 MM_CHECKED mm_status bench_simulate(bench *b, int policy, row *r);

@@ -183,7 +183,7 @@ static mm_status find_need(const bench *b, const char *policy, int64_t *sub_batc
     MM_TRY(bench_sub_batch(b, policy, b->batch, &own));
     *sub_batch = own > 0 ? own : sub_batch_is_measured_once(b->source) ? b->batch : *sub_batch;
     const need_case c = bench_need(b, policy, *sub_batch, b->pinned_bytes);
-    MM_TRY(bench_plan(&c, 0, &planned));
+    MM_TRY(bench_plan(&c, &planned));
     *bytes_out = planned.as.peak_bytes;
     return MM_OK;
 }

@@ -43,7 +43,7 @@ static int64_t time_of(const forecast *f) { return f->fits && !f->untimed[0] ? f
 static mm_status plan_apart(const need *fused, bool timed, bench_planned *planned) {
     const int fused_steps = mm_graph_steps(need_most(fused)->lowered->graph);
     need apart;
-    bench_planned other = {.fused_bytes = planned->fused_bytes};
+    bench_planned other;
     need_case of_apart = fused->asked;
     of_apart.apart = true;
     MM_TRY(need_open(&apart, &of_apart));
@@ -60,15 +60,13 @@ static mm_status plan_apart(const need *fused, bool timed, bench_planned *planne
     return MM_OK;
 }
 
-mm_status bench_plan(const need_case *c, int64_t fused_bytes, bench_planned *planned) {
+mm_status bench_plan(const need_case *c, bench_planned *planned) {
     need n;
-    planned->fused_bytes = fused_bytes;
     MM_TRY(need_open(&n, c));
     mm_status status = plan_asked(&n, planned);
     const bool fits = c->budget_bytes > 0 && planned->as.fits;
     bool timed = fits && c->facts && need_may_unfuse(c->target, c->policy);
-    if (status == MM_OK && timed) status = need_is_near(&n, fused_bytes, &timed);
-    if (status == MM_OK && c->budget_bytes == 0) planned->fused_bytes = planned->as.peak_bytes;
+    if (status == MM_OK && timed) status = need_is_near(&n, &timed);
     if (status == MM_OK && (!fits || timed) && need_may_unfuse(c->target, c->policy))
         status = plan_apart(&n, timed, planned);
     need_fini(&n);
@@ -83,7 +81,7 @@ static mm_status does_not_fit(const bench *b, const row *r, const forecast *f) {
         bench_planned more = {0}; /* the plan without a limit of pinned memory */
         need_case c = bench_need(b, r->policy, r->sub_batch, b->pinned_bytes);
         c.pinned.bytes = INT64_MAX;
-        if (limit.bytes < INT64_MAX) MM_TRY(bench_plan(&c, 0, &more));
+        if (limit.bytes < INT64_MAX) MM_TRY(bench_plan(&c, &more));
         const need_free free = {.device_bytes = more.as.peak_bytes, .pinned_bytes = more.as.pinned_bytes};
         return need_refuse(r->minimum_bytes, f->pinned_bytes, f->holder, limit, &free);
     }
@@ -130,14 +128,14 @@ mm_status bench_simulate(bench *b, int policy, row *r) {
     r->simulated = true;
     MM_TRY(sub_batch_check_facts("--simulate", b->source, b->batch, r->sub_batch));
     if (b->least[policy].sub_batch != r->sub_batch) {
-        MM_TRY(bench_plan(&c, 0, &b->least[policy].planned));
+        MM_TRY(bench_plan(&c, &b->least[policy].planned));
         b->least[policy].sub_batch = r->sub_batch;
     }
     bench_planned planned = b->least[policy].planned;
     r->minimum_bytes = planned.as.peak_bytes;
     c.budget_bytes = r->asked_bytes;
     if (r->asked_bytes >= planned.as.peak_bytes)
-        MM_TRY(bench_plan(&c, planned.fused_bytes, &planned));
+        MM_TRY(bench_plan(&c, &planned));
     else if (r->asked_bytes > 0)
         planned.as.fits = false; /* no plan fits */
     snprintf(r->fuse, sizeof r->fuse, "%s", planned.fused ? "on" : "off");

@@ -95,6 +95,7 @@ mm_status need_within(need *n, int pass, int64_t device_bytes, int64_t pinned_by
                               .pinned_bytes = pinned_bytes,
                               .base_bytes = n->base_bytes + staged_bytes,
                               .disk_bytes = n->asked.target->disk_bytes,
+                              .one_of_several = n->n > 1,
                               .below_ns = device_bytes > 0 ? n->asked.below_ns : 0,
                               .stop = n->asked.target->stop};
     if (device_bytes > 0 && memcmp(&room, &p->room, sizeof room) == 0) return MM_OK;
@@ -201,19 +202,24 @@ bool need_fits(const need *n) {
     return all;
 }
 
-/* Whether the pass has a plan within the budget. Does not plan if the lower bound of any plan is above the budget. */
-static mm_status try_pass(need *n, need_pass *p, bool *fits_out) {
-    const mm_limits limits = {.device_bytes = n->asked.budget_bytes,
+mm_status need_try_pass(const need *n, int pass, int64_t device_bytes, mm_resident resident, bool *fits_out) {
+    const need_pass *p = &n->pass[pass];
+    const mm_limits limits = {.device_bytes = device_bytes,
                               .pinned_bytes = n->asked.pinned.bytes,
                               .base_bytes = n->base_bytes,
                               .disk_bytes = n->asked.target->disk_bytes,
+                              .stop = n->asked.target->stop,
                               .first_fit = true};
-    const bool all_stay = p->policy.config.resident == MM_RESIDENT_ALL;
-    *fits_out = !all_stay || mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
+    mm_policy policy = p->policy; /* it and `tried` borrow what the pass owns */
+    mm_planned tried = {.facts = p->planned.facts, .codecs = p->planned.codecs};
+    policy.config.resident = resident;
+    *fits_out = resident != MM_RESIDENT_ALL ||
+                mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes <= limits.device_bytes;
     if (!*fits_out) return MM_OK;
-    MM_TRY(plan(p, &limits));
-    *fits_out = mm_plan_fits(p->planned.plan, &limits) == MM_OK;
-    return MM_OK;
+    mm_status status = mm_planned_make_housed(&tried, &policy, p->lowered->graph, &limits);
+    *fits_out = status == MM_OK && mm_plan_fits(tried.plan, &limits) == MM_OK;
+    mm_plan_destroy(mm_planned_release(&tried));
+    return status;
 }
 
 mm_status need_try(const need_case *c, bool *fit_out) {
@@ -221,7 +227,8 @@ mm_status need_try(const need_case *c, bool *fit_out) {
     bool fit = true;
     MM_TRY(need_open(&n, c));
     mm_status status = MM_OK;
-    for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--) status = try_pass(&n, &n.pass[i], &fit);
+    for (int i = n.n - 1; status == MM_OK && fit && i >= 0; i--)
+        status = need_try_pass(&n, i, c->budget_bytes, n.pass[i].policy.config.resident, &fit);
     need_fini(&n);
     *fit_out = fit;
     return status;
@@ -245,8 +252,10 @@ mm_status need_time(need *n, int64_t *ns_out) {
     *ns_out = INT64_MAX;
     if (!need_fits(n)) return MM_OK;
     for (int i = 0; i < n->n; i++) {
+        const need_room *room = &n->pass[i].room;
         mm_simulation sim;
-        MM_TRY(need_within(n, i, n->asked.budget_bytes, n->asked.pinned.bytes, 0));
+        if (room->device_bytes != n->asked.budget_bytes || room->pinned_bytes != n->asked.pinned.bytes)
+            MM_TRY(need_within(n, i, n->asked.budget_bytes, n->asked.pinned.bytes, 0));
         MM_TRY(need_simulate(n, i, &sim));
         ns += n->pass[i].graph.passes * sim.iteration_ns;
         mm_simulation_fini(&sim);

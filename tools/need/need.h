@@ -41,9 +41,8 @@ typedef struct need_case {
     /* Slow. Finds least_bytes of fused and of single layers even if fused ones fit, and finds minima within the pinned
      * memory even if the budget is too small for the minimum without that limit. */
     bool wants_least;
-    /* Plans within the budget first. If that fits, no minimum is found: need_pass.minimum_bytes and need.least_bytes
-     * are 0. Else minima are found as with wants_least, also where the budget is so small that single layers may be
-     * faster. */
+    /* Plans within the budget first. If that fits, no minimum is found: need_pass.minimum_bytes, need.fused_bytes and
+     * need.least_bytes are 0. Else minima are found as with wants_least. */
     bool wants_plan;
     int64_t below_ns;     /* within a budget: a pass's plans are of no use from this time on (mm_limits); 0: no limit */
     int64_t staged_bytes; /* wants_plan: room for a staging buffer, which plans have if they fit with it */
@@ -90,7 +89,7 @@ typedef struct need {
                             the one whose plan takes most */
     int64_t base_bytes;  /* bytes of the persistent tensors of all passes */
     bool fused;          /* layers are fused (nets/lower/fuse.h) */
-    int64_t fused_bytes; /* the minimum with layers fused as the target says */
+    int64_t fused_bytes; /* the minimum with layers fused as the target says; 0: not known */
     int64_t least_bytes; /* the smallest minimum found, with fused or single layers; 0: not known */
 } need;
 
@@ -136,8 +135,8 @@ int64_t need_stages(const need *n, int64_t staged_bytes);
 
 /* Simulates a pass with the facts' times, or nominal ones if they have none. The caller calls mm_simulation_fini. */
 MM_CHECKED mm_status need_simulate(const need *n, int pass, mm_simulation *sim_out);
-/* Predicts the time of an iteration within the case's budget and pinned memory. INT64_MAX: no plan of the policy fits
- * them. */
+/* Predicts the time of an iteration within the case's budget and pinned memory, with the plans that were made for
+ * these, staging buffer or not, or else without one. INT64_MAX: no plan of the policy fits. */
 MM_CHECKED mm_status need_time(need *n, int64_t *ns_out);
 
 /* A lower bound of that time, of opened passes (mm/core/time/time_bound.h). device_bytes 0: in any budget, which takes
@@ -152,16 +151,18 @@ MM_CHECKED mm_status need_bound_passes(const need *n, int pass, int64_t device_b
 bool need_fits(const need *n);
 /* Whether all passes have a plan within the case's limits. Faster than finding their minima. Errors of need_open. */
 MM_CHECKED mm_status need_try(const need_case *c, bool *fit_out);
+/* The same of an opened pass, in device_bytes, with these homes of weights and states. The pass's plan stays. */
+MM_CHECKED mm_status need_try_pass(const need *n, int pass, int64_t device_bytes, mm_resident resident, bool *fits_out);
 
 /* ---------------------------------------------------------------- fused or apart (need_fuse.c) */
 
 /* Whether planning may choose to fuse layers or not: target_may_unfuse, and the policy is auto. */
 bool need_may_unfuse(const target *target, const char *policy);
-/* Whether plans of single layers may be faster in the budget: it is little more than fused_bytes, the minimum of the
- * fused graph, which was opened, or than the minimum with all weights and states on the device, in which maps have as
- * little room. False if the graph is so large that planning both takes long, or the policy has effort=0. Errors of
- * mm_policy_plan. */
-MM_CHECKED mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out);
+/* Whether plans of single layers may be faster in the budget: it is near the minimum of the fused graph, which was
+ * opened, with all weights and states on the device; or, where these have no room, with the policy's homes. False if
+ * the graph is so large that planning both takes long, or the policy has effort=0. Errors of
+ * mm_planned_make_housed. */
+MM_CHECKED mm_status need_is_near(const need *n, bool *near_out);
 /* Whether the passes with the largest minima have the same steps, which use the same tensors in the same way: fusion
  * has changed nothing. It may leave the number of steps as it is, and move only a bias from one to the next. */
 bool need_is_like(const need *a, const need *b);

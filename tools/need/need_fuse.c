@@ -12,76 +12,16 @@ bool need_may_unfuse(const target *target, const char *policy) {
     return target_may_unfuse(target) && strcspn(policy, ":") == length && strncmp(policy, chooses, length) == 0;
 }
 
-/* All chosen. NEAR_SHARE: a budget is near the minimum if it is at most a tenth above the minimum. DEEP_STEPS: up to
- * this size, planning both graphs takes at most 3 s. SMALL_STEPS: for larger graphs auto's search is left out, because
- * there it has not made single layers faster than fused ones. */
+/* All chosen. NEAR_SHARE: a budget is near the minimum if no plan is found that fits ten elevenths of it. DEEP_STEPS:
+ * up to this size, planning both graphs takes at most 3 s. SMALL_STEPS: for larger graphs auto's search is left out,
+ * because there it has not made single layers faster than fused ones. */
 enum { NEAR_SHARE = 10, DEEP_STEPS = 650, SMALL_STEPS = 300 };
 
-static bool is_little_more(int64_t fused_bytes, int fused_steps, int64_t budget_bytes) {
-    return budget_bytes < fused_bytes + fused_bytes / NEAR_SHARE && fused_steps <= DEEP_STEPS;
-}
-
-enum { MOST_TIMES = 2 }; /* plans need at most 1.5 times the bound (measured) */
-
-static bool all_stay(const need_pass *p) { return p->policy.config.resident == MM_RESIDENT_ALL; }
-
-/* Whether the budget may be near the minimum with all weights and states on the device. */
-static bool may_be_near_staying(const need *n) {
-    const need_pass *p = need_most(n);
-    const int64_t least = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes;
-    return least <= n->asked.budget_bytes &&
-           is_little_more(MOST_TIMES * least, mm_graph_steps(p->lowered->graph), n->asked.budget_bytes);
-}
-
-/* Plans a pass with all weights and states on the device: any plan that fits the budget, or the smallest (0). The peak:
- * INT64_MAX if the plan exceeds the pinned memory. */
-static mm_status plan_staying(const need *n, const need_pass *p, int64_t budget_bytes, int64_t pinned_bytes,
-                              int64_t *peak_bytes_out) {
-    const mm_limits limits = {.device_bytes = budget_bytes,
-                              .pinned_bytes = pinned_bytes,
-                              .base_bytes = n->base_bytes,
-                              .stop = n->asked.target->stop,
-                              .first_fit = budget_bytes > 0};
-    mm_policy policy = p->policy; /* borrows what that owns */
-    mm_plan *plan;
-    policy.config.resident = MM_RESIDENT_ALL;
-    mm_policy_restrict(&policy, p->lowered->graph, p->planned.facts);
-    MM_TRY(mm_policy_plan(&policy, p->lowered->graph, p->planned.facts, &limits, &plan));
-    *peak_bytes_out = plan->pinned_bytes <= pinned_bytes ? plan->peak_bytes : INT64_MAX;
-    mm_plan_destroy(plan);
-    return MM_OK;
-}
-
-/* Whether the budget is far above the minimum with all weights and states on the device: each pass has a plan that fits
- * ten elevenths of the budget. Such a plan is found faster than the minimum. It is not looked for where these are less
- * than HARDLY / 8 of the lower bound, since there it seldom exists; the budget is then not far. */
-static mm_status is_far(const need *n, bool *far_out) {
-    enum { HARDLY = 9 }; /* chosen */
-    const int64_t less = n->asked.budget_bytes / (NEAR_SHARE + 1) * NEAR_SHARE;
-    int64_t bytes = 0;
-    for (int i = 0; i < n->n && bytes <= less; i++) {
-        const need_pass *p = &n->pass[i];
-        const int64_t least = mm_lower_bound_of(p->lowered->graph, p->planned.facts).bytes;
-        bytes = INT64_MAX;
-        if (less >= least / 8 * HARDLY) MM_TRY(plan_staying(n, p, less, n->asked.pinned.bytes, &bytes));
-    }
-    *far_out = bytes <= less;
-    return MM_OK;
-}
-
-/* Whether the budget is so small that it may be near the minimum (need_is_near). */
-static mm_status may_be_near(const need *n, bool *may_out) {
-    const need_pass *p = need_most(n);
-    const mm_lower_bound bound = mm_lower_bound_of(p->lowered->graph, p->planned.facts);
-    const int64_t least = bound.bytes - bound.persistent_bytes;
-    const int steps = mm_graph_steps(p->lowered->graph);
-    bool far;
-    *may_out =
-        may_be_near_staying(n) || (!all_stay(p) && is_little_more(MOST_TIMES * least, steps, n->asked.budget_bytes));
-    if (!*may_out) return MM_OK;
-    MM_TRY(is_far(n, &far));
-    *may_out = !far;
-    return MM_OK;
+/* Whether the budget may be near the minimum of plans of which each needs least_bytes or more. */
+static bool may_be_near(const need *n, int64_t least_bytes) {
+    enum { MOST_TIMES = 2 }; /* plans need at most 1.5 times the bound (measured) */
+    const int64_t most_bytes = MOST_TIMES * least_bytes;
+    return n->asked.budget_bytes < most_bytes + most_bytes / NEAR_SHARE;
 }
 
 /* Whether the policy is to plan as fast as it can: where fused layers fit, single ones are then not compared with. */
@@ -90,16 +30,20 @@ static bool is_quick(const need *n) {
     return policy->ops == &mm_policy_auto && policy->config.own[MM_AUTO_EFFORT] == 0;
 }
 
-mm_status need_is_near(const need *n, int64_t fused_bytes, bool *near_out) {
-    const need_pass *p = need_most(n);
-    const int steps = mm_graph_steps(p->lowered->graph);
-    int64_t bytes;
+mm_status need_is_near(const need *n, bool *near_out) {
+    const mm_resident resident = need_most(n)->policy.config.resident;
+    const int64_t less = n->asked.budget_bytes / (NEAR_SHARE + 1) * NEAR_SHARE;
+    bool fits = true;
     *near_out = false;
-    if (is_quick(n)) return MM_OK;
-    *near_out = is_little_more(fused_bytes, steps, n->asked.budget_bytes);
-    if (*near_out || all_stay(p) || !may_be_near_staying(n)) return MM_OK;
-    MM_TRY(plan_staying(n, p, 0, INT64_MAX, &bytes));
-    *near_out = is_little_more(bytes, steps, n->asked.budget_bytes);
+    if (is_quick(n) || mm_graph_steps(need_most(n)->lowered->graph) > DEEP_STEPS) return MM_OK;
+    for (int i = 0; i < n->n && fits; i++) {
+        const mm_lower_bound bound = mm_lower_bound_of(n->pass[i].lowered->graph, n->pass[i].planned.facts);
+        if (bound.bytes <= n->asked.budget_bytes && may_be_near(n, bound.bytes))
+            MM_TRY(need_try_pass(n, i, less, MM_RESIDENT_ALL, &fits));
+        else if (resident != MM_RESIDENT_ALL && may_be_near(n, bound.bytes - bound.persistent_bytes))
+            MM_TRY(need_try_pass(n, i, less, resident, &fits));
+    }
+    *near_out = !fits;
     return MM_OK;
 }
 
@@ -160,13 +104,14 @@ bool need_is_like(const need *a, const need *b) {
     return alike;
 }
 
-/* Plans of the same layers, not fused; nothing is planned if these are like the fused ones. */
-static mm_status plan_apart(need *n, const need_case *c, const need *fused) {
-    MM_TRY(need_open(n, c));
-    const bool differs = !need_is_like(n, fused);
-    mm_status status = differs ? need_least(n) : MM_OK;
-    if (status != MM_OK || !differs) need_fini(n);
-    return status;
+/* Opens the same layers, not fused; *differs_out false: they are like the fused ones, and not opened. */
+static mm_status open_apart(need *n, const need *fused, bool *differs_out) {
+    need_case c = fused->asked;
+    c.apart = true;
+    MM_TRY(need_open(n, &c));
+    *differs_out = !need_is_like(n, fused);
+    if (!*differs_out) need_fini(n);
+    return MM_OK;
 }
 
 /* Whether a plan of these layers may need less than `bytes`. Plans round tensors up, the bound does not: ROUNDED allows
@@ -187,9 +132,18 @@ static mm_status may_undercut(const need_case *c, int64_t bytes, bool *may_out) 
     return status;
 }
 
+static void exchange(need *a, need *b) {
+    const need other = *a;
+    *a = *b;
+    *b = other;
+}
+
+static void hasten(need *apart, const need *fused) {
+    for (int i = 0; i < apart->n; i++) need_hasten(&apart->pass[i].policy, steps_of(fused));
+}
+
 static mm_status is_faster(need *apart, need *fused, bool *is_out) {
     int64_t ns, fused_ns;
-    for (int i = 0; i < apart->n; i++) need_hasten(&apart->pass[i].policy, steps_of(fused));
     MM_TRY(need_time(fused, &fused_ns));
     MM_TRY(need_time(apart, &ns));
     *is_out = ns < fused_ns;
@@ -199,14 +153,12 @@ static mm_status is_faster(need *apart, need *fused, bool *is_out) {
 /* Exchanges *n for the plans without fusion (apart), if those with fusion do not fit and need more; or, if compared, if
  * the plans without fusion are faster. */
 static mm_status compare(need *n, need *apart, bool compared) {
+    const int64_t fused_bytes = n->fused_bytes;
     bool better = !need_fits(n) && apart->least_bytes < n->least_bytes;
+    if (compared) hasten(apart, n);
     if (compared) MM_TRY(is_faster(apart, n, &better));
-    const need fused = *n;
-    if (better) {
-        *n = *apart;
-        *apart = fused;
-    }
-    n->fused_bytes = fused.fused_bytes;
+    if (better) exchange(n, apart);
+    n->fused_bytes = fused_bytes;
     if (apart->least_bytes < n->least_bytes) n->least_bytes = apart->least_bytes;
     return MM_OK;
 }
@@ -216,13 +168,31 @@ static mm_status choose(need *n) {
     const bool fused_fit = need_fits(n);
     bool compared = fused_fit && c.wants_fastest && c.budget_bytes > 0;
     need apart = {0};
-    if (compared) MM_TRY(need_is_near(n, n->fused_bytes, &compared));
+    if (compared) MM_TRY(need_is_near(n, &compared));
     bool may = compared;
     if (fused_fit && !c.wants_least && !compared) return MM_OK;
     c.apart = true;
     mm_status status = may ? MM_OK : may_undercut(&c, n->fused_bytes, &may);
-    if (status == MM_OK && may) status = plan_apart(&apart, &c, n);
-    if (status == MM_OK && apart.n > 0) status = compare(n, &apart, compared);
+    if (status == MM_OK && may) status = open_apart(&apart, n, &may);
+    if (status == MM_OK && may) status = need_least(&apart);
+    if (status == MM_OK && may) status = compare(n, &apart, compared);
+    need_fini(&apart);
+    return status;
+}
+
+static bool is_staged(const need *n) { return n->pass[0].room.staged_bytes > 0; }
+
+/* Exchanges *n, whose plans fit the budget, for plans without fusion that fit, too, also in having room for a staging
+ * buffer, and are faster. */
+static mm_status choose_fastest(need *n) {
+    need apart = {0};
+    bool better = false;
+    mm_status status = open_apart(&apart, n, &better);
+    if (better) hasten(&apart, n);
+    if (better) status = need_plan(&apart, &better);
+    better = better && is_staged(&apart) == is_staged(n);
+    if (status == MM_OK && better) status = is_faster(&apart, n, &better);
+    if (status == MM_OK && better) exchange(n, &apart);
     need_fini(&apart);
     return status;
 }
@@ -232,9 +202,10 @@ mm_status need_init(need *n, const need_case *c) {
     bool fit = false, near = false;
     MM_TRY(need_open(n, c));
     const bool plans = c->wants_plan && c->budget_bytes > 0;
-    mm_status status = plans && may_unfuse && !is_quick(n) ? may_be_near(n, &near) : MM_OK;
-    if (status == MM_OK && plans && !near) status = need_plan(n, &fit);
+    mm_status status = plans ? need_plan(n, &fit) : MM_OK;
     n->asked.wants_least |= c->wants_plan && !fit; /* a refusal tells the minima */
+    if (status == MM_OK && fit && may_unfuse && c->wants_fastest) status = need_is_near(n, &near);
+    if (status == MM_OK && near) status = choose_fastest(n);
     if (status == MM_OK && !fit) status = need_least(n);
     if (status == MM_OK && !fit && may_unfuse) status = choose(n);
     if (status != MM_OK) need_fini(n);
