@@ -28,8 +28,8 @@ typedef struct search {
     const mm_limits *limits;
     mm_home_try try;
     void *ctx;
-    bool pinned_free;      /* of all trials */
-    bool rivals;           /* of all trials */
+    bool pinned_free;      /* of all trials: mm_home_trial.pinned_free, */
+    bool rivals;           /* and .rival: the plan that was there before they began stays unless one is faster */
     bool fits_free;        /* something fits without a limit of pinned memory */
     int hosted_on_disk;    /* of all trials */
     mm_home_result result; /* of the last trial, or of the one before, if that is faster */
@@ -354,10 +354,10 @@ static mm_status rank_by_halves(search *s, int most, int ahead, ranking *r) {
 /* Looks for a plan with some tensors away that is faster than the last one, which else stays. */
 static mm_status find_faster(search *s) {
     enum { FLAT = 8 }; /* chosen: where numbers differ so little, a search gains most with the most room for maps */
-    ranking all = {.n = 0}, r;
+    ranking all = {.n = 0}, r; /* all: of as many as can leave */
     int most = count_pinnable(s), ahead = 0;
     if (most > 0) MM_TRY(rank_number(s, most, &ahead, &all));
-    /* maps may need a part of limited pinned memory */
+    /* where pinned memory is limited, maps may need a part of it */
     for (; most > 1 && !all.timed && !s->pinned_free; ahead = 0) MM_TRY(rank_number(s, most /= 2, &ahead, &all));
     if (!all.timed) return MM_OK;
     r = all;

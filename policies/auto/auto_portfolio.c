@@ -275,6 +275,7 @@ static mm_status try_menu(mm_portfolio *p) {
     const int64_t least = mm_lower_bound_of(p->graph, p->facts).bytes - p->limits->pinned_base_bytes;
     const bool possible = p->limits->device_bytes >= least;
     if (possible) MM_TRY(try_members(p, true));
+    /* the caller has another plan, or makes one with other limits */
     const bool in_vain = p->limits->few || p->limits->below_ns > 0;
     if (p->ns == INT64_MAX && !(in_vain && p->plan)) MM_TRY(try_members(p, false));
     if (p->ns == INT64_MAX && !p->searches && mm_auto_is_small(p->graph, p->facts, p->limits->device_bytes))

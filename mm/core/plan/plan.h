@@ -115,9 +115,9 @@ typedef struct mm_limits {
     /* The caller also plans with other limits: a planner that compares policies tries only those that fit and win most
      * often, and finds no small plan if none of theirs fits. Of policies, only `auto` reads this. */
     bool few;
-    /* The graph is one of several that train in an iteration, and share the homes of persistent tensors: more of these
-     * leave the device than must only where that is faster for all, which is not looked for. Policies do not read
-     * this. */
+    /* The graph is one of several that train in an iteration, and share the homes of persistent tensors. Then no more
+     * of these leave the device than must: the time of one graph does not say whether that makes the iteration faster.
+     * Policies do not read this. */
     bool one_of_several;
     /* There is no function that recomputes layers (mm_recompute_set): `auto` makes a plan that does not recompute.
      * Other policies do not read this. */
